@@ -25,6 +25,10 @@ class StoreError(WorkbenchError):
     """A store that cannot be opened or written."""
 
 
+class NoMemoriesError(StoreError):
+    """No store, or one without memories: something has to be imported first."""
+
+
 class StoreLockedError(StoreError):
     """Another process holds the lock on the store (`platform/process_lock.py`)."""
 

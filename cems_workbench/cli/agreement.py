@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.cli.judgments import QuerySetOption, chosen_labels
-from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, print_table, queries_of
+from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    given_options,
+    open_existing_store,
+    print_table,
+    queries_of,
+)
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
@@ -78,3 +86,7 @@ def agreement_command(
     )
     if line := str(whole_queries):
         say(line)
+    options = given_options(store=store)
+    say_next(
+        words_of("app", options=options) if differing else words_of("evaluate", query_set or "all", options=options)
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cems_workbench.cli.next_command import command_line, say_next, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -77,6 +79,11 @@ def blame_command(
         put_json(found.to_json(options))
     else:
         print_blame(found, options)
+        first = [blamed.memories[0] for blamed in found.claims if blamed.memories]
+        if not first:
+            say_next(words_of("search", query or said.strip(), options=options))
+        elif not any(one.next or one.fix for one in first):  # otherwise printed with its reason
+            say_next(words_of("memory", first[0].id, options=options))
 
 
 def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
@@ -100,7 +107,7 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
         for name, following in (("next", first.next), ("fix", first.fix)):
             if following is not None:
                 say(f"{name}: {following.words}:")
-                say(f"    python -m cems_workbench {following.command(options)}")
+                say(f"    {command_line(shlex.split(following.command(options)))}")
     say()
     about = f"claims split by {found.split_by}" + (f"; read by {found.reranker}" if found.reranker else "")
     say(f"{about}; config {found.config_name}" if found.query is not None else about)

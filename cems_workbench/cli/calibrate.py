@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind, configs_for
-from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_table, read_evidence
+from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.options import JsonOption, SetOption, given_options, preset_help, print_table, read_evidence
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
@@ -81,6 +82,11 @@ def calibrate_command(
         _print_bins(found[0])
     for line in refused.values():
         say_wrapped(f"left out: {line}")
+    usable = [one for one in found if one.setting]
+    if usable:
+        best = max(usable, key=lambda one: one.auroc)
+        options = given_options(preset, config, [*(changes or ()), str(best.setting)])
+        say_next(words_of("evaluate", evidence, options=options))
 
 
 def print_calibrations(found: list[Calibration], group_by: str) -> None:

@@ -20,6 +20,7 @@ from cems_workbench.cli.evaluate import (
     verdicts_json,
 )
 from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import JsonOption, read_evidence
 from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -144,6 +145,7 @@ def check_command(
         for name, before, now in found.changes:
             say(f"changed: {name}: {before} → {now}")
         print_asserted(found.outcomes)
+        say_next(_losses(evidence, config))
     exit_unless_all_hold(found.outcomes)
 
 
@@ -196,6 +198,11 @@ def init_command(
     for outcome in found.outcomes:
         if not outcome.holds:
             say(f"note: now {outcome.line}", err=True)
+    say_next(_losses(evidence, config))
+
+
+def _losses(evidence: Path, config: Path) -> list[str]:
+    return words_of("evaluate", evidence, options=["--losses", "--config", str(config)])
 
 
 def _relative_path(path: Path) -> PurePosixPath:

@@ -26,6 +26,7 @@ from cems_workbench.cli.evaluate import (
     verdicts_json,
 )
 from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.next_command import config_options, say_next, unused, words_of
 from cems_workbench.cli.options import (
     ConfigsOption,
     JsonOption,
@@ -135,6 +136,11 @@ def compare_command(
             say(line)
         say(f"content hash {content}")
         print_asserted(outcomes)
+        named_options = config_options(config, preset, changes)
+        say_next(
+            words_of("evaluate", *evidence, options=["--losses", *named_options]),
+            words_of("report compare", *evidence, options=["--out", unused("compare.html"), *named_options]),
+        )
     exit_unless_all_hold(outcomes)
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, account, chosen_config, open_existing_store, print_table
+from cems_workbench.cli.next_command import first_search, say_next, unused, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    account,
+    chosen_config,
+    given_options,
+    open_existing_store,
+    print_table,
+)
 from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -48,10 +57,20 @@ def config_history_command(
     with open_existing_store(store) as opened:
         if add is not None:
             _add(opened, add, why, author)
+            say_next(words_of("config-history", options=given_options(store=store)))
         elif number is not None:
             _show_or_restore(opened, number, out, as_json)
+            if out is not None:
+                say_next(first_search(opened, given_options(config=out, store=store)))
         else:
-            _list(opened.configs.history(), as_json)
+            history = opened.configs.history()
+            _list(history, as_json)
+            if not as_json and history:
+                options = ["--out", unused("restored.yaml"), *given_options(store=store)]
+                say_next(words_of("config-history", str(history[0].id), options=options))
+            elif not as_json:
+                options = ["--judged", "--out", unused("all.evidence"), *given_options(store=store)]
+                say_next(words_of("gather", "all", options=options) if opened.judgments.read() else None)
 
 
 def _add(store: Store, path: Path, why: str, author: str | None) -> None:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.next_command import first_search, say_next, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    given_options,
+    print_table,
+    progress_bar,
+    settings_for,
+)
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
@@ -87,6 +95,9 @@ def connect_command(
             raise InputError("--probe needs an address")
         spec = connecting.SourceSpec(_with_password(parse(address), ask_password), columns)
         _print_info(spec.address.plain, connecting.probe_source(spec), as_json)
+        if not as_json:
+            options = ["--mapping", str(mapping)] if mapping is not None else []
+            say_next(words_of("connect", spec.address.plain, options=[*options, *given_options(store=store)]))
         return
     settings = settings_for(store)
     if embedder is not None:
@@ -97,10 +108,14 @@ def connect_command(
             for plain in [each.address.plain for each in specs]:
                 count = connecting.forget(resources, settings, plain)
                 say(f"{plain}: {count} memories deleted, source removed")
+            say_next(first_search(resources.store, given_options(store=store)))
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
         report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
+        to_search = None if as_json else first_search(resources.store, given_options(store=store))
     _print_report(report, as_json)
+    if not as_json:
+        say_next(words_of("doctor", options=given_options(store=store)) if report.problem else to_search)
     if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
         raise typer.Exit(2)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.judgments import JudgeKindOption, QuerySetOption, chosen_labels
+from cems_workbench.cli.next_command import say_next, unused, words_of
 from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, progress_bar, queries_of
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
@@ -68,6 +69,7 @@ def dataset_command(
         put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
     else:
         _print_report(done, left, format, out)
+        say_next(words_of("import", out, options=["--store", unused(f"{out.stem}-store")]))
     if done.left_out or done.not_kept:
         raise typer.Exit(1)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cems_workbench.builtin import SAMPLE_DATA
+from cems_workbench.cli.next_command import first_search, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -19,6 +21,8 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    given_options,
+    open_existing_store,
     print_table,
     progress_bar,
     settings_for,
@@ -69,8 +73,23 @@ def doctor_command(
         put_json([dataclasses.asdict(check) for check in checks])
     else:
         _print(checks)
+        say_next(_next_command(store))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)
+
+
+def _next_command(store: Path | None) -> list[str] | None:
+    """The import of the sample into a store without memories, else a search; None for a store that cannot be opened."""
+    from cems_workbench.errors import NoMemoriesError, WorkbenchError
+
+    to_import = words_of("import", SAMPLE_DATA.name, options=given_options(store=store))
+    try:
+        with open_existing_store(store) as opened:
+            return first_search(opened, given_options(store=store)) or to_import
+    except NoMemoriesError:
+        return to_import
+    except WorkbenchError:
+        return None
 
 
 def _recover(source: Path, target: Path, as_json: bool) -> None:
@@ -86,6 +105,7 @@ def _recover(source: Path, target: Path, as_json: bool) -> None:
             ["table", "read", "lost"], [[one.table, one.read, one.lost] for one in found if one.read or one.lost != 0]
         )
         say(f"written into {target}; its indexes are built at the first search")
+        say_next(words_of("doctor", options=["--deep", "--store", str(target)]))
     if any(one.lost for one in found):
         raise typer.Exit(1)
 

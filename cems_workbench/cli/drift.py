@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from cems_workbench.cli.evaluate import configs_for
+from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
     SetOption,
+    given_options,
     preset_help,
     print_table,
     read_evidence,
@@ -52,7 +54,8 @@ def drift_command(
 
     read = read_evidence(before)
     chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    found = drift(read, read_evidence(after), chosen, cutoff)
+    later = read_evidence(after)
+    found = drift(read, later, chosen, cutoff)
     if as_json:
         put_json(found.to_json())
     else:
@@ -78,6 +81,11 @@ def drift_command(
         for words, qids in (("before", found.only_before), ("after", found.only_after)):
             if qids:
                 say_wrapped(f"only {words}, not compared: {', '.join(qids)}")
+        options = given_options(preset, config, changes)
+        if later.judgments:
+            say_next(words_of("evaluate", after, options=["--losses", *options]))
+        elif found.queries:
+            say_next(words_of("search", found.queries[0].query, options=options))
     if least is not None and found.overlap < least:
         say(f"FAILED: mean overlap {found.overlap:.4f} is below {least}", err=True)
         raise typer.Exit(DRIFTED)

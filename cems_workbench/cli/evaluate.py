@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.builtin import DEFAULT_PRESET, preset_names
 from cems_workbench.cli.gather import LimitOption, PerQueryProjectOption, SeedOption
 from cems_workbench.cli.losses import LossesCutoffOption, LossesOption, LossesShownOption, print_losses
+from cems_workbench.cli.next_command import flat, repeated, request_options, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigsOption,
@@ -21,6 +23,7 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
+    given_options,
     print_table,
     progress_bar,
     read_evidence,
@@ -28,7 +31,7 @@ from cems_workbench.cli.options import (
     warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, StoreError
 from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.assertions import Assertion, CannotTell, Outcome
     from cems_workbench.evaluation.batch import LabelledBatch, Rankings
     from cems_workbench.evaluation.evaluate import Evaluation
-    from cems_workbench.evaluation.evidence_file import Header
+    from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.losses import LossCollector, Losses
     from cems_workbench.evaluation.metrics import Measure
@@ -184,6 +187,7 @@ def evaluate_command(
                 if found.found.answered:
                     say(f"lists {found.found.answered}")
             print_asserted(outcomes)
+            say_next(*_next_commands(paths, configs, lost))
         exit_unless_all_hold(outcomes)
         return
     read = read_evidence(paths[0]) if are_files[0] else None
@@ -241,7 +245,76 @@ def evaluate_command(
             for line in view.warnings:
                 say(f"warning: {line}")
         print_asserted(outcomes)
+        if are_files[0]:
+            say_next(*_next_commands(paths, configs, lost, measured[0].labelled.evidence, store))
+        else:
+            gathered = words_of("gather", evidence[0], options=["--judged", "--out", unused(f"{evidence[0]}.evidence")])
+            gathered += [
+                *flat(option for option in configs[0][1] if option[0] != "--ablate"),
+                *given_options(store=store),
+            ]
+            say_next(*_next_commands([], configs, lost, measured[0].labelled.evidence, store), gathered)
     exit_unless_all_hold(outcomes)
+
+
+def _next_commands(
+    files: Sequence[Path],
+    configs: Sequence[tuple[PipelineConfig, Options]],
+    lost: Losses | None,
+    evidence: EvidenceSet | None = None,
+    store: Path | None = None,
+) -> list[list[str] | None]:
+    """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config."""
+    if lost is None:
+        return [repeated("--losses"), _comparison(files, configs)]
+    why = None if evidence is None else _why_lost(lost, evidence, configs[0], store)
+    return [why, _comparison(files, configs)]
+
+
+def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, Options]]) -> list[str] | None:
+    """`compare` of the configs; of a single one with another preset. None without files, or for ablations, which it does not make."""
+    options = [option for _, named in configs for option in named]
+    if not files or any(name == "--ablate" for name, _ in options):
+        return None
+    if len(configs) == 1:
+        name = configs[0][0].name
+        if not options and name not in preset_names():
+            return None
+        options = options or [("--preset", name)]
+        options += [("--preset", DEFAULT_PRESET if name != DEFAULT_PRESET else "cems")]
+    return words_of("compare", *files, options=flat(options))
+
+
+def _why_lost(
+    lost: Losses, evidence: EvidenceSet, measured: tuple[PipelineConfig, Options], store: Path | None
+) -> list[str] | None:
+    """`why` of a memory that the first config loses where it loses most; None without the store that the evidence is of."""
+    from cems_workbench.jobs.tuning import store_of
+    from cems_workbench.pipeline.gather import Request
+
+    first, (chosen, named) = lost.maps[0], measured
+    options = [option for option in named if option[0] != "--ablate"]
+    if not first.branches or len(options) < len(named):
+        return None
+    most = max(first.branches, key=lambda branch: first.branches[branch])
+    row = next(iter(first.rows_of(most)), None)
+    if not options and chosen.name not in preset_names():
+        return None
+    if not options:
+        options = [("--preset", chosen.name)]
+    try:
+        with store_of(evidence, settings_for(store)) as opened:
+            if row is None or opened is None or opened.memories.get(row.memory_id) is None:
+                return None
+            place = [] if opened.path.resolve() == settings_for(None).store.resolve() else ["--store", str(opened.path)]
+    except StoreError:  # locked: the sentence stands without a command
+        return None
+    query = next(query for query in evidence.queries if query.qid == row.qid)
+    request = Request(
+        query.query, query.project, query.as_of, evidence.header.project_only and query.project is not None
+    )
+    asked = request_options(request)
+    return words_of("why", row.query, row.memory_id, options=[*asked, *flat(options), *place])
 
 
 def _streamed(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import MetricOption
+from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.platform.atomic_write import write_text
@@ -87,6 +88,16 @@ def export_command(
     write_text(out, export.text)
     if format is Form.json and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
+    if evidence is not None:
+        say_next(words_of("evaluate", evidence, options=["--config", str(config), *_set_options(changes)]))
+    elif format in (Form.yaml, Form.json, Form.toml):
+        say_next(words_of("export", out, options=["--format", "env"]))
+    else:
+        say_next(words_of("export", config, options=_set_options(changes)))
+
+
+def _set_options(changes: Sequence[str] | None) -> list[str]:
+    return [word for text in changes or () for word in ("--set", text)]
 
 
 def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> ExportedRanking:

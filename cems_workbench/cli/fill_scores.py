@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cems_workbench.cli.evaluate import configs_for
+from cems_workbench.cli.next_command import config_options, say_next, words_of
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigsOption,
@@ -64,5 +65,7 @@ def fill_scores_command(
         say(f"content hash {report.content_hash}")
         for why, count in report.failed.items():
             say(f"not scored: {count} pairs: {why}")
+        again = ["--ablate", ablate] if ablate else []
+        say_next(words_of("evaluate", evidence, options=[*config_options(config, preset, changes), *again]))
     if report.failed:
         raise typer.Exit(FAILED)

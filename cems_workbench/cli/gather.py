@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cems_workbench.cli.next_command import say_next, unused, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     DaskOption,
@@ -104,5 +105,9 @@ def gather_command(
         say(f"content hash {report.content_hash}")
         for error in report.left_out:
             say(f"left out: {error}")
+        if asked & {row.qid for row in judgments}:
+            say_next(words_of("evaluate", report.path, options=["--losses"]))
+        else:  # nothing to measure on
+            say_next(words_of("tune", report.path, options=["--without-labels", "--out", unused("tuned.yaml")]))
     if report.left_out:
         raise typer.Exit(2)

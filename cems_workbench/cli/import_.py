@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.next_command import first_search, say_next, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    given_options,
+    print_table,
+    progress_bar,
+    settings_for,
+)
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.records import (
@@ -123,7 +131,8 @@ def import_command(
     when = datetime.now(UTC)
     with progress_bar(as_json) as progress:
         inputs = formats.read_path(path, format)
-        skipped = () if path.resolve() == SAMPLE_DATA.resolve() else inputs[0].skipped
+        ours = path.resolve() == SAMPLE_DATA.resolve()
+        skipped = () if ours else inputs[0].skipped
         resources = open_resources(settings_for(store))
         try:
             if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
@@ -155,6 +164,8 @@ def import_command(
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()
             spoken, searched = resources.store.language.choice(), resources.store.texts.rule
+            brought_set = next((one.name for report in reports for one in report.query_sets), None)
+            to_search = None if as_json else first_search(resources.store, given_options(store=store), brought_set)
         finally:
             resources.close()
     left_out = [*(error for report in reports for error in report.errors), *wrong]
@@ -193,11 +204,14 @@ def import_command(
             say(f"left out: {error}", err=True)
         if len(left_out) > MAX_PROBLEMS:
             say(f"left out: {len(left_out) - MAX_PROBLEMS} more rows; --json lists them all", err=True)
-        if cut.chunks:
-            say(f"{cut}")
-        say(f"language: {spoken}")
+        if not ours:  # of our own sample these are no news
+            if cut.chunks:
+                say(f"{cut}")
+            say(f"language: {spoken}")
         if refreshed is None:
             texts = ""
+        elif ours:
+            texts = ", ready to search"
         elif refreshed.embedded:
             texts = f", {refreshed.embedded} {'texts ' if cut.chunks else ''}embedded now"
         else:  # they were known, came with vectors, or an app that has the store open was quicker
@@ -206,6 +220,8 @@ def import_command(
         say(f"{total} memories in the store{texts}{taken}")
     if problem:
         say(f"error: {problem}", err=True)
+    if not as_json:
+        say_next(words_of("doctor", options=given_options(store=store)) if problem else to_search)
     if left_out or problem:
         raise typer.Exit(2)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import StoreOption, open_existing_store, queries_of
+from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.options import StoreOption, given_options, open_existing_store, queries_of
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -54,6 +55,7 @@ def judgments_command(
 
     left_out: tuple[str, ...] = ()
     with open_existing_store(store) as opened:
+        every_label = opened.judgments.read()
         queries = {query.qid: query for query in queries_of(opened, query_set)}
         if format == QUERIES_FORMAT:
             text = queries_jsonl.write(queries.values())
@@ -65,6 +67,8 @@ def judgments_command(
         put(text)
     else:
         write_text(out, text, newline="")
+        if every_label:
+            say_next(words_of("evaluate", query_set or "all", options=["--losses", *given_options(store=store)]))
     for line in left_out:
         say(f"left out: {line}", err=True)
     if left_out:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import typer
 
 from cems_workbench import __version__
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli import (
     agreement,
     app,
@@ -48,8 +49,9 @@ from cems_workbench.cli import (
     what_if,
     why,
 )
+from cems_workbench.cli.next_command import command_line, first_search, say_next, words_of
 from cems_workbench.cli.terminal import say
-from cems_workbench.errors import user_message
+from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.process_lock import set_wait_notifier
 from cems_workbench.renamed import present_arguments
 
@@ -140,11 +142,17 @@ def main() -> None:
     set_wait_notifier(say_wait)
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        if not sys.argv[1:]:
+            say()
+            say_next(*_to_begin_with())
         if code == INTERRUPTED:
             say("interrupted; finished work is kept", err=True)
         sys.exit(code)
     except typer.TyperException as error:  # a missing argument, an unknown option
-        _refuse(f"{error.format_message()} See --help.")
+        _refuse(f"{error.format_message()} {_help()}")
+    except NoMemoriesError as error:
+        sample = words_of("import", SAMPLE_DATA.name, options=_store_option(sys.argv))
+        _refuse(f"{error}; the bundled sample: {command_line(sample)}")
     except BrokenPipeError:
         # The interpreter flushes stdout at exit and would report the broken pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -154,6 +162,35 @@ def main() -> None:
         if line is None:
             raise
         _refuse(line)
+
+
+def _to_begin_with() -> list[list[str] | None]:
+    """What to type first: the import of the sample, or with memories in the default store a search and the app."""
+    from cems_workbench.cli.options import open_existing_store
+
+    try:
+        with open_existing_store(None) as store:
+            search_first = first_search(store)
+    except NoMemoriesError:
+        search_first = None
+    except WorkbenchError:
+        return [words_of("doctor")]
+    return [search_first or words_of("import", SAMPLE_DATA.name), words_of("app") if search_first else None]
+
+
+def _help() -> str:
+    """Where the arguments of the command are explained, or which commands there are."""
+    typed = sys.argv[1] if len(sys.argv) > 1 else ""
+    known = list(_command().commands)  # type: ignore[attr-defined]
+    return f"See {command_line([typed, '--help'] if typed in known else ['--help'])}"
+
+
+def _store_option(arguments: list[str]) -> list[str]:
+    """The --store of a command line, as it was typed."""
+    for i, word in enumerate(arguments):
+        if word == "--store" or word.startswith("--store="):
+            return arguments[i : i + 1 + ("=" not in word)]
+    return []
 
 
 def _refuse(message: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from cems_workbench.builtin import preset_names
 from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind
+from cems_workbench.cli.next_command import command_line, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     CutoffOption,
@@ -90,6 +92,11 @@ def memory_command(
         _print_uses(found, found.uses.hubs(), found.uses.hubs_sentence)
     if orphans:
         _print_uses(found, found.orphans(), found.orphans_sentence)
+    listed_uses = [*(found.uses.hubs() if hubs else ()), *(found.orphans() if orphans else ())]
+    if listed_uses:
+        say_next(words_of("memory", listed_uses[0].memory_id, *sources, options=options))
+    else:
+        say_next(words_of("memory", *sources, options=["--orphans" if hubs else "--hubs", *options]))
 
 
 def _uses(
@@ -141,7 +148,9 @@ def _print_memory(found: UsesOf, memory_id: str, options: Sequence[str]) -> None
         grade = "" if row.grade is None else f" (grade {row.grade})"
         say_wrapped(f"{row.status}{grade}: {row.words}")
         # On one line, so that it can be copied.
-        say(f"  next: python -m cems_workbench {row.next_command(options)}")
+        say(f"  next: {command_line(shlex.split(row.next_command(options)))}")
+    if not rows:
+        say_next(words_of("memory", options=["--orphans", *options]))
     if len(rows) > MAX_ROWS:
         say(f"and {len(rows) - MAX_ROWS:,} more; --json lists them all")
 
@@ -164,6 +173,5 @@ def _print_uses(found: UsesOf, uses: Sequence[MemoryUse], sentence: str) -> None
     ]
     columns = ["memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost"]
     print_table(columns, rows)
-    say(f"next, for one of them: python -m cems_workbench memory {uses[0].memory_id}")
     if len(uses) > MAX_ROWS:
         say(f"and {len(uses) - MAX_ROWS:,} more; --json lists them all")

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.cli.terminal import literal, say
-from cems_workbench.command_words import asked_options, words_of
+from cems_workbench.command_words import asked_options
+from cems_workbench.command_words import words_of as words_of
+from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.gather import Request
@@ -63,6 +65,34 @@ def request_options(request: Request, without: Sequence[int] | None = None) -> l
     words += [f"--searched={request.searched}"] if request.searched is not None else []
     words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
     return words + [f"--without-variant={number}" for number in without or ()]
+
+
+def repeated(*further: str) -> list[str]:
+    """This very command, with more options."""
+    words = present_arguments(sys.argv[1:])
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], *further, *words[end:]]
+
+
+def unused(name: str) -> str:
+    """A file name for --out that overwrites nothing: this one, or one with a number."""
+    path, number = Path(name), 2
+    while path.exists():
+        path, number = Path(name).with_stem(f"{Path(name).stem}-{number}"), number + 1
+    return str(path)
+
+
+def config_options(
+    files: Iterable[Path] | None, presets: Iterable[str] | None, changes: Iterable[str] | None
+) -> list[str]:
+    """The options that name several configs, as words."""
+    named = [("--config", str(path)) for path in files or ()] + [("--preset", name) for name in presets or ()]
+    return flat([*named, *(("--set", text) for text in changes or ())])
+
+
+def flat(options: Iterable[tuple[str, str]]) -> list[str]:
+    """Options with their values as words."""
+    return [word for option in dict.fromkeys(options) for word in option]
 
 
 def first_search(store: Store, options: Iterable[str] = (), query_set: str | None = None) -> list[str] | None:

@@ -346,7 +346,10 @@ CutoffOption = Annotated[
 
 
 def given_options(
-    preset: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None
+    preset: str | None = None,
+    config: Path | None = None,
+    changes: Sequence[str] | None = None,
+    store: Path | None = None,
 ) -> list[str]:
     """The options that chose config and store, as words for the command that goes on."""
     given = [

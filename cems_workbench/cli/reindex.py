@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, progress_bar
+from cems_workbench.cli.next_command import first_search, say_next
+from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, given_options, progress_bar
 from cems_workbench.cli.terminal import put_json, say
 
 
@@ -15,6 +16,7 @@ def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> N
         report = resources.embed_anew(progress)
         resources.store.indexes.flush(progress)
         told = resources.store.notices
+        to_search = first_search(resources.store, given_options(store=store))
         embedder, total = resources.embedder.model_id, resources.store.memories.count()
     embedded = report.embedded if report else 0
     if as_json:
@@ -24,3 +26,4 @@ def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> N
         if note not in told:
             say(f"note: {note}")
     say(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")
+    say_next(to_search)

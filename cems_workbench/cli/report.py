@@ -18,6 +18,7 @@ from cems_workbench.cli.evaluate import (
     configs_for,
 )
 from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.next_command import config_options, say_next, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -34,6 +35,7 @@ from cems_workbench.cli.options import (
     WithoutVariantOption,
     chosen_config,
     filled_resources,
+    given_options,
     preset_help,
     progress_bar,
     read_evidence,
@@ -43,6 +45,7 @@ from cems_workbench.cli.options import (
     warn_unverified,
 )
 from cems_workbench.cli.terminal import say
+from cems_workbench.cli.why import next_commands
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
@@ -152,6 +155,8 @@ def compare_command(
             tolerance=tolerated,
         )
     _write(out, page)
+    options = ["--losses", *config_options(config, preset, changes)]
+    say_next(words_of("evaluate", *evidence, options=options))
 
 
 @group.command("why")
@@ -208,6 +213,8 @@ def why_command(
     trace = replay(evidence, chosen, switched_off=left_out)
     _write(out, investigation_report(found, trace, datetime.now(UTC), memory=memory, redact=redact))
     say(found.cause)
+    options = given_options(preset, config, changes, store)
+    say_next(*next_commands(found, request, left_out, options))
 
 
 def _write(out: Path, page: str) -> None:

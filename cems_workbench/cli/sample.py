@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.options import StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.next_command import say_next, unused, words_of
+from cems_workbench.cli.options import StoreOption, given_options, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 
@@ -54,6 +55,8 @@ def sample_command(
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
     say(f"query set {made.name}, version {made.version}: {made.size} queries")
+    options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
+    say_next(words_of("gather", made.name, options=options))
     for error in errors[:MAX_PROBLEMS]:
         say(f"left out: {error}", err=True)
     if len(errors) > MAX_PROBLEMS:

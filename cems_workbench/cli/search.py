@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import request_options, say_next
+from cems_workbench.cli.next_command import repeated, request_options, say_next
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -33,11 +34,12 @@ from cems_workbench.cli.options import (
     require_variants,
     warn_unknown_project,
 )
+from cems_workbench.cli.terminal import say_wrapped
 from cems_workbench.command_words import why_command, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.jobs.labelling import QueryGrades
+    from cems_workbench.analysis.next_step import NextStep
     from cems_workbench.pipeline import Trace
     from cems_workbench.pipeline.gather import Request
 
@@ -71,6 +73,7 @@ def search_command(
     """
     chosen = chosen_config(preset, config, changes)
     request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen, searched, engine_queries)
+    from cems_workbench.analysis.next_step import next_step
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.jobs.labelling import QueryGrades, query_grades
     from cems_workbench.pipeline import replay, write_bundle
@@ -96,21 +99,29 @@ def search_command(
         grades=judged.grades,
         moment_given=request.as_of is not None,
     )
-    if not as_json:
-        say_next(*_next_commands(trace, judged, request, left_out, given_options(preset, config, changes, store)))
+    if as_json:
+        return
+    step = next_step(trace, judged.grades, judged.relevant_from, judged.answerable)
+    if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
+        say_wrapped(step.words)
+    say_next(*_next_commands(step, trace, request, left_out, given_options(preset, config, changes, store)))
 
 
 def _next_commands(
-    trace: Trace, judged: QueryGrades, request: Request, left_out: Sequence[int], options: Sequence[str]
+    step: NextStep, trace: Trace, request: Request, left_out: Sequence[int], options: Sequence[str]
 ) -> list[list[str]]:
-    """`why` of the best judged memory that is missing; without one, where the first result is found at all."""
-    from cems_workbench.evaluation.grades import relevant
+    """The commands for a next step: what explains it, or for a query that is not judged the first memory that is not returned."""
 
-    returned = [row.memory_id for row in trace.results]
-    missing = relevant(judged.grades, judged.relevant_from).difference(returned)
-    if missing:
-        # Among equal grades a candidate: of one that no list returned there is less to see.
-        candidates = trace.evidence.memories
-        best = min(missing, key=lambda key: (-judged.grades[key], key not in candidates, key))
-        return [why_command(request.query, best, options=request_options(request, left_out)).words(options)]
-    return [words_of("memory", returned[0], options=options)] if returned else []
+    def why(memory_id: str, k: int | None = None) -> list[str]:
+        asked = request_options(request, left_out)
+        return why_command(request.query, memory_id, cutoff=k, options=asked).words(options)
+
+    if step.place in ("why", "supersession") and step.memory_id is not None:
+        return [why(step.memory_id, step.k)]
+    if step.place in ("stages", "lists", "abstain"):
+        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
+    if step.place == "evaluate":
+        return [words_of("evaluate", "all", options=["--losses", *options])]
+    returned = {row.memory_id for row in trace.results}
+    below = next((memory_id for memory_id in trace.evidence.memories if memory_id not in returned), None)
+    return [why(below)] if below is not None else [words_of("doctor", options=options)]

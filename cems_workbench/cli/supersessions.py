@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, account, filled_resources, print_table, progress_bar
+from cems_workbench.cli.next_command import first_search, repeated, say_next, unused, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    account,
+    filled_resources,
+    given_options,
+    print_table,
+    progress_bar,
+)
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
@@ -62,6 +71,7 @@ def supersessions_command(
                 put_json({"accepted": decided.accepted, "rejected": decided.rejected, "errors": rows})
             else:
                 say(f"{decided.sentence}; saved under {name}")
+                say_next(first_search(resources.store, given_options(store=store)))
             for error in decided.errors:
                 say(str(error), err=True)
             if decided.errors:
@@ -80,6 +90,7 @@ def supersessions_command(
                 model=ContradictionScorer(model) if model else None,
                 progress=progress,
             )
+        to_search = None if as_json else first_search(resources.store, given_options(store=store))
     if out is not None:
         write_proposals(found, out)
     if as_json:
@@ -89,9 +100,15 @@ def supersessions_command(
         say(note)
     if out is not None:
         say(
-            f"wrote {len(found.edges)} to {out}: fill in the column verdict (accept, reject or swap), then --accept {out}"
+            f"wrote {len(found.edges)} to {out}: fill in the column verdict (accept, reject or swap), then save the verdicts"
         )
     elif found.edges:
         print_table(
             ["newer", "older", "score", "why"], [[edge.newer, edge.older, edge.score, edge.why] for edge in found.edges]
         )
+    if not found.edges:
+        say_next(to_search)
+    elif out is not None:
+        say_next(words_of("supersessions", options=["--accept", str(out), *given_options(store=store)]))
+    else:
+        say_next(repeated("--out", unused("supersessions.csv")))

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, print_table
+from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.options import JsonOption, StoreOption, given_options, open_existing_store, print_table
 from cems_workbench.cli.terminal import put_json, say
 
 team_commands = typer.Typer(
@@ -33,6 +34,7 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
     for line in report.lines:
         say(line, err=True)
     say(f"labels are {where}; this store's own database is unchanged")
+    say_next(words_of("team status", options=given_options(store=store)))
 
 
 @team_commands.command("status")
@@ -49,3 +51,5 @@ def status_command(store: StoreOption = None, as_json: JsonOption = False) -> No
     print_table(["table", "rows"], sorted(state.counts.items()))
     for line in lines:
         say(line)
+    if state.counts.get("judgments"):
+        say_next(words_of("agreement", options=given_options(store=store)))

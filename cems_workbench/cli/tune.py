@@ -16,6 +16,7 @@ import typer
 from cems_workbench.builtin import default_preset
 from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.export import print_ranking
+from cems_workbench.cli.next_command import flat, repeated, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     DaskOption,
@@ -182,8 +183,28 @@ def tune_command(
     if not as_json:
         for line in _score_lines(result, evidence, out, _config_options(config, preset, changes), store):
             say(line, err=True)
+        say_next(*_next_commands(result, evidence, out, _config_options(config, preset, changes)))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
+
+
+def _next_commands(result: SearchResult, evidence: Path, out: Path, baseline: Options) -> list[list[str]]:
+    """How the proposal differs on each query, and its export; the rest of an interrupted search; without a proposal, where it loses."""
+    from cems_workbench.config import difference, load_config
+
+    proposed, judged = result.tuned.config, bool(result.planned.data.evidence.judgments)
+    if result.tuned.search.cancelled:
+        return [repeated()]
+    if not difference(result.tuned.plan.space.baseline, proposed) or load_config(out) != proposed:
+        return [words_of("evaluate", evidence, options=["--losses", *flat(baseline)])] if judged else []
+    compared = words_of("compare", evidence, options=[*_compared(baseline), "--config", str(out)])
+    exported = words_of("export", out, options=["--format", "env"])
+    return [compared, exported] if judged else [exported]
+
+
+def _compared(baseline: Options) -> list[str]:
+    """The options of the baseline for `compare`, where --set would change the proposal too."""
+    return flat(option for option in baseline if option[0] != "--set")
 
 
 def _compare_with_judgments(

@@ -22,6 +22,7 @@ from cems_workbench.cli.evaluate import (
     verdicts_json,
 )
 from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.next_command import repeated, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -30,6 +31,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    given_options,
     print_table,
     progress_bar,
     settings_for,
@@ -126,6 +128,11 @@ def watch_command(
         put_json(verdicts_json(found.verdicts) | values | asserted_json(found.outcomes))
     else:
         _print(found.evaluation.config.name, query_set, last, found)
+        if any(outcome.failed for outcome in found.outcomes):
+            options = ["--losses", *given_options(preset, config, changes, store)]
+            say_next(words_of("evaluate", query_set, options=options))
+        else:
+            say_next(repeated("--cron", "@daily"))
     exit_unless_all_hold(found.outcomes)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.cli.next_command import repeated, request_options, say_next, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -19,6 +20,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    given_options,
     print_table,
     progress_bar,
     request_and_config,
@@ -79,6 +81,7 @@ def what_if_command(
         warn_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, judge="decisive")
         found = applied(edit, evidence, chosen, request)
+        any_judged = not as_json and bool(resources.store.judgments.read())
         effect = None if queries is None else effect_on_queries(edit, chosen, queries, progress=progress)
     if as_json:
         put_json(found.to_json() | ({"queries": effect.to_json()} if effect else {}))
@@ -86,6 +89,11 @@ def what_if_command(
     _print_outcome(found)
     if effect is not None:
         _print_effect(effect)
+    if queries is None and any_judged:
+        say_next(repeated("--queries", "all"))
+    else:
+        options = [*request_options(request), *given_options(preset, config, changes, store)]
+        say_next(words_of("search", query, options=options))
 
 
 def _edit(

@@ -122,15 +122,13 @@ def why_command(
             say(answered)
         given = given_options(preset, config, changes, store)
         if evidence is None:
-            say_next(*_next_commands(found, request, left_out, given))
+            say_next(*next_commands(found, request, left_out, given))
         else:
-            say_next(_applied(found, "replay", str(evidence), given))
+            say_next(_applied(found, "replay", str(evidence), given) or words_of("replay", evidence, options=given))
 
 
-def _next_commands(
-    found: Why, request: Request, without: Sequence[int], given: Sequence[str]
-) -> list[list[str] | None]:
-    """To gather the judged queries if that would check the fix; then the query under the fix, or what is known of the memory."""
+def next_commands(found: Why, request: Request, without: Sequence[int], given: Sequence[str]) -> list[list[str] | None]:
+    """The query under the fix, and gathering the judged queries if that would check it; without a fix, what is known of the memory."""
     from cems_workbench.analysis.why.first_fix import GATHER_FIRST
 
     fix = found.fix
@@ -139,8 +137,8 @@ def _next_commands(
     gather = fix.unchecked == GATHER_FIRST and not fix.change.gathers
     asked = request_options(fix.change.request(request), without)
     return [
-        words_of("gather", "all", options=["--judged", *given]) if gather else None,
         _applied(found, "search", request.query, [*asked, *given]),
+        words_of("gather", "all", options=["--judged", *given]) if gather else None,
     ]
 
 

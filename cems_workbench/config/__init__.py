@@ -6,6 +6,7 @@ from cems_workbench.config.fields import COST_HELP, FieldSpec
 from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import, read_back
 from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.forms.yaml_form import (
+    assigned,
     config_from,
     config_hash,
     difference,
@@ -31,6 +32,7 @@ __all__ = [
     "Measured",
     "PipelineConfig",
     "Preset",
+    "assigned",
     "card_path",
     "config_from",
     "config_hash",

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import NoMemoriesError
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
@@ -36,7 +36,7 @@ def open_filled(settings: Settings) -> Resources:
     with ExitStack() as unless_filled:
         resources = unless_filled.enter_context(closing(open_resources(settings, create=False)))
         if not resources.store.memories.count():
-            raise StoreError(f"the store {resources.store.path} is empty; import something first")
+            raise NoMemoriesError(f"the store {resources.store.path} is empty; import something first")
         unless_filled.pop_all()
     return resources
 

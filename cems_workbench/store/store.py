@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
 
-from cems_workbench.errors import InputError, StoreError
+from cems_workbench.errors import InputError, NoMemoriesError, StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import GradeScale, ParsedInput
 from cems_workbench.store.caches import ReplyCache, ScoreCache
@@ -175,7 +175,7 @@ def _check_directory(path: Path, create: bool) -> None:
     if (path / FILE_NAME).exists():
         return
     if not create:
-        raise StoreError(f"no store at {path}; import something with --store {path} first")
+        raise NoMemoriesError(f"no store at {path}; import something with --store {path} first")
     try:
         path.mkdir(parents=True, exist_ok=True)
         strangers = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))

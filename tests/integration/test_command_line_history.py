@@ -41,7 +41,7 @@ def test_a_config_is_kept_listed_shown_and_restored(command: Command, place: Pat
     asked = ("config-history", "--store", "store")
     assert "no config is saved yet" in command(*asked).out
     kept = command(*asked, "--add", "best.yaml", "--why", "temporal questions", "--author", "Ada")
-    assert kept.code == 0 and kept.out == "kept as config 1: cems-tuned\n"
+    assert kept.code == 0 and kept.out.startswith("kept as config 1: cems-tuned\n")
     assert "without an evidence card" in command(*asked, "--add", "qmd", "--author", "Bo").out
     listed = command(*asked)
     assert listed.code == 0 and all(word in listed.out for word in ("cems-tuned", "Ada", "temporal", "qmd", "Bo"))

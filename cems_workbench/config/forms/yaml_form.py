@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice
@@ -135,6 +136,22 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not separator or not path.strip():
         raise InputError(f"--set {one_line(text, 80)}: expected KEY=VALUE, such as fusion.k=30")
     return path.strip(), yaml_values(value, f"--set {one_line(text, 80)}")
+
+
+def assigned(config: PipelineConfig, path: str) -> str:
+    """A parameter's value for `--set`, as `parse_assignment` reads it: JSON, with the characters escaped that YAML does not allow."""
+    value: Any = nested(config)
+    for segment in path.split("."):
+        value = value[segment]
+    if (
+        isinstance(value, str)
+        and value.isidentifier()
+        # YAML would read these words as null or a boolean.
+        and value.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+    ):
+        return value  # a choice is readable without quotes
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:

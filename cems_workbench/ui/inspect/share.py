@@ -20,7 +20,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import PipelineConfig, difference, nested, preset, preset_names
+from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.pipeline import Evidence, bundle_from
@@ -166,22 +166,6 @@ def search_command(
     # A query that begins with a dash would be read as an option.
     words += ["--", request.query] if request.query.startswith("-") else [request.query]
     return shlex.join(words)
-
-
-def assigned(config: PipelineConfig, path: str) -> str:
-    """A parameter's value for `--set`: JSON, with the characters escaped that YAML does not allow."""
-    value: Any = nested(config)
-    for segment in path.split("."):
-        value = value[segment]
-    if (
-        isinstance(value, str)
-        and value.isidentifier()
-        # YAML would read these words as null or a boolean.
-        and value.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
-    ):
-        return value  # a choice is readable without quotes
-    text = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 PARAMETER = "state"
