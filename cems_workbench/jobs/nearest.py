@@ -31,6 +31,7 @@ from cems_workbench.analysis.fidelity.nearest import (
     NearAgreement,
     NearestParameters,
     NearReplays,
+    best_part,
     changes_between,
     nearest_parameters,
 )
@@ -83,8 +84,9 @@ class Nearest:
     """The config that comes closest: a preset (`start`) with `changes`, (path, the preset's value, the value).
 
     `before` and `after` are the measured halves, the searched one first; the second is None if nothing is held out. `presets` has every
-    preset that could be measured, nearest first, `left_out` the others with the reason. `configs` were replayed in `seconds` altogether,
-    `gathered` times a query's evidence was gathered. `unfound` are recorded results of the reported half that no list here finds.
+    preset that could be measured, that with the nearest part first, `left_out` the others with the reason. `configs` were replayed in
+    `seconds` altogether, `gathered` times a query's evidence was gathered. `unfound` are recorded results of the reported half that no list
+    here finds.
     """
 
     recording: Recording
@@ -245,11 +247,13 @@ def _digest(text: str) -> str:
 
 @dataclass(eq=False)
 class _Start:
-    """A preset with its setting, its queries, and the latest agreement."""
+    """A preset with its setting, its queries, what stays as it is, and the latest agreement: of all of it, and of its nearest part."""
 
     setting: FidelitySetting
     queries: tuple[Query, ...]
+    fixed: frozenset[str] = frozenset()
     agreement: NearAgreement | None = None
+    part: NearAgreement | None = None
 
     @property
     def name(self) -> str:
@@ -324,8 +328,10 @@ class _Search:
             except WorkbenchError as error:
                 left_out[start.name] = str(error)
                 continue
-            start.agreement = self.replays(start, qids, evidences).agreement(start.setting.searched)
-            self.configs += 1
+            replays = self.replays(start, qids, evidences)
+            start.agreement = replays.agreement(start.setting.searched)
+            start.part = replays.agreement(best_part(replays, start.setting.searched, start.fixed))
+            self.configs += replays.count
             able.append(start)
         self.progress(f"presets, {len(qids)} queries", len(starts), len(starts))
         return sorted(able, key=_farness)
@@ -352,8 +358,11 @@ class _Search:
         return found
 
 
-def _farness(start: _Start) -> float:
-    return -round(start.agreement.nearness, 9) if start.agreement is not None else 0.0
+def _farness(start: _Start) -> tuple[float, float]:
+    """By the nearest part of a preset, then by the whole of it."""
+    found = (start.part, start.agreement)
+    part, whole = (0.0 if one is None else -round(one.nearness, 9) for one in found)
+    return part, whole
 
 
 def find_nearest(
@@ -380,7 +389,10 @@ def find_nearest(
     gathered = _Gathered(resources, datetime.now(UTC))
     search = _Search(recording, resources, productions_in(resources, recording), gathered, progress, order)
     left_out: dict[str, str] = {}
-    starts = [_Start(setting := setting_of(config), queries_of(setting)) for config in configs]
+    starts = []
+    for config in configs:
+        setting = setting_of(config)
+        starts.append(_Start(setting, queries_of(setting), _fixed(config, setting)))
     first = search.screened(starts, FIRST_QUERIES, left_out)
     if not first:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -398,7 +410,7 @@ def find_nearest(
         found = nearest_parameters(
             replays,
             setting.searched,
-            _fixed(configs, setting),
+            start.fixed,
             most_configs=most_configs // len(chosen),
             progress=progress,
             label=f"{start.name} ({i + 1} of {len(chosen)})",
@@ -454,11 +466,10 @@ def _stem(recording: Recording) -> str:
     return Path(recording.name).stem or "answers"
 
 
-def _fixed(configs: Sequence[PipelineConfig], setting: FidelitySetting) -> frozenset[str]:
+def _fixed(config: PipelineConfig, setting: FidelitySetting) -> frozenset[str]:
     """What the recording states, which is no guess: its settings, its limit, and that its scores are normalised already."""
-    own = next(config for config in configs if config.name == setting.config.name)
-    stated = {path for path, _, _ in changes_between(own, setting.config)}
-    return frozenset(stated | {path for path, _, _ in changes_between(setting.config, setting.searched)})
+    stated = changes_between(config, setting.config) + changes_between(setting.config, setting.searched)
+    return frozenset(path for path, _, _ in stated)
 
 
 def _unfound(measured: MeasuredFidelity, productions: Mapping[str, Production]) -> int:

@@ -4,6 +4,8 @@
                   + mean RBO of the first ten, 1 where the order is the same up to ties
                   + a tenth of the mean closeness of recorded scores: 1 for an equal one, 0 for one that is a standard deviation away;
                   empty answers count for half at most, else a config that returns nothing is near a system that seldom answers
+    parts         first a part of the config alone is tried: without its reranker, and each of its lists alone, with and without it; what a
+                  system does with one list is far from any step of one parameter
     a pass        of every parameter that acts, the best value (`explain.best_value`); the best of all is taken, if it gains enough
     passes        until nothing gains, or the configs or the changes that are allowed are used up
     refinement    after each change: the values of the changed parameters, one by one, in ever smaller steps
@@ -36,6 +38,7 @@ from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
 from cems_workbench.evaluation.metrics.rbo import rbo
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, Floats, Ints
@@ -282,18 +285,26 @@ def nearest_parameters(
 ) -> NearestParameters:
     """The parameters that bring a config closest; `fixed` are paths that stay as they are.
 
-    `most_configs` bounds the configs replayed by this call, `most_changes` the changed parameters. Raises what `progress` raises.
+    `most_configs` bounds the configs replayed by this call, `most_changes` the changed parameters beside those of a part. Raises what
+    `progress` raises.
     """
     first = replays.count
     start = replays.agreement(config)
     tuned, now, steps = config, start, [start]
+    part = best_part(replays, config, fixed)
+    if part is not config:
+        replays.complete(part)
+        if replays.agreement(part).nearness >= start.nearness + MIN_GAIN:
+            tuned, now = part, replays.agreement(part)
+            steps.append(now)
+    part = tuned
     refused: set[str] = set()
     stopped = ""
     while not stopped:
         if replays.headroom(now) < MIN_GAIN:
             stopped = "nothing is left to gain"
             break
-        if len(changes_between(config, tuned)) >= most_changes:
+        if len(changes_between(part, tuned)) >= most_changes:
             stopped = f"{most_changes} parameters are changed"
             break
         found: list[Explanation[NearAgreement]] = []
@@ -387,6 +398,36 @@ def _without_idle_changes(replays: NearReplays, config: PipelineConfig, tuned: P
             return tuned
         tuned = min(without)[2]
     return tuned
+
+
+def parts_of(config: PipelineConfig, fixed: Collection[str] = ()) -> Iterator[PipelineConfig]:
+    """The config without its reranker, and with each of its lists alone, with and without the reranker."""
+    lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
+    alone: list[dict[str, Any]] = [
+        {f"lists.{other}.enabled": False for other in lists if other != name} for name in lists
+    ]
+    unranked: dict[str, Any] = {} if RERANK.is_off(config) else {"rerank.backend": "none"}
+    tried = [unranked, *alone, *({**one, **unranked} for one in alone)] if len(lists) > 1 else [unranked]
+    seen = {config}
+    for changes in tried:
+        if not changes or any(path in fixed for path in changes):
+            continue
+        try:
+            part = with_values(config, changes)
+        except InputError:
+            continue
+        if part not in seen:
+            seen.add(part)
+            yield part
+
+
+def best_part(replays: NearReplays, config: PipelineConfig, fixed: Collection[str] = ()) -> PipelineConfig:
+    """The nearest of a config and its parts, with the fewest changes of equal ones; one that needs other evidence is left out."""
+    best, near = config, replays.agreement(config).nearness
+    for part in parts_of(config, fixed):
+        if not replays.batch.unmet(part) and (reached := replays.agreement(part).nearness) > near + MIN_GAIN:
+            best, near = part, reached
+    return best
 
 
 def changes_between(config: PipelineConfig, other: PipelineConfig) -> tuple[tuple[str, Any, Any], ...]:
