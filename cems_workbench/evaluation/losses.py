@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, in_pipeline_order, lost
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -565,7 +566,7 @@ class _Tally:
             {name: self._counts(self.by_type[name]) for name in sorted(self.by_type)},
             {name: self._counts(self.by_project[name]) for name in sorted(self.by_project)},
             rows,
-            _remarks(self.config, self.needs),
+            _remarks(self.config, self.needs, k),
         )
 
     def _counts(self, counts: Tally) -> LossCounts:
@@ -686,12 +687,17 @@ _FINDING = ("query.", "expansion.", "lists.")
 """Parameters of what is searched."""
 
 
-def _remarks(config: PipelineConfig, needs: Mapping[str, int]) -> tuple[str, ...]:
+def _remarks(config: PipelineConfig, needs: Mapping[str, int], k: int) -> tuple[str, ...]:
     """What the evidence lacks, and how that is counted."""
     lines = [f"warning: {line}" for line in missing_score_lines([(config.name, needs)])]
     if any(need.startswith(_FINDING) for need in needs):
         lines.append(
             "what only a search would find that was not made counts as never a candidate: gather with the config to know better"
+        )
+    if k == DEFAULT_K != target_rank(config):
+        lines.append(
+            f"losses count in the first {k}; the result limit of {config.name} is {target_rank(config)}, in which `why` counts "
+            "unless told otherwise"
         )
     return tuple(lines)
 

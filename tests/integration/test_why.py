@@ -144,7 +144,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
         "lost here",
         "adjust",
         "vector:0",
-        "would bring it in",
+        "would bring it into the first 5",
         "breakpoint",
         "After the fix: fewest side effects first",
         "Time decay counts ages to it",

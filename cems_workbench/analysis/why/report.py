@@ -241,15 +241,19 @@ def _verdict(
         kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"
         several = "s" if len(counterfactuals) != 1 else ""
         alone = "" if kind == "single parameter" else " No single parameter does."
-        return f"{len(counterfactuals)} {kind}{several} would bring it in.{alone}"
+        return f"{len(counterfactuals)} {kind}{several} would bring it {_aim(path.k)}.{alone}"
     unseen = "" if with_store else " Without the store no gather change could be tried."
     if nearest is None:
         return f"Nothing that was tried brings it any nearer.{unseen}"
     left_out = "" if nearest.rank is not None else ", still left out of the results"
     return (
-        f"Nothing that was tried brings it into the top {path.k}; what comes nearest puts it "
+        f"Nothing that was tried brings it {_aim(path.k)}; what comes nearest puts it "
         f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
     )
+
+
+def _aim(k: int) -> str:
+    return "first" if k == 1 else f"into the first {k}"
 
 
 def require_stored(memory_id: str, store: Store) -> None:

@@ -141,7 +141,7 @@ def test_a_pair_when_no_single_parameter_rescues() -> None:
     # a: 0.6 · priority 2 · pin 1.1. Without priority 0.66, with the lowest pin 0.6; without both 0.6 · pin < 0.5 from 0.8333 on.
     subject = evidence(PAIR_LISTS, memories={"a": {"priority": 2.0, "pinned": True}})
     found = why(subject, 1, PAIR)
-    assert found.verdict == "1 pair would bring it in. No single parameter does."
+    assert found.verdict == "1 pair would bring it first. No single parameter does."
     values = found.counterfactuals[0].values
     assert values == {"adjust.priority": False, "adjust.pinned_factor": 0.8}
     point = next(
@@ -164,7 +164,7 @@ def test_what_comes_nearest_is_named() -> None:
     found = why(subject, 1, PAIR)
     assert found.path.rank == 3 and not found.counterfactuals
     assert found.nearest is not None and found.nearest.place == 2
-    assert found.verdict.startswith("Nothing that was tried brings it into the top 1; what comes nearest puts it 2nd.")
+    assert found.verdict.startswith("Nothing that was tried brings it first; what comes nearest puts it 2nd.")
 
 
 def test_a_result_within_k_needs_no_rescue() -> None:
