@@ -10,7 +10,7 @@ from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.stages import SUPERSESSION
+from cems_workbench.pipeline.stages import ASSEMBLY, SUPERSESSION
 
 MODES = st.sampled_from(["demote", "drop", "follow"])
 
@@ -31,6 +31,27 @@ def test_superseded_is_below_a_successor_if_one_is_there(evidence: Evidence, con
         if older in kept and there:
             assert mode == "demote" or (mode == "follow" and all_expired(evidence, older))
             assert mode != "demote" or kept.index(older) > min(there)
+
+
+@given(
+    evidences(), configs(), st.sampled_from(["greedy", "mmr"]), st.sampled_from(["guide", "cems", "plain", "one_pass"])
+)
+def test_assembly_keeps_the_demoted_below_or_warns_of_it(
+    evidence: Evidence, config: PipelineConfig, strategy: str, procedure: str
+) -> None:
+    chosen = {"assembly.strategy": strategy, "assembly.mmr_procedure": procedure, "supersession.mode": "demote"}
+    trace = replay(evidence, with_values(config, chosen))
+    before = [row.memory_id for row in trace.stage(ASSEMBLY).rows if row.rank_in is not None]
+    before.sort(key=lambda key: trace.stage(ASSEMBLY).by_id[key].rank_in or 0)
+    results = [row.memory_id for row in trace.results]
+    without = trace.stage(ASSEMBLY).warnings
+    for older, successors in evidence.superseded.items():
+        newer = [one.memory_id for one in successors]
+        there = [results.index(key) for key in newer if key in results]
+        if older in results:
+            assert not there or results.index(older) > min(there)
+            ahead = any(before.index(key) < before.index(older) for key in newer if key in before)
+            assert (ahead and not there) == any(line.startswith(f"{older} is chosen without ") for line in without)
 
 
 def all_expired(evidence: Evidence, older: str) -> bool:

@@ -20,6 +20,9 @@ selected, and sorts once, ties to the better ranked; the results are the first t
 `mmr_similarity: cosine` takes the embeddings' cosine for the Jaccard similarity, `mmr_relevance: vector` the score in the vector list for
 the score, and with `mmr_min_value` candidates of a lower value are left out.
 
+With `supersession.mode: demote` a memory that mmr chooses before all its successors moves right below the best of those that it chooses
+too, so that what that stage did stays. If it chooses none of them, the trace warns of it.
+
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
 before any threshold, on `lists.vector.scale`; without one it is that of a cosine of 0.
@@ -62,6 +65,7 @@ from cems_workbench.pipeline.table import (
     Floats,
     Ints,
     Ranking,
+    SuccessionTable,
     along,
     chars4,
     chosen_in_order,
@@ -156,12 +160,14 @@ def apply_assembly(
     version: Ints | None = None,
     vector: Floats | None = None,
     scale: str = "cosine",
+    demoted: SuccessionTable | None = None,
 ) -> StageArrays[AssemblyRow, AssemblyFields]:
     """Select the results.
 
     `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
     a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the cosine in the vector list, NaN
-    without one, and `scale` its scale; None if no result has to have one.
+    without one, and `scale` its scale; None if no result has to have one. `demoted` are the pairs of which the older was to stay below
+    the newer; None without any.
     """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
@@ -180,6 +186,8 @@ def apply_assembly(
     if config.min_vector_score is not None and vector is not None:
         low = on_scale(vector, scale) < config.min_vector_score
         chosen = _without(chosen, low)
+    if demoted is not None:
+        chosen = _below_successors(chosen, demoted, by_mmr)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
@@ -240,6 +248,7 @@ def apply_assembly(
                 f"{len(below)} of the {len(selection(q).chosen)} chosen {'is' if len(below) == 1 else 'are'} below the vector floor of "
                 f"{config.min_vector_score:g} and dropped; nobody moves up"
             )
+        found += _without_successors(table, q, chosen[q], before, demoted)
         if below and vector is not None and np.isnan(vector[q, before.alive[q]]).all():
             found.append("no candidate has a vector score: all count as a cosine of 0")
         return found
@@ -308,6 +317,45 @@ def _without(chosen: Ints, dropped: Bools) -> Ints:
     """(Q, n) the chosen without the dropped (Q, C), in their order, -1 for padding."""
     left = np.where((chosen >= 0) & ~np.take_along_axis(dropped, np.maximum(chosen, 0), axis=1), chosen, -1)
     return along(left, np.argsort(left < 0, axis=1, kind="stable"))
+
+
+def _below_successors(chosen: Ints, demoted: SuccessionTable, queries: Bools) -> Ints:
+    """(Q, n) the chosen of some queries (Q), each older one that is ahead of all its chosen successors right below the best of them."""
+    out = chosen.copy()
+    for q in sorted(set(demoted.query[queries[demoted.query]].tolist())):
+        order = [c for c in chosen[q].tolist() if c >= 0]
+        # Successors first, so that what is moved below one stays below it: the number of successors grows along a chain.
+        for older, newer in _successors(demoted, q):
+            ahead = [order.index(c) for c in newer if c in order]
+            if older in order and ahead and order.index(older) < min(ahead):
+                best = order[min(ahead)]
+                order.remove(older)
+                order.insert(order.index(best) + 1, older)
+        out[q, : len(order)] = order
+    return out
+
+
+def _successors(pairs: SuccessionTable, q: int) -> list[tuple[int, set[int]]]:
+    """Of a query the older candidates with their successors, those with the fewest first."""
+    own = np.flatnonzero(pairs.query == q)
+    newer: dict[int, set[int]] = {}
+    for i in own[np.argsort(pairs.level[own], kind="stable")].tolist():
+        newer.setdefault(int(pairs.older[i]), set()).add(int(pairs.newer[i]))
+    return list(newer.items())
+
+
+def _without_successors(
+    table: CandidateTable, q: int, chosen: Ints, before: Ranking, demoted: SuccessionTable | None
+) -> list[str]:
+    """A warning for results (n) whose successors were ranked above them, none of which is among the results."""
+    order, ids = set(chosen[chosen >= 0].tolist()), table.ids[q]
+    found = []
+    for older, newer in _successors(demoted, q) if demoted is not None else []:
+        ranked = [c for c in newer if before.alive[q, c] and before.rank[q, c] < before.rank[q, older]]
+        if older in order and ranked and not order & newer:
+            best = min(ranked, key=lambda c: int(before.rank[q, c]))
+            found.append(f"{ids[older]} is chosen without {ids[best]}, which supersedes it and was ranked above it")
+    return found
 
 
 def _empty(given: Given, q: int) -> Selection:
@@ -511,7 +559,8 @@ def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
     reads_vector = config.min_vector_score is not None or config.mmr_relevance == "vector"
     vector = best_cosines(given) if reads_vector else None
     scale = given.config.lists.vector.scale
-    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale)
+    demoted = given.table.succession if given.config.supersession.mode == "demote" else None
+    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale, demoted)
 
 
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:

@@ -8,13 +8,13 @@ import pytest
 
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch
 from cems_workbench.analysis.ranks import branch_of
-from cems_workbench.config import parse_config
+from cems_workbench.config import parse_config, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.request_effects import moment_effect
-from cems_workbench.pipeline.stages import SUPERSESSION
+from cems_workbench.pipeline.stages import ASSEMBLY, SUPERSESSION
 from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -73,6 +73,29 @@ def test_superseded_moves_right_below_its_successor():
     assert results(given) == ["a", "b", "c", "d"]
     assert results(given, "demote") == ["b", "c", "a", "d"]
     assert told(given, "demote", "a") == "superseded by c, which is 3rd; moved below it"
+
+
+def test_what_mmr_chooses_first_stays_below_its_successor():
+    # lambda 0.1: after x, of session s, mmr prefers what is least like it, and c is like x; a is not
+    given = evidence("xcab", {"a": ["c"]})
+    memories = {
+        key: replace(one, content={"x": "red", "c": "red", "a": "blue", "b": "green"}[key])
+        for key, one in given.memories.items()
+    }
+    mmr = parse_config(
+        PLAIN.replace("greedy", "mmr, mmr_lambda: 0.1, limit: 3, mmr_procedure: plain")
+        + "supersession: {mode: demote}\n",
+        "test",
+    )
+    unlike = replace(given, memories=memories)
+    free = [one.memory_id for one in replay(unlike, with_values(mmr, {"supersession.mode": "off"})).results]
+    assert free == ["x", "a", "b"]
+    found = replay(unlike, mmr)
+    assert [one.memory_id for one in found.results] == ["x", "a", "b"]
+    assert "a is chosen without c, which supersedes it and was ranked above it" in found.stage(ASSEMBLY).warnings
+    whole = replay(unlike, with_values(mmr, {"assembly.limit": 4}))
+    assert [one.memory_id for one in whole.results] == ["x", "b", "c", "a"]
+    assert not whole.stage(ASSEMBLY).warnings
 
 
 def test_superseded_stays_if_it_is_below_a_successor_or_none_is_ranked():
