@@ -23,9 +23,10 @@ def memories() -> dict[str, str]:
     return {row["id"]: f"{row.get('title') or ''}\n{row['content']}".strip() for row in rows}
 
 
-def queries() -> list[str]:
-    """The text of every query."""
-    return [json.loads(line)["query"] for line in (SAMPLE / "queries.jsonl").read_text("utf-8").splitlines()]
+def queries() -> list[tuple[str, str]]:
+    """Id and text of every query."""
+    rows = (json.loads(line) for line in (SAMPLE / "queries.jsonl").read_text("utf-8").splitlines())
+    return [(row["qid"], row["query"]) for row in rows]
 
 
 embedder = local_embedder(PACKAGED_ID)
@@ -67,6 +68,7 @@ def run(retrieve: Callable[[str], object]) -> None:
         raise SystemExit(f"usage: python -m examples.{Path(sys.argv[0]).stem} FILE.jsonl [QUERIES]")
     asked = queries()[: int(sys.argv[2]) if len(sys.argv) == 3 else None]
     with trace.to(sys.argv[1]):
-        for query in asked:
-            retrieve(query)
+        for qid, query in asked:
+            with trace.query_id(qid):
+                retrieve(query)
     print(f"{len(asked)} queries traced in {sys.argv[1]}")

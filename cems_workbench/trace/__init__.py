@@ -36,15 +36,16 @@ Only the standard library is imported. `trace.langchain`, `trace.llama_index` an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from cems_workbench.trace.documents import Key
 from cems_workbench.trace.sink import Sink, Tracing, stop_last
-from cems_workbench.trace.spans import Span
+from cems_workbench.trace.spans import QUERY_ID, Span
 from cems_workbench.trace.stages import Scope, carry, stage
 
-__all__ = ["Span", "Tracing", "carry", "retrieval", "stage", "start", "stop", "to"]
+__all__ = ["Span", "Tracing", "carry", "query_id", "retrieval", "stage", "start", "stop", "to"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,6 +69,21 @@ to = start
 
 
 stop = stop_last
+
+
+@contextmanager
+def query_id(name: str) -> Iterator[None]:
+    """The queries of this block have this id, as in your judgments.
+
+    for qid, text in queries:
+        with trace.query_id(qid):
+            retrieve(text)
+    """
+    token = QUERY_ID.set(name)
+    try:
+        yield
+    finally:
+        QUERY_ID.reset(token)
 
 
 @overload
@@ -104,7 +120,7 @@ def retrieval(
             the first text among the arguments.
         key: from one result to (id, score) or another form that is read.
         results: from what the function returns to the list of results.
-        attributes: further attributes of the span, such as {"workbench.query.id": "q17"}.
+        attributes: further attributes of the span.
     """
     if callable(name):
         return Scope(None, None)(name)

@@ -240,6 +240,9 @@ IGNORED = Ignored()
 CURRENT: ContextVar[Span | None] = ContextVar("cems_workbench_trace_span", default=None)
 """The innermost open span of this thread or task."""
 
+QUERY_ID: ContextVar[str | None] = ContextVar("cems_workbench_trace_query_id", default=None)
+"""The id of the query that begins next, `workbench.query.id`."""
+
 _open_roots: set[str] = set()
 
 
@@ -260,6 +263,9 @@ def begin(name: str, kind: str | None, query: str | None = None, parent: Span | 
             "submit trace.carry(function) instead of the function"
         )
     span = Span(Trace(sink), None, name, kind, query)
+    query_id = QUERY_ID.get()
+    if query_id is not None:
+        span.set("workbench.query.id", query_id)
     _open_roots.add(span.span_id)
     return span
 

@@ -324,6 +324,15 @@ def test_nothing_is_written_before_start_and_after_stop(tmp_path: Path) -> None:
     assert [span["attributes"]["input.value"] for span in spans_of(tmp_path / "trace.jsonl")] == ["while"]
 
 
+def test_query_id_is_of_the_queries_of_its_block(tmp_path: Path) -> None:
+    with trace.to(tmp_path / "trace.jsonl"):
+        with trace.query_id("q17"):
+            asyncio.run(retrieve("judged"))
+        asyncio.run(retrieve("other"))
+    given = [span["attributes"].get("workbench.query.id") for span in spans_of(tmp_path / "trace.jsonl")]
+    assert given == [None, None, None, None, "q17", None, None, None, None, None]
+
+
 def test_open_block_of_an_abandoned_generator_does_not_lose_the_query(tmp_path: Path) -> None:
     def left_open() -> Iterator[None]:
         with trace.stage("left"):
