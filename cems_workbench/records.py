@@ -244,6 +244,10 @@ class Query:
         return {name: value for name, value in values.items() if value}
 
 
+StageKind = Literal["list", "fusion", "filter", "rerank", "adjust", "dedup", "assembly", "other"]
+STAGE_KINDS: tuple[StageKind, ...] = get_args(StageKind)
+"""What a stage of a traced pipeline does."""
+
 HUMAN = "human"
 """The kind of a person's judgment, and the judge of one from a file that names none."""
 

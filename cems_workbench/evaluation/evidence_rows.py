@@ -314,6 +314,52 @@ def write_evidence(
     _write_scores(cursor, qid, evidence, number, known)
 
 
+def write_external(
+    cursor: duckdb.DuckDBPyConnection, found: Sequence[tuple[str, Evidence]], numbers: dict[str, int]
+) -> None:
+    """Add the evidence of external traces by qid, inside the caller's transaction; `numbers` are those of the memories in the file, and get
+    the new ones. They have memories and notes alone, so that many are written at once and no text stays in memory."""
+    import pyarrow as pa
+
+    fresh = {key: memory for _, one in found for key, memory in one.memories.items() if key not in numbers}
+    if fresh:
+        first = len(numbers)
+        numbers.update({key: first + i for i, key in enumerate(fresh)})
+        table = memories_table.staging(list(fresh.values()))
+        fields = [name for name in memories_table.FIELDS if name not in VALIDITY]
+        rows = {"number": pa.array(range(first, len(numbers)), pa.int32()), **{name: table[name] for name in fields}}
+        columns = ", ".join(rows)
+        cursor.register("staged", pa.table(rows))
+        try:
+            cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
+        finally:
+            cursor.unregister("staged")
+    text = pa.string()
+    insert(
+        cursor,
+        "evidence",
+        pa.table(
+            {
+                "qid": pa.array([qid for qid, _ in found], text),
+                "query": pa.array([one.query for _, one in found], text),
+                "project": pa.array([one.project for _, one in found], text),
+                "as_of": pa.array([to_naive(one.as_of) for _, one in found], pa.timestamp("us")),
+                "members": pa.array([[numbers[key] for key in one.memories] for _, one in found], pa.list_(pa.int32())),
+                "variants": pa.array([_text([[v.text, v.kind] for v in one.variants]) for _, one in found], text),
+                "notes": pa.array([_text(one.notes) for _, one in found], text),
+                "seconds": pa.array([0.0] * len(found), pa.float64()),
+            }
+        ),
+    )
+
+
+def write_text(cursor: duckdb.DuckDBPyConnection, number: int, memory: Memory) -> None:
+    """Replace the text of a memory of the file, inside the caller's transaction."""
+    cursor.execute(
+        "UPDATE memories SET content = ?, title = ? WHERE number = ?", [memory.content, memory.title, number]
+    )
+
+
 def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known: Known) -> None:
     import pyarrow as pa
 

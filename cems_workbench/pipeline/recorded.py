@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
+
+from cems_workbench.records import STAGE_KINDS, StageKind
 
 RECORDED = "recorded_stages"
 """The note."""
-StageKind = Literal["list", "fusion", "filter", "rerank", "adjust", "dedup", "assembly", "other"]
-STAGE_KINDS: tuple[StageKind, ...] = get_args(StageKind)
 CUTTING: tuple[StageKind, ...] = ("filter", "dedup")
 """Kinds that give no rank to what has none."""
 NOT_RETURNED = "not in its output"
@@ -44,12 +44,16 @@ class RecordedList:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStage:
-    """One stage; `input` None: what the stage before left. `dropped`: by id why, and whether only its rank was at fault."""
+    """One stage; `input` None: what the stage before left. `joined`: its input has no order, since it comes from several.
+
+    `dropped`: by id why, and whether only its rank was at fault.
+    """
 
     name: str
     kind: StageKind
     output: Scored
     input: Scored | None = None
+    joined: bool = False
     ranked: bool = True
     dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     ms: float | None = None
@@ -89,6 +93,8 @@ def _stage_values(stage: RecordedStage) -> dict[str, Any]:
     values: dict[str, Any] = {"name": stage.name, "kind": stage.kind, "output": [list(hit) for hit in stage.output]}
     if stage.input is not None:
         values["input"] = [list(hit) for hit in stage.input]
+    if stage.joined:
+        values["joined"] = True
     if not stage.ranked:
         values["ranked"] = False
     if stage.dropped:
@@ -135,6 +141,7 @@ def _stage(values: Mapping[str, Any], where: str) -> RecordedStage:
         kind,
         _scored(values.get("output"), f"{where}.output"),
         None if read is None else _scored(read, f"{where}.input"),
+        _typed(values.get("joined", False), bool, f"{where}.joined"),
         _typed(values.get("ranked", True), bool, f"{where}.ranked"),
         {key: (why[0], why[1]) for key, why in reasons.items()},
         None if ms is None else float(ms),
@@ -203,6 +210,7 @@ def heads(recorded: RecordedStages) -> tuple[StageHead, ...]:
     ranked = len(recorded.lists) == 1 and recorded.kept is None
     found = []
     for stage in recorded.stages:
+        ranked = ranked and not stage.joined
         # The last stage ranks, whatever its kind: its order is that of the results.
         after = (stage.ranked and (ranked or stage.kind not in CUTTING)) or stage is recorded.stages[-1]
         found.append(StageHead(stage.name, stage.kind, ranked, after))

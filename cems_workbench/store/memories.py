@@ -162,6 +162,20 @@ class Memories:
         with self._database.reading() as cursor:
             return before(cursor, placed, edited)
 
+    def with_contents(self, contents: Sequence[str]) -> dict[str, str]:
+        """By content the id of the memory that has it, the first of several; deleted ones are left out."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT content, min(id) FROM memories WHERE deleted_at IS NULL AND content IN (SELECT unnest(?)) GROUP BY content",
+                [list(contents)],
+            ).fetchall()
+        return dict(rows)
+
+    def stored(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that have a row, deleted memories included."""
+        with self._database.reading() as cursor:
+            return known_ids(cursor, list(ids))
+
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
         return live(self._database, list(ids))

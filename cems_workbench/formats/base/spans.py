@@ -1,0 +1,433 @@
+"""Spans of a traced pipeline, from JSON: OpenInference, OTel GenAI, and the attributes of `cems_workbench.trace`.
+
+A row is a span, an export of OTLP (`resourceSpans[].scopeSpans[].spans[]`, attributes as `[{key, value: {stringValue}}]`) or a page of
+Phoenix's REST answer (`data[]`). Attributes may be dotted keys, nested objects, or columns `attributes.…` of a table, and lists of
+documents one JSON text.
+
+    openinference.span.kind             RETRIEVER, RERANKER, CHAIN, …
+    input.value                         the query; of a JSON object its `query`, `input` or the like, two levels deep
+    retrieval.documents.N.document.…    what a retriever, or a stage without a kind, returned: id, content, score, metadata
+    reranker.input_documents.N…, reranker.output_documents.N…, reranker.query
+    gen_ai.operation.name               retrieval, search_memory: a retriever
+    gen_ai.retrieval.documents, gen_ai.retrieval.query.text, gen_ai.memory.records, gen_ai.memory.query.text
+    workbench.query.id
+    workbench.stage.name, .kind, .results, .ranked, .problem, .input.N.document.id, .dropped.N.document.id | reason | past_limit
+
+Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md, the JSON encoding of OTLP 1, and the semantic
+conventions of GenAI 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.files import parse_json
+from cems_workbench.records import STAGE_KINDS
+
+KIND = "openinference.span.kind"
+KINDS = (KIND, "span_kind")
+START_FIELDS = ("start_time", "startTime")
+START_NANOSECOND_FIELDS = ("startTimeUnixNano", "start_time_unix_nano")
+END_FIELDS = ("end_time", "endTime")
+END_NANOSECOND_FIELDS = ("endTimeUnixNano", "end_time_unix_nano")
+TRACE_IDS = ("trace_id", "traceId", "context.trace_id")
+SPAN_IDS = ("span_id", "spanId", "context.span_id")
+PARENT_IDS = ("parent_id", "parentSpanId", "parent_span_id", "parentId")
+STATUSES = ("status_code", "status.status_code", "status.code")
+MESSAGES = ("status_message", "status.description", "status.message")
+FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
+QUERIES = ("input.value", "reranker.query", "gen_ai.retrieval.query.text", "gen_ai.memory.query.text")
+QUERY_FIELDS = (
+    "query",
+    "input",
+    "question",
+    "query_str",
+    "str_or_query_bundle",
+    "query_bundle",
+    "text",
+    "search_query",
+)
+"""Fields of a JSON input that may hold the query."""
+RETRIEVED = ("retrieval.documents", "gen_ai.retrieval.documents", "gen_ai.memory.records")
+RERANKED, READ = "reranker.output_documents", "reranker.input_documents"
+STAGE = "workbench.stage."
+SEARCHERS = ("RETRIEVER", "RERANKER")
+SEARCHES = frozenset({"retrieval", "search_memory"})
+"""Operations of GenAI that return documents."""
+MAX_DEPTH = 20
+MAX_NAME_CHARS = 80
+_ROOTS = frozenset(
+    {"retrieval", "reranker", "workbench", "openinference", "input", "gen_ai", "document", "status", "context", "name"}
+)
+_LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", f"{STAGE}dropped")
+_PREFIXES = tuple((name, f"{name}.") for name in _LISTS)
+_FIRST = frozenset(prefix[:9] for _, prefix in _PREFIXES)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDocument:
+    """A document of a span, in its order; `id` is text as it stands in the span."""
+
+    id: str | None
+    score: float | None = None
+    content: str | None = None
+    title: str | None = None
+
+
+Documents = tuple[SpanDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What of a span is read. `output` and `input` are None where the span has no such documents."""
+
+    row: int
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    kind: str
+    """In upper case; RETRIEVER for the searches of GenAI."""
+    start: int | None
+    """Microseconds since 1970."""
+    ms: float | None
+    error: str | None
+    """Why it failed, empty without words; None if it did not."""
+    query: str | None
+    qid: str | None
+    output: Documents | None
+    input: Documents | None
+    stage_name: str | None
+    stage_kind: str | None
+    ranked: bool
+    problem: str | None
+    """Why the tracer could not read what it returned or was given."""
+    dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+
+    def to_values(self) -> list[Any]:
+        """The span as plain JSON values, for `from_values`."""
+        values = [getattr(self, name) for name in _FIELDS]
+        for name in ("output", "input"):
+            documents = getattr(self, name)
+            values[_FIELDS.index(name)] = documents and [
+                [one.id, one.score, one.content, one.title] for one in documents
+            ]
+        return values
+
+    @classmethod
+    def from_values(cls, values: Sequence[Any]) -> Span:
+        """The span of `to_values`."""
+        given = dict(zip(_FIELDS, values, strict=True))
+        for name in ("output", "input"):
+            if given[name] is not None:
+                given[name] = tuple(SpanDocument(*row) for row in given[name])
+        given["dropped"] = {key: (reason, limit) for key, (reason, limit) in given["dropped"].items()}
+        return cls(**given)
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether it is a list or a stage."""
+        return (
+            self.output is not None or self.input is not None or self.stage_kind is not None or self.kind in SEARCHERS
+        )
+
+    @property
+    def ended(self) -> tuple[float, int]:
+        """Sort key: stages run in the order of their ends."""
+        return (math.inf if self.start is None else self.start + 1000 * (self.ms or 0.0), self.row)
+
+
+_FIELDS = tuple(Span.__dataclass_fields__)
+
+
+def spans_of(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The spans of a row, each with its position: the row itself, those of an export, or those of a page."""
+    exported = row.get("resourceSpans", row.get("resource_spans"))
+    if isinstance(exported, list):
+        for r, resource in objects(exported):
+            for s, scope in objects(resource.get("scopeSpans", resource.get("scope_spans"))):
+                for i, span in objects(scope.get("spans")):
+                    yield f"resourceSpans[{r}].scopeSpans[{s}].spans[{i}].", span
+    elif isinstance(row.get("data"), list) and "attributes" not in row:
+        for i, span in objects(row["data"]):
+            yield f"data[{i}].", span
+    else:
+        yield "", row
+
+
+def objects(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The objects of a list, with their places."""
+    if isinstance(value, list):
+        yield from ((i, item) for i, item in enumerate(value) if isinstance(item, dict))
+
+
+def read_span(row: int, span: Mapping[str, Any]) -> Span:
+    """One span. Raises FieldError for one that cannot be used."""
+    values = flat(span)
+    kind = str(_first(values, KINDS) or "").upper()
+    if not kind and values.get("gen_ai.operation.name") in SEARCHES:
+        kind = "RETRIEVER"
+    found = _documents_by_list(values)
+    retrieved = next((found[name] for name in RETRIEVED if name in found), None)
+    output = found.get(RERANKED) if kind == "RERANKER" and RERANKED in found else retrieved
+    if output is None:
+        output = found.get(RERANKED)
+    read = found.get(f"{STAGE}input", found.get(READ))
+    stage_kind = values.get(f"{STAGE}kind")
+    if stage_kind is not None and stage_kind not in STAGE_KINDS:
+        stage_kind = "other"
+    if output is None and str(values.get(f"{STAGE}results")) == "0":
+        output = []  # a list without documents has no key when attributes are flat
+    status = str(_first(values, STATUSES) or "").upper().removeprefix("STATUSCODE.")
+    start = microseconds(values, START_FIELDS, START_NANOSECOND_FIELDS)
+    end = microseconds(values, END_FIELDS, END_NANOSECOND_FIELDS)
+    return Span(
+        row,
+        str(_first(values, TRACE_IDS) or ""),
+        str(_first(values, SPAN_IDS) or f"row {row}"),
+        str(_first(values, PARENT_IDS) or ""),
+        str(values.get("name") or kind.lower() or "span")[:MAX_NAME_CHARS],
+        kind,
+        start,
+        None if start is None or end is None else (end - start) / 1000,
+        str(_first(values, MESSAGES) or "") if status in FAILED else None,
+        _query_of(values),
+        _text(values.get("workbench.query.id")),
+        None if output is None else tuple(output),
+        None if read is None else tuple(read),
+        _text(values.get(f"{STAGE}name")),
+        stage_kind,
+        values.get(f"{STAGE}ranked") not in (False, "false"),
+        _text(values.get(f"{STAGE}problem")),
+        _dropped(values),
+    )
+
+
+def flat(span: Mapping[str, Any]) -> dict[str, Any]:
+    """What is read of a span by its dotted name; attributes under their own. Raises FieldError."""
+    values: dict[str, Any] = {}
+    for name, value in span.items():
+        if name in ("attributes", "events", "links"):
+            continue
+        own = name.removeprefix("attributes.")
+        if not isinstance(value, dict | list):
+            values[own] = value
+        elif own.partition(".")[0] in _ROOTS:
+            flatten(own, value, values, 0)
+    attributes = span.get("attributes")
+    if isinstance(attributes, list):
+        attributes = {str(pair.get("key")): otlp(pair.get("value"), 0) for _, pair in objects(attributes)}
+    if isinstance(attributes, dict):
+        for name, value in attributes.items():
+            if not isinstance(value, dict | list):
+                values[name] = value
+            elif name.partition(".")[0] in _ROOTS:
+                flatten(name, value, values, 0)
+    return values
+
+
+def flatten(name: str, value: Any, values: dict[str, Any], depth: int) -> None:
+    """Add everything in a value under its dotted name; an empty list as []. Raises FieldError for one that is nested too deeply."""
+    if depth > MAX_DEPTH:
+        raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        inner: Iterator[tuple[Any, Any]] = iter(value.items())
+    elif isinstance(value, list):
+        inner = iter(enumerate(value))
+        if not value:
+            values[name] = value
+    else:
+        values[name] = value
+        return
+    for key, item in inner:
+        flatten(f"{name}.{key}" if name else str(key), item, values, depth + 1)
+
+
+def otlp(value: Any, depth: int) -> Any:
+    """The plain value of an AnyValue of OTLP. Raises FieldError."""
+    if depth > MAX_DEPTH:
+        raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(value, dict):
+        return value
+    for name in ("stringValue", "doubleValue", "boolValue", "intValue"):
+        if name in value:
+            return value[name]
+    array, pairs = value.get("arrayValue"), value.get("kvlistValue")
+    if isinstance(array, dict):
+        return [otlp(item, depth + 1) for item in array.get("values") or []]
+    if isinstance(pairs, dict):
+        return {str(pair.get("key")): otlp(pair.get("value"), depth + 1) for _, pair in objects(pairs.get("values"))}
+    return None
+
+
+def words_of_query(value: str) -> str | None:
+    """The words of the query in an input that may be JSON; None for JSON without any, such as an embedding."""
+    if not value.lstrip().startswith(("{", '"')):
+        return value
+    try:
+        found = parse_json(value)
+    except ValueError:
+        return value
+    for _ in range(3):
+        if not isinstance(found, dict):
+            break
+        found = next((found[name] for name in QUERY_FIELDS if isinstance(found.get(name), str | dict)), None)
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def microseconds(values: Mapping[str, Any], names: Sequence[str], nanoseconds: Sequence[str]) -> int | None:
+    """A moment in microseconds since 1970; None without one. Raises FieldError."""
+    name = next((name for name in nanoseconds if values.get(name) is not None), None)
+    if name is not None:
+        try:
+            return int(values[name]) // 1000
+        except (TypeError, ValueError, OverflowError):
+            raise fields.FieldError(name, f"must be nanoseconds since 1970, found {ascii(values[name])[:60]}") from None
+    name = next((name for name in names if values.get(name) is not None), None)
+    if name is None:
+        return None
+    moment = fields.moment(values, name)
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def moment_of(start: int | None) -> datetime | None:
+    """The moment of microseconds since 1970; None for one outside the calendar."""
+    try:
+        return None if start is None else _EPOCH + start * _MICROSECOND
+    except OverflowError:
+        return None
+
+
+def are_spans(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether most of the first rows of a file are spans: exports, pages, or rows with attributes and the context or begin of a span."""
+    return sum(_is_span(row) for row in rows) * 2 > len(rows)
+
+
+def _is_span(row: Mapping[str, Any]) -> bool:
+    if "resourceSpans" in row or "resource_spans" in row:
+        return True
+    if "attributes" not in row and isinstance(row.get("data"), list):
+        found = [span for _, span in objects(row["data"])]
+        return bool(found) and _is_span(found[0])
+    begun = any(name in row for name in (*START_FIELDS, *START_NANOSECOND_FIELDS, "context"))
+    return begun and any(name == "attributes" or name.startswith("attributes.") or name in KINDS for name in row)
+
+
+def _documents_by_list(values: Mapping[str, Any]) -> dict[str, list[SpanDocument]]:
+    rows: dict[str, dict[int, dict[str, Any]]] = {}
+    for name, value in values.items():
+        if name[:9] not in _FIRST or value is None:
+            continue
+        for listed, prefix in _PREFIXES:
+            if not name.startswith(prefix):
+                if name == listed:
+                    for i, row in enumerate(json_rows(value)):
+                        rows.setdefault(listed, {})[i] = row
+                    rows.setdefault(listed, {})
+                continue
+            number, _, what = name[len(prefix) :].partition(".")
+            if number.isdecimal() and len(number) <= 6:
+                rows.setdefault(listed, {}).setdefault(int(number), {})[what.removeprefix("document.")] = value
+            break
+    return {
+        name: [document for place in sorted(found) if (document := _document(found[place])) is not None]
+        for name, found in rows.items()
+    }
+
+
+def json_rows(value: Any) -> Iterator[dict[str, Any]]:
+    """The documents of a list that is one JSON text."""
+    if not isinstance(value, str):
+        return
+    try:
+        rows = parse_json(value)
+    except ValueError:
+        return
+    for _, row in objects(rows):
+        inner = row.get("document")
+        found = {**inner, **row} if isinstance(inner, dict) else row
+        yield {key.removeprefix("document."): item for key, item in found.items()}
+
+
+def _document(values: Mapping[str, Any]) -> SpanDocument | None:
+    metadata = metadata_of(values)
+    named = values.get("id")
+    if named is None or named == "":
+        named = next((metadata[name] for name in ("memory_id", "id", "doc_id") if metadata.get(name) is not None), None)
+    content = values.get("content", values.get("text"))
+    text = _whole(content) if isinstance(content, str) and content.strip() else None
+    if isinstance(named, bool) or not isinstance(named, str | int) or not str(named).strip():
+        named = None
+    if named is None and text is None:
+        return None
+    title = metadata.get("title")
+    return SpanDocument(
+        None if named is None else str(named),
+        _number(values.get("score")),
+        text,
+        _whole(title)[:1000] if isinstance(title, str) and title.strip() else None,
+    )
+
+
+def metadata_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of a document: the object that its text is, or what is nested."""
+    told = values.get("metadata")
+    if isinstance(told, str):
+        try:
+            parsed = parse_json(told)
+        except ValueError:
+            return {}
+        return parsed if isinstance(parsed, dict) else {}
+    return {name.removeprefix("metadata."): value for name, value in values.items() if name.startswith("metadata.")}
+
+
+def _dropped(values: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+    prefix, rows = f"{STAGE}dropped.", dict[str, dict[str, Any]]()
+    for name, value in values.items():
+        if name.startswith(prefix):
+            number, _, what = name[len(prefix) :].partition(".")
+            rows.setdefault(number, {})[what.removeprefix("document.")] = value
+    return {
+        str(row["id"]): (str(row.get("reason") or "dropped")[:1000], row.get("past_limit") in (True, "true"))
+        for row in rows.values()
+        if isinstance(row.get("id"), str | int)
+    }
+
+
+def _query_of(values: Mapping[str, Any]) -> str | None:
+    for name in QUERIES:
+        value = values.get(name)
+        if isinstance(value, str) and value.strip():
+            words = words_of_query(value)
+            if words is not None:
+                return _whole(words)
+    return None
+
+
+def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((values[name] for name in names if values.get(name) is not None), None)
+
+
+def _text(value: Any) -> str | None:
+    return _whole(str(value)[:MAX_NAME_CHARS]) if isinstance(value, str | int) and str(value).strip() else None
+
+
+def _whole(text: str) -> str:
+    """The text, with a question mark for each half of a surrogate pair: no store could hold that."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,447 @@
+"""From the spans of one trace to its queries, each with the lists and stages that it went through.
+
+A query is an outermost span that has one and that lists or stages are below, directly or within spans that are neither; below a TOOL or an
+AGENT each retrieval is a query of its own. Siblings ran in the order of their ends.
+
+- A RETRIEVER without others below it is a list; one with several below it joins them, and with one below it is a stage of what that
+  found. A span that returns just what the only one below it does is no stage.
+- A stage reads what was recorded as its input; else what is below it returned; else, if it joins lists or returned what the span before
+  it did not have, everything that no stage has read yet, otherwise what the span before it returned.
+- A list with lists below it that does not rank (`workbench.stage.ranked` false) only says which candidates these pass on.
+- The documents of the query's own span are what was returned. Without them that is what the last stage, or the only list, returned.
+
+What contradicts itself is taken, and named at its stage in `warnings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from cems_workbench.errors import one_line
+from cems_workbench.formats.base.fields import FieldError, identifier
+from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.base.spans import Documents, Span, SpanDocument, moment_of
+from cems_workbench.records import RankedIds
+
+LISTS = "lists"
+"""Where warnings of lists stand: the stage that holds them."""
+BOUNDARIES = frozenset({"TOOL", "AGENT"})
+MAX_PARENTS = 200
+"""Spans above one another; deeper ones are taken as roots."""
+Hits = list[tuple[str, float | None]]
+NameOf = Callable[[SpanDocument], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedQuery:
+    """One query of a trace. `recorded` is the note of evidence, as `pipeline/recorded.py` reads it."""
+
+    row: int
+    qid: str
+    query: str
+    asked_at: datetime | None
+    recorded: dict[str, Any]
+    warnings: dict[str, list[str]]
+    contents: Mapping[str, SpanDocument]
+    """By memory id the documents with a text."""
+
+    @property
+    def lists(self) -> dict[str, tuple[RankedIds, ...]]:
+        """The lists as a recording has them; a score that is missing is 0."""
+        found = self.recorded["lists"]
+        return {one["name"]: (tuple((key, score or 0.0) for key, score in one["hits"]),) for one in found}
+
+    @property
+    def ids(self) -> set[str]:
+        """Every memory that a list or a stage names."""
+        found = {key for one in self.recorded["lists"] for key, _ in one["hits"]}
+        for stage in self.recorded["stages"]:
+            found |= {key for key, _ in (*stage["output"], *stage.get("input", ()))}
+        return found
+
+    @property
+    def results(self) -> list[tuple[str, float | None]]:
+        """What was returned."""
+        return [(key, score) for key, score in self.recorded["stages"][-1]["output"]]
+
+
+@dataclass(slots=True)
+class _Source:
+    """Something that a stage can read: a list, or what a stage returned."""
+
+    hits: Hits
+    is_list: bool
+    number: int
+    """Of a stage its place, of a list -1."""
+
+
+@dataclass(slots=True)
+class _Node:
+    span: Span
+    children: list[_Node] = field(default_factory=list)
+    orphan: bool = False
+
+
+def queries_of(spans: Sequence[Span], name_of: NameOf | None = None) -> Iterator[TracedQuery]:
+    """The queries of one trace, in the order in which they began; `name_of` gives the memory of a document."""
+    roots = _trees(spans)
+    found = [query for root in roots for query in _outermost(root)]
+    found.sort(key=lambda node: (node.span.start is None, node.span.start or 0, node.span.row))
+    for node in found:
+        yield _Reading(node, name_of or memory_id_of).query()
+
+
+def memory_id_of(document: SpanDocument) -> str:
+    """The id of a document; one of its text where it has none, one of the id where no store could hold that."""
+    if document.id is None:
+        return derived_id("traced", document.content or "")
+    return _storable_id(document.id)
+
+
+@lru_cache(maxsize=10_000)
+def _storable_id(given: str) -> str:
+    try:
+        return identifier({"id": given}, "id")
+    except FieldError:
+        return derived_id("traced", given)
+
+
+def _trees(spans: Sequence[Span]) -> list[_Node]:
+    nodes: dict[str, _Node] = {}
+    for span in spans:
+        nodes.setdefault(span.span_id, _Node(span))
+    roots, lost = [], dict[str, list[_Node]]()
+    for node in nodes.values():
+        parent = node.span.parent_id
+        if not parent:
+            roots.append(node)
+        elif parent not in nodes or _in_a_circle(node, nodes):
+            lost.setdefault(parent, []).append(node)
+            node.orphan = True
+        else:
+            nodes[parent].children.append(node)
+    for orphans in lost.values():
+        if len(roots) == 1 and not roots[0].orphan:
+            roots[0].children += orphans
+        elif len(orphans) == 1:
+            roots += orphans
+        else:  # their parent was not exported, and they are one pipeline all the same
+            roots.append(_Node(_stand_in(orphans), orphans, True))
+    for node in nodes.values():
+        node.children.sort(key=lambda child: child.span.ended)
+    return roots
+
+
+def _in_a_circle(node: _Node, nodes: Mapping[str, _Node]) -> bool:
+    at = node
+    for _ in range(MAX_PARENTS):
+        above = nodes.get(at.span.parent_id) if at.span.parent_id else None
+        if above is None:
+            return False
+        if above is node:
+            return True
+        at = above
+    return True
+
+
+def _stand_in(orphans: Sequence[_Node]) -> Span:
+    orphans = sorted(orphans, key=lambda node: node.span.ended)
+    first = orphans[0].span
+    asked = next((node.span.query for node in orphans if node.span.query), None)
+    return replace(
+        first,
+        span_id=first.parent_id,
+        parent_id="",
+        name="results",
+        kind="CHAIN",
+        ms=None,
+        error=None,
+        query=asked,
+        qid=None,
+        output=None,
+        input=None,
+        stage_name=None,
+        stage_kind=None,
+        problem=None,
+        dropped={},
+    )
+
+
+def _outermost(node: _Node) -> Iterator[_Node]:
+    """The outermost spans that are a query."""
+    stages = _has_stages(node)
+    if not stages:
+        return
+    if node.span.kind not in BOUNDARIES and node.span.query and not _behind_boundaries(node):
+        yield node
+        return
+    for child in node.children:
+        yield from _outermost(child)
+
+
+def _has_stages(node: _Node) -> bool:
+    return node.span.has_documents or any(map(_has_stages, node.children))
+
+
+def _behind_boundaries(node: _Node) -> bool:
+    """Whether every list and stage below is below a tool or an agent too."""
+    if node.span.has_documents:
+        return False
+    return all(
+        child.span.kind in BOUNDARIES or _behind_boundaries(child) for child in node.children if _has_stages(child)
+    )
+
+
+class _Reading:
+    """The lists and stages of one query, read from its tree."""
+
+    def __init__(self, root: _Node, name_of: NameOf) -> None:
+        self.root = root
+        self.name_of = name_of
+        self.lists: list[dict[str, Any]] = []
+        self.stages: list[dict[str, Any]] = []
+        self.kept: set[str] | None = None
+        self.grouped: set[str] = set()
+        self.names: set[str] = {LISTS}
+        self.warnings: dict[str, list[str]] = {}
+        self.known: set[str] = set()
+        """Every memory that a list brought or a stage returned so far."""
+        self.contents: dict[str, SpanDocument] = {}
+
+    def query(self) -> TracedQuery:
+        span = self.root.span
+        left = self._span(self.root, [])
+        if not self.lists and self.stages:
+            self._list_of_what_was_read()
+        if not self.stages or (span.error is not None and not span.output):
+            self._finish(left)
+        recorded: dict[str, Any] = {"lists": self.lists, "stages": self.stages}
+        if self.kept is not None:
+            everything = {key for one in self.lists for key, _ in one["hits"]}
+            recorded["kept"] = sorted(self.kept | (everything - self.grouped))
+        qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
+        return TracedQuery(
+            span.row, qid, span.query or "", moment_of(span.start), recorded, self.warnings, self.contents
+        )
+
+    def _span(self, node: _Node, around: list[_Source]) -> list[_Source]:
+        """Read a span; returns what a later sibling can read, `around` being what was there before."""
+        span = node.span
+        inner: list[_Source] = []
+        outer = around
+        for child in node.children:
+            if inner:
+                inner = self._span(child, inner)
+            else:
+                had = outer
+                now = self._span(child, outer)
+                # What the child brought is inside; what it took of the outside is gone there.
+                inner = [one for one in now if all(one is not other for other in had)]
+                outer = [one for one in had if any(one is other for other in now)]
+        if not span.has_documents:
+            if span.error is not None and node is not self.root:
+                self._warn(LISTS, f"{_shown(span.name)} ended in an error{_words(span.error)}")
+            return [*outer, *inner]
+        output = None if span.output is None else self._hits(span.output, span)
+        if node.orphan:
+            self._warn(None, f"{_shown(self._name_of_span(span))}: the span around it is not in the file")
+        if not inner and self._is_list(span, outer):
+            return [*outer, self._list(span, output)]
+        if inner and output is None and span.stage_kind is None:
+            return [*outer, *inner]
+        if inner and output is not None:
+            if span.stage_kind == "list" and not span.ranked and all(one.is_list for one in inner):
+                self._group(inner, output)
+                return [*outer, *inner]
+            if (
+                span.stage_kind is None
+                and len(inner) == 1
+                and [key for key, _ in inner[0].hits] == [key for key, _ in output]
+            ):
+                return [*outer, *inner]
+        if node is self.root and output is None:
+            return [*outer, *inner]
+        return self._stage(span, output, inner, outer)
+
+    def _is_list(self, span: Span, outer: Sequence[_Source]) -> bool:
+        if span.stage_kind is not None:
+            return span.stage_kind == "list"
+        if span.kind == "RETRIEVER":
+            return span.input is None
+        return span.kind != "RERANKER" and not outer and span.input is None
+
+    def _list(self, span: Span, output: Hits | None) -> _Source:
+        name = self._unique(self._name_of_span(span))
+        said = self._said(span)
+        if output is None:
+            said.append("recorded no results")
+        said += _order_problem(output or [])
+        for line in said:
+            self._warn(LISTS, f"{name}: {line}")
+        self.lists.append({"name": name, "hits": [list(hit) for hit in output or []]})
+        self.known |= {key for key, _ in output or []}
+        return _Source(output or [], True, -1)
+
+    def _group(self, inner: Sequence[_Source], output: Hits) -> None:
+        self.grouped |= {key for one in inner for key, _ in one.hits}
+        self.kept = (self.kept or set()) | {key for key, _ in output}
+
+    def _stage(self, span: Span, output: Hits | None, inner: list[_Source], outer: list[_Source]) -> list[_Source]:
+        name = self._unique(self._name_of_span(span))
+        # What joins lists of its own is no list, whatever it is called.
+        given = None if span.stage_kind == "list" else span.stage_kind
+        kind = given or {"RERANKER": "rerank"}.get(span.kind) or ("fusion" if len(inner) > 1 else "other")
+        said = self._said(span)
+        read = None if span.input is None else self._hits(span.input, span)
+        there = inner or outer
+        taken = self._taken(kind, there, read, output)
+        before = read if read is not None else _joined(taken)
+        if output is None:
+            said.append("recorded no results: what it read is taken as what it returned")
+            output = before
+        strangers = [key for key, _ in read or [] if key not in self.known]
+        if strangers and self.lists:
+            said.append(f"{_count(strangers, 'candidate')} of its input that no list brought, such as {strangers[0]}")
+        had = {key for key, _ in before}
+        brought = [key for key, _ in output if key not in self.known and key not in had]
+        if brought and self.lists:
+            said.append(f"{_count(brought, 'candidate')} that no list brought, such as {brought[0]}")
+        elsewhere = [key for key, _ in output if key not in had and key in self.known]
+        if elsewhere:
+            said.append(f"{_count(elsewhere, 'candidate')} not among its input, such as {elsewhere[0]}")
+        said += _order_problem(output) if span.ranked else []
+        stage: dict[str, Any] = {"name": name, "kind": kind, "output": [list(hit) for hit in output]}
+        if not self._reads_what_is_there(taken, read):
+            stage["input"] = [list(hit) for hit in before]
+            if read is None and len(taken) > 1:
+                stage["joined"] = True
+        if not span.ranked:
+            stage["ranked"] = False
+        dropped = {key: why for key, why in span.dropped.items() if key in had}
+        if dropped:
+            stage["dropped"] = {key: list(why) for key, why in dropped.items()}
+        if span.ms is not None:
+            stage["ms"] = round(span.ms, 3)
+        self.stages.append(stage)
+        if said:
+            self.warnings.setdefault(name, []).extend(said)
+        self.known |= {key for key, _ in output}
+        left = [one for one in there if all(one is not other for other in taken)]
+        returned = _Source(output, False, len(self.stages) - 1)
+        return [*(outer if inner else []), *left, returned]
+
+    def _taken(self, kind: str, there: list[_Source], read: Hits | None, output: Hits | None) -> list[_Source]:
+        """What of what is there the stage reads."""
+        if read is not None:
+            keys = {key for key, _ in read}
+            whole = [one for one in there if keys <= {key for key, _ in one.hits}]
+            return whole[-1:] or [one for one in there if any(key in keys for key, _ in one.hits)] or there[-1:]
+        if kind == "fusion" or not there:
+            return there
+        last = there[-1]
+        if output:
+            had = {key for key, _ in last.hits}
+            return [last] if all(key in had for key, _ in output) else there
+        return there if last.is_list else [last]
+
+    def _reads_what_is_there(self, taken: Sequence[_Source], read: Hits | None) -> bool:
+        """Whether the input is what the stage before left, of the first stage what all lists found."""
+        if self.stages:
+            whole = len(taken) == 1 and taken[0].number == len(self.stages) - 1
+        else:
+            whole = len(taken) == len(self.lists) and all(one.is_list for one in taken)
+        if read is None:
+            return whole
+        return whole and len(taken) == 1 and [key for key, _ in read] == [key for key, _ in taken[0].hits]
+
+    def _list_of_what_was_read(self) -> None:
+        """Without a list, what the first stage read, or else returned, stands for one."""
+        first = self.stages[0]
+        hits = first.pop("input", None) or first["output"]
+        first.pop("joined", None)
+        name = self._unique(f"input of {first['name']}")
+        self.lists.append({"name": name, "hits": [list(hit) for hit in hits]})
+        self._warn(LISTS, f"no list was traced: what {first['name']} read is taken as one")
+
+    def _finish(self, left: Sequence[_Source]) -> None:
+        """A last stage for a query whose own span has no documents and whose lists no stage read, or that failed."""
+        span = self.root.span
+        name = self._unique("results" if span.has_documents else _shown(span.name))
+        hits: Hits = []
+        if span.error is not None:
+            self._warn(name, f"the query ended in an error{_words(span.error)} and returned nothing")
+        elif len(left) == 1:
+            hits = left[0].hits
+        else:
+            self._warn(name, "no stage joined the lists, and the query has no documents: what it returned is unknown")
+        self.stages.append({"name": name, "kind": "other", "output": [list(hit) for hit in hits]})
+
+    def _hits(self, documents: Documents, span: Span) -> Hits:
+        found: dict[str, float | None] = {}
+        twice = []
+        for document in documents:
+            key = self.name_of(document)
+            if key in found:
+                twice.append(key)
+                continue
+            found[key] = document.score
+            if document.content is not None and key not in self.contents:
+                self.contents[key] = document
+        if twice:
+            self._warn(None, f"{_shown(self._name_of_span(span))}: {twice[0]} is in it twice; its first rank counts")
+        return list(found.items())
+
+    def _name_of_span(self, span: Span) -> str:
+        return _shown(span.stage_name or span.name)
+
+    def _said(self, span: Span) -> list[str]:
+        said = [] if span.error is None else [f"ended in an error{_words(span.error)}"]
+        return [*said, *([] if span.problem is None else [one_line(span.problem, 300)])]
+
+    def _warn(self, stage: str | None, line: str) -> None:
+        self.warnings.setdefault(stage or LISTS, []).append(line)
+
+    def _unique(self, name: str) -> str:
+        """The name, with a number if a list or a stage has it."""
+        number, free = 1, name
+        while free in self.names:
+            number += 1
+            free = f"{name} {number}"
+        self.names.add(free)
+        return free
+
+
+def _joined(taken: Sequence[_Source]) -> Hits:
+    if len(taken) == 1:
+        return taken[0].hits
+    return [(key, None) for key in dict.fromkeys(key for one in taken for key, _ in one.hits)]
+
+
+def _order_problem(hits: Hits) -> list[str]:
+    """A line where scores are neither falling nor rising with the ranks."""
+    scores = [score for _, score in hits if score is not None]
+    if len(scores) < len(hits):
+        return []
+    pairs = list(pairwise(scores))
+    if all(one >= other for one, other in pairs) or all(one <= other for one, other in pairs):
+        return []
+    place = next(i for i, (one, other) in enumerate(pairs) if one < other)
+    (first, low), (second, high) = hits[place], hits[place + 1]
+    return [f"its ranks are not those of its scores: {first} ({low:.4g}) is before {second} ({high:.4g})"]
+
+
+def _count(keys: Sequence[str], what: str) -> str:
+    return f"{len(keys)} {what}" if len(keys) == 1 else f"{len(keys)} {what}s"
+
+
+def _shown(name: str) -> str:
+    return one_line(name, 80).strip() or "span"
+
+
+def _words(message: str) -> str:
+    return f" ({one_line(message, 200)})" if message else ""

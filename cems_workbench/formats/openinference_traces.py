@@ -1,0 +1,127 @@
+"""Traces of a pipeline: spans that say which lists and stages each query went through, as JSON lines or a JSON document.
+
+`base/spans.py` has the forms of a span, `base/traced.py` how the spans of a trace become a query with its lists and stages. Children may
+come before their parents, and traces may be interleaved. `import` brings them in as external traces (`jobs/traces.py`); read here they are
+queries with recorded answers and the recorded lists, as a recording for `fidelity` is.
+
+A file of spans is one of traces if a span of it is a reranker with documents or a stage of `cems_workbench.trace`, or if among the
+first rows a retriever is below another that returned something else. A file of plain retriever spans is a log (`openinference_spans`),
+unless this format is asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample, open_file, read_records
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.logs import parsed_log
+from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.base.spans import SEARCHERS, Span, are_spans, read_span, spans_of
+from cems_workbench.formats.base.traced import TracedQuery, queries_of
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError
+
+NAME = "openinference-traces"
+MARKS = (b"workbench.stage.", b"reranker.output_documents", b'"RERANKER"')
+"""What a file of spans with stages has somewhere."""
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read every query of a file into memory; raises InputError when it cannot be read. `import` reads a file of any size."""
+    errors: list[RowError] = []
+    traces: dict[str, list[Span]] = {}
+    for span in read_spans(path, errors, progress):
+        traces.setdefault(span.trace_id, []).append(span)
+    found = [query for spans in traces.values() for query in queries_of(spans)]
+    memories = {
+        key: Memory(key, document.content, title=document.title)
+        for query in found
+        for key, document in query.contents.items()
+        if document.content is not None
+    }
+    parsed = parsed_log(path, NAME, map(answer_of, found), errors, warning_notes(found))
+    return ParsedInput(
+        parsed.source,
+        parsed.format,
+        memories=tuple(memories.values()),
+        queries=parsed.queries,
+        answers=parsed.answers,
+        errors=parsed.errors,
+        notes=parsed.notes,
+        extra=parsed.extra,
+    )
+
+
+def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) -> Iterator[Span]:
+    """The spans of a file in its order; those that cannot be used go to `errors`. Raises InputError when the file cannot be read.
+
+    A span without a trace is a trace of its own.
+    """
+    for number, row in read_records(path, errors, progress):
+        for where, values in spans_of(row):
+            try:
+                yield read_span(number, values)
+            except FieldError as error:
+                errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
+
+
+def answer_of(query: TracedQuery) -> RecordedAnswer:
+    """A traced query as a recorded answer with its lists."""
+    returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(query.results, 1))
+    return RecordedAnswer(query.row, query.qid, query.query, None, returned, query.lists, query.asked_at)
+
+
+def warning_notes(queries: Iterable[TracedQuery]) -> list[str]:
+    """How many queries have stages that contradict themselves, and the first such line."""
+    warned = [query for query in queries if query.warnings]
+    if not warned:
+        return []
+    stage, lines = next(iter(warned[0].warnings.items()))
+    several = "1 query has" if len(warned) == 1 else f"{len(warned):,} queries have"
+    return [f"{several} stages that contradict themselves, which its trace names: {stage}: {lines[0]}"]
+
+
+def has_stages(path: Path) -> bool:
+    """Whether a file of spans says anywhere that it has stages. Raises InputError when it cannot be read."""
+    with open_file(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(mark) >= 0 for mark in MARKS)
+
+
+def sniff(sample: Sample) -> bool:
+    """Spans of which one is a stage."""
+    return are_spans(sample.rows) and (has_stages(sample.path) or _nested(sample))
+
+
+def _nested(sample: Sample) -> bool:
+    """Whether a retriever is below another that returned something else."""
+    found: dict[str, Span] = {}
+    for row in sample.rows:
+        for _, values in spans_of(row):
+            try:
+                span = read_span(0, values)
+            except FieldError:
+                continue
+            if span.kind in SEARCHERS and span.output:
+                found[span.span_id] = span
+    return any(
+        (above := found.get(span.parent_id)) is not None
+        and [one.id or derived_id("", one.content or "") for one in above.output or ()]
+        != [one.id or derived_id("", one.content or "") for one in span.output or ()]
+        for span in found.values()
+    )
+
+
+FORMAT = Format(
+    NAME,
+    "traces of a pipeline, OpenInference or OTel GenAI: JSON lines of spans with stages, or OTLP JSON",
+    order=2,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    place=-1,
+    answers=True,
+)

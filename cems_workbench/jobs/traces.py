@@ -1,0 +1,368 @@
+"""External traces: imported from files of spans as evidence with recorded stages, and read back by the name of their query set.
+
+`import_traces` reads a file of any size: its spans are written to a temporary file next to the store, and read back a trace at a time. What
+stays in memory is 24 bytes a span, the ids of traces and memories, the queries, and a portion of at most `PORTION_TRACES` traces and
+`MAX_SPANS` spans. A trace of more spans is cut there, and reported.
+
+- Memories with a text that the store does not have are added to it. No memory of the store is changed: where a trace has another text for
+  an id, the store's stays, and a note says so.
+- The queries are put into a query set, and their evidence into a file in the folder `evidence` of the store, which `read_traced` finds by
+  the set's name. A query that is imported again replaces its former trace; the others of the file stay.
+- No config changes recorded stages: `require_replayable` is the one line for what needs that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation import evidence_rows
+from cems_workbench.evaluation.evidence_file import (
+    EvidenceFile,
+    EvidenceSet,
+    Header,
+    PortionedFile,
+    config_text,
+    read_evidence_file,
+    read_header,
+)
+from cems_workbench.formats.base.spans import Span, SpanDocument
+from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
+from cems_workbench.formats.openinference_traces import NAME, read_spans
+from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.recorded import RECORDED
+from cems_workbench.platform.atomic_write import write_atomically
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import GradeScale, Memory, ParsedInput, Query, RowError
+from cems_workbench.store import ImportReport, Store
+from cems_workbench.store.importing import set_name
+from cems_workbench.store.rows import RowCounts
+
+FOLDER, SUFFIX = "evidence", "-traced.evidence"
+CONFIG_NAME = "traced"
+"""The name of the config of external traces, in tables and drawings."""
+TYPE = "traced"
+"""The type of their queries."""
+PORTION_TRACES = 256
+MAX_SPANS = 20_000
+"""Of a portion, and of a trace; further ones of that are left out."""
+MAX_NAME_CHARS = 40
+NOT_REPLAYED = "was traced in another pipeline: its stages are recorded, and no config changes them"
+
+
+def traced_config(limit: int) -> PipelineConfig:
+    """The config of external traces: its limit is the longest answer, and nothing else of it has an effect."""
+    return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(max(limit, 1), 1000)})
+
+
+def traced_path(store: Store, query_set: str) -> Path:
+    """The file with the recorded stages of a set, whether or not there is one."""
+    # The name comes from a user: no separator and no leading dot may reach the path, and two names no file may share.
+    name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
+    digest = hashlib.sha256(query_set.encode()).hexdigest()[:8]
+    return store.path / FOLDER / f"{name}-{digest}{SUFFIX}"
+
+
+def is_traced(store: Store, query_set: str) -> bool:
+    """Whether the queries of a set are external traces."""
+    return traced_header(store, query_set) is not None
+
+
+def traced_header(store: Store, query_set: str) -> Header | None:
+    """The header of the recorded stages of a set; None without any. Raises InputError for a damaged file."""
+    path = traced_path(store, query_set)
+    if not path.is_file():
+        return None
+    header = read_header(path)
+    return header if header.store_id == store.identity and header.query_set == query_set else None
+
+
+def read_traced(
+    store: Store, query_set: str, queries: Sequence[Query] | None = None, cache: Cache = uncached
+) -> EvidenceSet | None:
+    """The recorded stages of a set, of these queries if they are named; None if the set is none of external traces.
+
+    Raises InputError for a damaged file.
+    """
+    if not is_traced(store, query_set):
+        return None
+    path = traced_path(store, query_set)
+    found = cache(("evidence", path, path.stat().st_mtime_ns), lambda: read_evidence_file(path))
+    if queries is None:
+        return found
+    evidences = {query.qid: found.evidences[query.qid] for query in queries if query.qid in found.evidences}
+    return replace(found, queries=tuple(queries), evidences=evidences)
+
+
+def require_replayable(name: str, external: bool, what: str) -> None:
+    """Raises InputError for external traces, naming what cannot be done with them: "tuning"."""
+    if external:
+        raise InputError(
+            f"{name} {NOT_REPLAYED}, so there is no {what}; `fidelity --nearest` looks for the preset that comes closest to it"
+        )
+
+
+def import_traces(
+    path: Path,
+    store: Store,
+    progress: Progress = silent,
+    query_set: str | None = None,
+    scale: GradeScale | None = None,
+    when: datetime | None = None,
+) -> ImportReport:
+    """Import a file of spans (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises."""
+    when = when or datetime.now(UTC)
+    name = query_set or set_name(str(path))
+    errors: list[RowError] = []
+    with tempfile.TemporaryFile(dir=store.path) as file:
+        spilled = _Spill(file, errors, str(path))
+        for span in read_spans(path, errors, progress):
+            spilled.add(span)
+        target = traced_path(store, name)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # A new file beside the old one, so that a cancelled import leaves that as it was.
+            with write_atomically(target) as part:
+                part.unlink()
+                return _Import(path, store, name, errors, progress, when, scale).run(spilled, part, target)
+        except OSError as error:
+            raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+def _portions(traces: Iterator[list[Span]]) -> Iterator[list[list[Span]]]:
+    """Some traces at a time, limited in traces and in spans."""
+    portion: list[list[Span]] = []
+    spans = 0
+    for trace in traces:
+        if portion and (len(portion) >= PORTION_TRACES or spans + len(trace) > MAX_SPANS):
+            yield portion
+            portion, spans = [], 0
+        portion.append(trace)
+        spans += len(trace)
+    if portion:
+        yield portion
+
+
+class _Spill:
+    """Spans in a temporary file, read back by trace in the order in which the traces began."""
+
+    def __init__(self, file: IO[bytes], errors: list[RowError], source: str) -> None:
+        self._file, self._errors, self._source = file, errors, source
+        self._traces: dict[str, int] = {}
+        self._trace, self._start, self._length = array("q"), array("q"), array("q")
+        self._end = 0
+
+    def add(self, span: Span) -> None:
+        """Append a span; one without a trace is a trace of its own."""
+        line = json.dumps(span.to_values(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        self._file.write(line)
+        trace_id = span.trace_id or f"row {span.row} {span.span_id}"
+        self._trace.append(self._traces.setdefault(trace_id, len(self._traces)))
+        self._start.append(self._end)
+        self._length.append(len(line))
+        self._end += len(line)
+
+    def traces(self) -> Iterator[list[Span]]:
+        """The spans of one trace after the other, each in the order of the file."""
+        number = np.frombuffer(self._trace, dtype=np.int64) if self._trace else np.zeros(0, dtype=np.int64)
+        order = np.argsort(number, kind="stable")
+        bounds = np.flatnonzero(np.diff(number[order], prepend=-1)).tolist()
+        for first, after in zip(bounds, [*bounds[1:], len(order)], strict=True):
+            places = order[first:after].tolist()
+            if len(places) > MAX_SPANS:
+                reason = f"a trace of {len(places):,} spans; its first {MAX_SPANS:,} are read"
+                self._errors.append(RowError(self._source, 0, reason))
+                places = places[:MAX_SPANS]
+            yield [self._read(place) for place in places]
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def _read(self, place: int) -> Span:
+        self._file.seek(self._start[place])
+        return Span.from_values(json.loads(self._file.read(self._length[place])))
+
+
+@dataclass
+class _Import:
+    """One import: what was seen so far of memories and queries."""
+
+    path: Path
+    store: Store
+    name: str
+    errors: list[RowError]
+    progress: Progress
+    when: datetime
+    scale: GradeScale | None
+    numbers: dict[str, int] = field(default_factory=dict)
+    """By id the number of a memory in the evidence file."""
+    blank: set[str] = field(default_factory=set)
+    """Memories of the evidence file that have no text yet."""
+    queries: dict[str, Query] = field(default_factory=dict)
+    by_text: dict[str, str] = field(default_factory=dict)
+    """The memory of the store with the text of a document without an id, by the id that it would get."""
+    changed: dict[str, None] = field(default_factory=dict)
+    """Memories with another text in a trace."""
+    longest: int = 0
+    warned: int = 0
+    first_warning: str = ""
+    added: int = 0
+
+    def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
+        header = self._header(traced_config(1))
+        with EvidenceFile.create(part, header, (), ()) as file:
+            for i, portion in enumerate(_portions(spilled.traces())):
+                self.progress("importing traces", i * PORTION_TRACES, len(spilled))
+                name_of = self._name_of(portion)
+                self._write(file, [query for spans in portion for query in queries_of(spans, name_of)])
+            if not self.queries:
+                raise InputError(f"{self.path}: no span of it is a query with lists or stages below it")
+            self._take_over(file, target)
+            with file.writing() as cursor:
+                evidence_rows.write_query_set(cursor, list(self.queries.values()), (), str(part))
+            file.replace_header(self._header(traced_config(self.longest)))
+            file.finish()
+        self.progress("importing traces", len(spilled), len(spilled))
+        return self._report()
+
+    def _header(self, config: PipelineConfig) -> Header:
+        store = self.store
+        relevant_from = store.query_sets.relevant_from(self.name)
+        return Header(
+            self.name,
+            store.identity,
+            store.content_version,
+            "",
+            config_text(config),
+            self.when.isoformat(),
+            relevant_from=relevant_from,
+        )
+
+    def _write(self, file: EvidenceFile, batch: Sequence[TracedQuery]) -> None:
+        """Add a portion of queries: their new memories to the store, their evidence to the file."""
+        fresh = []
+        for query in batch:
+            if query.qid in self.queries:
+                self.errors.append(
+                    RowError(str(self.path), query.row, f"{query.qid!r} was traced before; the first is kept")
+                )
+                continue
+            self.queries[query.qid] = Query(query.qid, query.query, None, query.asked_at, TYPE)
+            fresh.append(query)
+            self.longest = max(self.longest, len(query.results))
+            if query.warnings:
+                stage, lines = next(iter(query.warnings.items()))
+                self.first_warning = self.first_warning or f"{stage}: {lines[0]}"
+                self.warned += 1
+        if not fresh:
+            return
+        memories = self._memories(fresh)
+        evidences = [(query.qid, _evidence(query, memories)) for query in fresh]
+        late = [memories[key] for key in self.blank.intersection(memories) if memories[key].content]
+        with file.writing() as cursor:
+            evidence_rows.write_external(cursor, evidences, self.numbers)
+            for memory in late:
+                evidence_rows.write_text(cursor, self.numbers[memory.id], memory)
+        self.blank |= {key for key, memory in memories.items() if not memory.content}
+        self.blank -= {memory.id for memory in late}
+
+    def _name_of(self, portion: Sequence[Sequence[Span]]) -> NameOf:
+        """The memory of a document: by its id, without one by its text, if the store has a memory of just that text."""
+        unnamed = {
+            memory_id_of(document): document.content
+            for spans in portion
+            for span in spans
+            for document in (*(span.output or ()), *(span.input or ()))
+            if document.id is None and document.content is not None
+        }
+        asked = {key: content for key, content in unnamed.items() if key not in self.by_text}
+        if asked:
+            found = self.store.memories.with_contents(list(asked.values()))
+            self.by_text |= {key: found.get(content, key) for key, content in asked.items()}
+
+        def name_of(document: SpanDocument) -> str:
+            key = memory_id_of(document)
+            return self.by_text.get(key, key) if document.id is None else key
+
+        return name_of
+
+    def _memories(self, batch: Sequence[TracedQuery]) -> dict[str, Memory]:
+        """The memories of the queries by id: those of the store, and those of the traces, which are added to it if they have a text."""
+        ids = {key for query in batch for key in query.ids}
+        known = self.store.memories.read(ids)
+        found, new = dict[str, Memory](), dict[str, Memory]()
+        for query in batch:
+            for key, document in query.contents.items():
+                memory = known.get(key) or new.get(key)
+                if memory is None:
+                    new[key] = Memory(key, document.content or "", title=document.title)
+                elif memory.content != document.content:
+                    self.changed[key] = None
+        stored = self.store.memories.stored(new)  # the deleted ones
+        brought = [memory for key, memory in new.items() if key not in stored]
+        if brought:
+            parsed = ParsedInput(str(self.path), NAME, memories=tuple(brought))
+            self.added += self.store.add(parsed, silent, self.name, when=self.when).memories.added
+        for key in ids:
+            found[key] = known.get(key) or new.get(key) or Memory(key, "")
+        return found
+
+    def _take_over(self, file: EvidenceFile, target: Path) -> None:
+        """Add what the former file has of other queries that are still in the set."""
+        if not target.is_file():
+            return
+        with suppress(InputError):
+            former = PortionedFile(target)
+            try:
+                if (former.header.store_id, former.header.query_set) != (self.store.identity, self.name):
+                    return
+                self.longest = max(self.longest, former.header.config.assembly.limit or 1)
+                for portion in former.portions():
+                    kept = [query for query in portion.queries if query.qid not in self.queries]
+                    self.queries |= {query.qid: query for query in kept}
+                    with file.writing() as cursor:
+                        evidence_rows.write_external(
+                            cursor, [(query.qid, portion.evidences[query.qid]) for query in kept], self.numbers
+                        )
+            finally:
+                former.close()
+
+    def _report(self) -> ImportReport:
+        rows = {"rows": {"queries": [0] * len(self.queries)}}
+        parsed = ParsedInput(
+            str(self.path), NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
+        )
+        report = self.store.add(parsed, self.progress, self.name, self.scale, self.when)
+        notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
+        if self.warned:
+            several = "1 query has" if self.warned == 1 else f"{self.warned:,} queries have"
+            notes.append(
+                f"{several} stages that contradict themselves; their traces say which, such as {self.first_warning}"
+            )
+        if self.changed:
+            several = "1 memory has" if len(self.changed) == 1 else f"{len(self.changed):,} memories have"
+            notes.append(
+                f"{several} another text in a trace than the one that is kept, such as {next(iter(self.changed))}"
+            )
+        return replace(report, memories=RowCounts(added=self.added), notes=(*notes, *report.notes))
+
+
+def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
+    notes: dict[str, object] = {RECORDED: query.recorded}
+    if query.warnings:
+        notes["warnings"] = query.warnings
+    return Evidence(query.query, {key: memories[key] for key in sorted(query.ids)}, as_of=query.asked_at, notes=notes)

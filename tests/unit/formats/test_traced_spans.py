@@ -1,0 +1,287 @@
+"""Spans of a traced pipeline: one query with its lists and stages, whatever instrumentor wrote them, and every contradiction named."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cems_workbench.formats import detect, read
+from cems_workbench.formats.base.spans import read_span, spans_of
+from cems_workbench.formats.base.traced import TracedQuery, queries_of
+
+Hits = list[tuple[str, float | None]]
+
+
+def documents(prefix: str, hits: Hits) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for n, (key, score) in enumerate(hits):
+        flat[f"{prefix}.{n}.document.id"] = key
+        flat[f"{prefix}.{n}.document.content"] = f"text of {key}"
+        if score is not None:
+            flat[f"{prefix}.{n}.document.score"] = score
+    return flat
+
+
+def span(name: str, at: int, parent: str | None = "root", /, **attributes: Any) -> dict[str, Any]:
+    """A span of one millisecond that begins `at` milliseconds into its trace; attributes with `__` for dots."""
+    fields = {key: attributes.pop(key) for key in ("status_code", "status_message", "trace_id") if key in attributes}
+    return {
+        "trace_id": "t1",
+        "span_id": name,
+        "parent_id": parent,
+        "name": name,
+        "start_time": f"2026-03-01T12:00:00.{at:03d}000+00:00",
+        "end_time": f"2026-03-01T12:00:00.{at + 1:03d}000+00:00",
+        "status_code": "OK",
+        "attributes": {key.replace("__", "."): value for key, value in attributes.items()},
+    } | fields
+
+
+def retriever(name: str, at: int, hits: Hits, parent: str | None = "root", **more: Any) -> dict[str, Any]:
+    kind = {"openinference__span__kind": "RETRIEVER", "input__value": "which port?"}
+    return span(name, at, parent, **kind, **documents("retrieval.documents", hits), **more)
+
+
+def stage(name: str, at: int, kind: str, hits: Hits, parent: str = "root", **more: Any) -> dict[str, Any]:
+    given = {"openinference__span__kind": "CHAIN", "workbench__stage__name": name, "workbench__stage__kind": kind}
+    own = {**given, "workbench__stage__results": len(hits), **documents("retrieval.documents", hits)}
+    return span(name, at, parent, **{**own, **more})
+
+
+def reranker(name: str, at: int, read: Hits, hits: Hits, parent: str = "root", **more: Any) -> dict[str, Any]:
+    kind = {"openinference__span__kind": "RERANKER", "reranker__query": "which port?"}
+    inputs, outputs = documents("reranker.input_documents", read), documents("reranker.output_documents", hits)
+    return span(name, at, parent, **kind, **inputs, **outputs, **more)
+
+
+ROOT = span("root", 0, None, openinference__span__kind="CHAIN", input__value="which port?")
+ROOT["end_time"] = "2026-03-01T12:00:00.999000+00:00"
+BM25: Hits = [("a", 9.0), ("b", 8.0), ("c", 7.0)]
+FAISS: Hits = [("d", 0.9), ("a", 0.8)]
+FUSED: Hits = [("a", 0.5), ("d", 0.4), ("b", 0.3), ("c", 0.2)]
+HYBRID = [
+    ROOT,
+    retriever("bm25", 1, BM25),
+    retriever("faiss", 2, FAISS),
+    stage("rrf", 3, "fusion", FUSED),
+    reranker("cross-encoder", 4, FUSED[:3], [("b", 0.9), ("a", 0.1)]),
+]
+
+
+def converted(*spans: dict[str, Any]) -> list[TracedQuery]:
+    rows = [read_span(i, one) for i, row in enumerate(spans, 1) for _, one in spans_of(row)]
+    return list(queries_of(rows))
+
+
+def names(query: TracedQuery) -> tuple[list[str], list[tuple[str, str]]]:
+    return [one["name"] for one in query.recorded["lists"]], [(s["name"], s["kind"]) for s in query.recorded["stages"]]
+
+
+def test_lists_and_stages_are_in_the_order_in_which_they_ran() -> None:
+    (query,) = converted(*HYBRID)
+    assert query.query == "which port?" and query.asked_at is not None
+    assert names(query) == (["bm25", "faiss"], [("rrf", "fusion"), ("cross-encoder", "rerank")])
+    assert "input" not in query.recorded["stages"][0]
+    assert query.recorded["stages"][1]["input"] == [["a", 0.5], ["d", 0.4], ["b", 0.3]]
+    assert query.results == [("b", 0.9), ("a", 0.1)]
+    assert not query.warnings
+    assert query.contents["d"].content == "text of d"
+
+
+def test_the_order_of_the_file_does_not_matter() -> None:
+    (expected,) = converted(*HYBRID)
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(HYBRID, len(HYBRID))
+        (query,) = converted(*shuffled)
+        assert query.recorded == expected.recorded
+
+
+def test_otlp_and_nested_attributes_are_read_alike() -> None:
+    (expected,) = converted(*HYBRID)
+
+    def value(item: Any) -> dict[str, Any]:
+        if isinstance(item, float):
+            return {"doubleValue": item}
+        return {"intValue": str(item)} if isinstance(item, int) else {"stringValue": item}
+
+    def exported(one: dict[str, Any]) -> dict[str, Any]:
+        at = 1_772_366_400_000_000_000
+        begun, ended = (int(one[key][20:23]) for key in ("start_time", "end_time"))
+        if one is ROOT:
+            ended = 1000
+        return {
+            "traceId": "t1",
+            "spanId": one["span_id"],
+            "parentSpanId": one["parent_id"] or "",
+            "name": one["name"],
+            "startTimeUnixNano": str(at + begun * 1_000_000),
+            "endTimeUnixNano": str(at + ended * 1_000_000),
+            "attributes": [{"key": key, "value": value(item)} for key, item in one["attributes"].items()],
+            "status": {},
+        }
+
+    (query,) = converted({"resourceSpans": [{"scopeSpans": [{"spans": list(map(exported, HYBRID))}]}]})
+    assert (query.recorded, query.asked_at) == (expected.recorded, expected.asked_at)
+
+    def nested(one: dict[str, Any]) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key, item in one["attributes"].items():
+            at = tree
+            *path, last = key.split(".")
+            for part in path:
+                at = at.setdefault(part, {})
+            at[last] = item
+        return one | {"attributes": tree}
+
+    (query,) = converted(*map(nested, HYBRID))
+    assert query.recorded == expected.recorded
+
+
+def test_a_retriever_around_another_is_a_stage_only_if_it_returns_something_else() -> None:
+    """LlamaIndex records a retriever twice; LangChain's ensemble is a retriever around its lists."""
+    twice = [ROOT, retriever("outer", 1, BM25), retriever("inner", 1, BM25, "outer"), reranker("r", 4, BM25, BM25[:1])]
+    (query,) = converted(*twice)
+    assert names(query) == (["inner"], [("r", "rerank")])
+    ensemble = [
+        retriever("ensemble", 0, FUSED, None),
+        retriever("bm25", 1, BM25, "ensemble"),
+        retriever("faiss", 2, FAISS, "ensemble"),
+    ]
+    (query,) = converted(*ensemble)
+    assert names(query) == (["bm25", "faiss"], [("ensemble", "fusion")])
+    (query,) = converted(retriever("compressed", 0, BM25[1:], None), retriever("base", 1, BM25, "compressed"))
+    assert names(query) == (["base"], [("compressed", "other")])
+
+
+def test_branches_keep_their_own_input() -> None:
+    spans = [
+        ROOT,
+        retriever("bm25", 1, BM25),
+        retriever("faiss", 2, FAISS),
+        reranker("words", 3, BM25, BM25[:2]),
+        stage("join", 4, "fusion", [("a", 1.0), ("d", 0.5), ("b", 0.2)]),
+    ]
+    (query,) = converted(*spans)
+    words, join = query.recorded["stages"]
+    assert [key for key, _ in words["input"]] == ["a", "b", "c"]
+    assert sorted(key for key, _ in join["input"]) == ["a", "b", "d"] and join["joined"]
+    assert not query.warnings
+
+
+def test_an_agent_asks_one_query_for_each_tool_call() -> None:
+    agent = span("root", 0, None, openinference__span__kind="CHAIN", input__value="long talk")
+    tools = [span(name, i, openinference__span__kind="TOOL") for i, name in enumerate(("first", "second"), 1)]
+    found = converted(
+        agent, *tools, *(retriever(f"r{i}", i, BM25, name) for i, name in enumerate(("first", "second"), 1))
+    )
+    assert [names(query) for query in found] == [(["r1"], [("results", "other")]), (["r2"], [("results", "other")])]
+
+
+def test_without_documents_of_its_own_a_query_returned_what_its_last_stage_did() -> None:
+    cut = documents("retrieval.documents", [("b", None)])
+    root = ROOT | {"attributes": ROOT["attributes"] | cut}
+    (query,) = converted(root, *HYBRID[1:])
+    assert names(query)[1][-1] == ("root", "other") and query.results == [("b", None)]
+    (query,) = converted(ROOT, retriever("bm25", 1, BM25))
+    assert names(query) == (["bm25"], [("root", "other")]) and [key for key, _ in query.results] == ["a", "b", "c"]
+    (query,) = converted(ROOT, retriever("bm25", 1, BM25), retriever("faiss", 2, FAISS))
+    assert query.results == [] and "what it returned is unknown" in query.warnings["root"][0]
+
+
+@pytest.mark.parametrize(
+    ("spans", "stage_name", "said"),
+    [
+        (
+            [*HYBRID[:3], stage("rrf", 3, "fusion", [("z", 0.6), *FUSED])],
+            "rrf",
+            "1 candidate that no list brought, such as z",
+        ),
+        (
+            [*HYBRID[:4], reranker("r", 4, [("z", 0.1), *FUSED], FUSED)],
+            "r",
+            "1 candidate of its input that no list brought, such as z",
+        ),
+        (
+            [*HYBRID[:4], reranker("r", 4, FUSED[:2], [("c", 0.9), ("a", 0.1)])],
+            "r",
+            "1 candidate not among its input, such as c",
+        ),
+        (
+            [*HYBRID[:3], stage("rrf", 3, "fusion", [("a", 0.1), ("d", 0.4), ("b", 0.3)])],
+            "rrf",
+            "its ranks are not those of its scores: a (0.1) is before d (0.4)",
+        ),
+        (
+            [*HYBRID[:3], stage("rrf", 3, "fusion", FUSED, parent="gone")],
+            "lists",
+            "rrf: the span around it is not in the file",
+        ),
+        (
+            [*HYBRID[:4], reranker("r", 4, FUSED, [], status_code="ERROR", status_message="TimeoutError: 30 s\nlater")],
+            "r",
+            "ended in an error (TimeoutError: 30 s later)",
+        ),
+        (
+            [*HYBRID[:2], retriever("faiss", 2, [], status_code="ERROR"), *HYBRID[3:]],
+            "lists",
+            "faiss: ended in an error",
+        ),
+        ([*HYBRID[:3], stage("rrf", 3, "fusion", [*FUSED, ("a", 0.1)])], "lists", "rrf: a is in it twice"),
+        (
+            [*HYBRID[:4], stage("cut", 5, "filter", [], workbench__stage__results=None)],
+            "cut",
+            "recorded no results: what it read is taken as what it returned",
+        ),
+        ([ROOT, reranker("r", 4, FUSED, FUSED[:2])], "lists", "no list was traced: what r read is taken as one"),
+    ],
+)
+def test_a_contradiction_is_taken_and_named_at_its_stage(
+    spans: list[dict[str, Any]], stage_name: str, said: str
+) -> None:
+    (query,) = converted(*spans)
+    assert any(line.startswith(said) for line in query.warnings[stage_name]), query.warnings
+
+
+def test_spans_in_a_circle_or_nested_too_deeply_are_read_all_the_same() -> None:
+    around = [retriever("one", 1, BM25, "two"), retriever("two", 2, FAISS, "one")]
+    assert len(converted(*around)) >= 1
+    chain = [
+        ROOT,
+        *(span(f"s{i}", 1, f"s{i - 1}" if i else "root") for i in range(2000)),
+        retriever("r", 2, BM25, "s1999"),
+    ]
+    assert sum(len(query.recorded["lists"]) for query in converted(*chain)) == 1
+
+
+def test_genai_and_json_texts_are_documents() -> None:
+    hits = json.dumps([{"id": "m01", "score": 0.91}, {"id": "m07", "score": 0.4}])
+    search = span("s", 1, None, gen_ai__operation__name="retrieval", gen_ai__retrieval__query__text="how?")
+    search["attributes"]["gen_ai.retrieval.documents"] = hits
+    (query,) = converted(search)
+    assert (query.query, query.results) == ("how?", [("m01", 0.91), ("m07", 0.4)])
+    memory = span("s", 1, None, gen_ai__operation__name="search_memory", gen_ai__memory__query__text="how?")
+    memory["attributes"]["gen_ai.memory.records"] = [{"id": "m05", "content": "half up", "score": 0.8}]
+    (query,) = converted(memory)
+    assert query.results == [("m05", 0.8)] and query.contents["m05"].content == "half up"
+    plain = retriever("r", 1, [], None)
+    plain["attributes"]["retrieval.documents"] = json.dumps([{"document.id": "m01", "document.score": 0.9}])
+    plain["attributes"]["input.value"] = json.dumps({"query_bundle": {"query_str": "how?"}})
+    (query,) = converted(plain)
+    assert (query.query, query.results) == ("how?", [("m01", 0.9)])
+
+
+def test_a_file_with_stages_is_one_of_traces_and_plain_retrievers_are_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in HYBRID))
+    assert detect(path) == "openinference-traces"
+    parsed = read(path)
+    (answer,) = parsed.answers
+    assert [row.memory_id for row in answer.returned] == ["b", "a"]
+    assert set(answer.lists) == {"bm25", "faiss"} and len(parsed.memories) == 4
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in (ROOT, HYBRID[1], HYBRID[2])))
+    assert detect(path) == "openinference-spans" and len(read(path).answers) == 2
+    assert len(read(path, "openinference-traces").answers) == 1
