@@ -139,6 +139,7 @@ def evaluate_command(
         refuse_nothing,
         streamed,
     )
+    from cems_workbench.jobs.traces import traced_header
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
@@ -191,7 +192,8 @@ def evaluate_command(
         exit_unless_all_hold(outcomes)
         return
     read = read_evidence(paths[0]) if are_files[0] else None
-    configs = configs_for(None if read is None else read.header, config, preset, changes, ablate)
+    header = traced_header(settings_for(store).store, evidence[0]) if read is None else read.header
+    configs = configs_for(header, config, preset, changes, ablate)
     _refuse_runs(run_out, configs)
     named = [(chosen.name, chosen) for chosen, _ in configs]
     if read is not None:

@@ -110,13 +110,13 @@ def import_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import memories, relations, queries, judgments or logs.
+    """Import memories, relations, queries, judgments, logs, or traces of another pipeline.
 
     Exits 2 if rows were left out or if embedding failed.
     """
-    from cems_workbench import formats
     from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.traces import add_input, inputs_of
     from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
 
     grades = _scale(scale)
@@ -130,7 +130,7 @@ def import_command(
         query_set = path.resolve().name or None  # a folder's files make one set together
     when = datetime.now(UTC)
     with progress_bar(as_json) as progress:
-        inputs = formats.read_path(path, format)
+        inputs = inputs_of(path, format)
         ours = path.resolve() == SAMPLE_DATA.resolve()
         skipped = () if ours else inputs[0].skipped
         resources = open_resources(settings_for(store))
@@ -145,7 +145,7 @@ def import_command(
                 say(f"note: lexical search works in {language} from now on; its index is rebuilt", err=as_json)
             reports, brought = [], list[str]()
             for parsed in inputs:
-                reports.append(resources.store.add(parsed, progress, query_set, grades, when))
+                reports.append(add_input(parsed, resources.store, progress, query_set, grades, when))
                 brought += [memory.id for memory in parsed.memories] if vectors is not None else []
             refreshed, problem, given, wrong = None, "", None, list[RowError]()
             try:

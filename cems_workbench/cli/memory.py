@@ -74,6 +74,8 @@ def memory_command(
     if chosen is None and sources and used.name in preset_names():
         preset = used.name  # of the evidence
     options = given_options(preset, config, changes, store)
+    if found.external:  # `why` finds the recorded stages there, and no config changes them
+        options = ["--evidence", sources[0], *given_options(None, None, None, store)]
     if memory_id is not None:
         if as_json:
             put_json(found.uses.to_json(memory_id, options))

@@ -26,10 +26,12 @@ from cems_workbench.cli.options import (
     chosen_config,
     filled_resources,
     given_options,
+    open_existing_store,
     print_table,
     progress_bar,
     request_and_config,
     require_variants,
+    settings_for,
     warn_unknown_project,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
@@ -39,6 +41,7 @@ from cems_workbench.errors import InputError
 if TYPE_CHECKING:
     from cems_workbench.analysis.why import Counterfactual, LabelledSet, Why
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.pipeline.resources import Resources
@@ -63,8 +66,9 @@ def why_command(
         Path | None,
         typer.Option(
             "--evidence",
-            metavar="FILE",
-            help="Use the query's evidence bundle instead of the store; only changes that need no new gather are tried.",
+            metavar="FILE|QUERY_SET",
+            help="Use the query's evidence instead of the store: a bundle, an evidence file, or a set of external traces. Only changes "
+            "that need no new gather are tried.",
         ),
     ] = None,
     labelled: Annotated[
@@ -83,14 +87,23 @@ def why_command(
     )
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
-    from cems_workbench.pipeline import read_bundle
+    from cems_workbench.jobs.traces import require_no_config
+    from cems_workbench.pipeline import replay
     from cems_workbench.pipeline.list_provenance import answered_lists
 
     if evidence is not None:
         if labelled:
             raise InputError("--labelled needs the store; leave --evidence out")
-        bundle = _require_same_query(query, read_bundle(evidence), evidence)
-        require_known(memory_id, bundle.memories)
+        bundle, own = _evidence_of(query, evidence, store)
+        if own is not None and bundle.external:
+            if preset or config or changes:
+                require_no_config(evidence, own, True, [chosen])
+            chosen = own.config
+        if memory_id in bundle.memories or evidence.exists():
+            require_known(memory_id, bundle.memories)
+        else:  # a set of the store: no list of the trace had it
+            with open_existing_store(store) as opened:
+                require_stored(memory_id, opened)
         with progress_bar(as_json) as progress:
             left_out = require_variants(without, bundle)
             found = explain(memory_id, bundle, chosen, k=cutoff, switched_off=left_out, progress=progress)
@@ -117,11 +130,17 @@ def why_command(
         put_json(found.to_json() | ({"engine": engine} if engine else {}))
     else:
         print_why(found)
-        print_effects(searched, chosen, request.as_of is not None)
+        if searched.external:
+            for stage, text in replay(searched, chosen).warnings:
+                say(f"warning: {stage}: {text}", err=True)
+        else:
+            print_effects(searched, chosen, request.as_of is not None)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
             say(answered)
         given = given_options(preset, config, changes, store)
-        if evidence is None:
+        if searched.external and evidence is not None:
+            say_next(words_of("memory", memory_id, evidence, options=given_options(None, None, None, store)))
+        elif evidence is None:
             say_next(*next_commands(found, request, left_out, given))
         else:
             say_next(_applied(found, "replay", str(evidence), given) or words_of("replay", evidence, options=given))
@@ -151,6 +170,29 @@ def _applied(found: Why, name: str, argument: str, options: Sequence[str]) -> li
     values = found.fix.change.values
     changes = [f"--set={path}={exact_text(value)}" for path, value in values.items()]
     return words_of(name, argument, options=[*options, *changes])
+
+
+def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, Header | None]:
+    """The evidence of a query in a bundle, an evidence file or a set of external traces, and the header of the file.
+
+    The query may be named by its id.
+    """
+    from cems_workbench.evaluation.evidence_file import is_evidence_file
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.jobs.traces import traced_header, traced_path
+    from cems_workbench.pipeline import read_bundle
+
+    folder = settings_for(store).store
+    path = name if name.exists() or traced_header(folder, str(name)) is None else traced_path(folder, str(name))
+    if not is_evidence_file(path):
+        return _require_same_query(query, read_bundle(path), path), None
+    with EvidenceStream([path]) as stream:
+        found = stream.of_queries(stream.qids_of(query.strip())).evidences
+        if not found:
+            raise InputError(
+                f"{name} has no evidence of the query {query.strip()!r}, neither as its words nor as its id"
+            )
+        return next(iter(found.values())), stream.header
 
 
 def _require_same_query(query: str, bundle: Evidence, path: Path) -> Evidence:

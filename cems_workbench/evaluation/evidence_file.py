@@ -36,6 +36,7 @@ from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
+from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.parsing import MAX_CHARS, json_values, yaml_values
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import DISK_FULL
@@ -414,6 +415,18 @@ class PortionedFile:
         """The highest grade of a judgment; 0 without any."""
         (grade,) = self._connection.execute("SELECT coalesce(max(grade), 0) FROM judgments").fetchall()[0]
         return int(grade)
+
+    def external(self) -> bool:
+        """Whether the first query that was gathered is an external trace: those of a file are alike."""
+        found = self._connection.execute("SELECT notes FROM evidence LIMIT 1").fetchone()
+        return found is not None and RECORDED in json_values(
+            found[0], f"{self.path}: notes", evidence_rows.MAX_JSON_BYTES
+        )
+
+    def qids_of(self, text: str) -> list[str]:
+        """The ids of the queries with these words or this id, in their order."""
+        select = "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position"
+        return [qid for (qid,) in self._connection.execute(select, [text, text]).fetchall()]
 
     def gathered_qids(self) -> Iterator[str]:
         """The ids of the queries that were gathered."""

@@ -65,6 +65,15 @@ class EvidenceStream:
         )
 
     @property
+    def external(self) -> bool:
+        """Whether the queries are external traces."""
+        return any(file.external() for file in self._files)
+
+    def qids_of(self, text: str) -> list[str]:
+        """The ids of the queries with these words or this id, in the order of the files."""
+        return [qid for file in self._files for qid in file.qids_of(text)]
+
+    @property
     def queries(self) -> int:
         """Queries of all files."""
         return sum(file.queries for file in self._files)

@@ -6,6 +6,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import signal_table
+from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.tuning.calibration import Calibration, Method, calibrate
 from cems_workbench.tuning.folds import GROUP_WORDS, groups_of, natural_grouping
@@ -23,6 +24,7 @@ def calibrations(
 
     Raises InputError for an unknown signal, and for a probability out of range.
     """
+    require_replayable("this evidence", any(one.external for one in batch.evidences), "calibration")
     if signal is not None and signal not in CONFIDENCE_FEATURES:
         raise InputError(f"{signal}: no such signal; there are {', '.join(CONFIDENCE_FEATURES)}")
     if not 0 < probability < 1:

@@ -27,6 +27,7 @@ from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, 
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.query_set_evidence import QuerySelection, read_evidence
+from cems_workbench.jobs.traces import require_no_config
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
@@ -140,6 +141,7 @@ def evaluate_streamed(
     progress: Progress = silent,
 ) -> StreamedConfigs:
     """Measure configs under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
+    require_no_config(stream.names, stream.header, stream.external, (config for _, config in configs))
     asked = [named(name, config) for name, config in configs]
     found = evaluate_stream(stream, asked, measures, kind=kind, seed=seed, each=each, progress=progress)
     refuse_nothing(found.evaluations[0].qids, stream.path)
@@ -214,7 +216,10 @@ def evaluate_configs(
     cache: Cache = uncached,
     progress: Progress = silent,
 ) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
-    """The configs with evidence, measured under their names, and those whose evidence must be gathered first."""
+    """The configs with evidence, measured under their names, and those whose evidence must be gathered first.
+
+    Raises InputError for external traces under another config than that of their evidence.
+    """
     measured, missing = [], []
     for i, (name, config) in enumerate(configs):
         progress("measuring configs", i, len(configs))
@@ -222,6 +227,8 @@ def evaluate_configs(
         if evidence is None:
             missing.append((name, config))
         else:
+            read = evidence.evidence
+            require_no_config(read.header.query_set or read.path, read.header, read.external, [config])
             measured.append(
                 EvaluatedConfig(name, evidence, _evaluated(evidence, named(name, config), measures, seed, cache))
             )

@@ -14,6 +14,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
+from cems_workbench.jobs.traces import require_no_config
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 
@@ -24,6 +25,8 @@ class UsesOf:
 
     name: str
     uses: MemoryUses
+    external: bool = False
+    """Whether the queries are external traces."""
     known: Collection[str] | None = None
     """Ids of the store; None of evidence files, which have only what a list found."""
 
@@ -72,10 +75,11 @@ def uses_in_store(
     queries, judgments = queries_named(query_set, resources, True)
     evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress, cache)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
+    config = evidence.header.config if evidence.external else config
     found = memory_uses(
         queries, evidence.evidences, agreed_grades(judgments, kind), config, relevant_from, k=k, followed=followed
     )
-    return UsesOf(query_set, found, frozenset(known))
+    return UsesOf(query_set, found, evidence.external, frozenset(known))
 
 
 def uses_in_files(
@@ -92,12 +96,10 @@ def uses_in_files(
     Raises InputError for a followed memory of which the evidence knows nothing, and as `EvidenceStream` does.
     """
     with EvidenceStream(paths) as stream:
-        found = UsesOf(
-            stream.names,
-            stream_memory_uses(
-                stream, config or stream.header.config, k=k, kind=kind, followed=followed, progress=progress
-            ),
-        )
+        chosen = config or stream.header.config
+        require_no_config(stream.names, stream.header, stream.external, [chosen])
+        counted = stream_memory_uses(stream, chosen, k=k, kind=kind, followed=followed, progress=progress)
+        found = UsesOf(stream.names, counted, stream.external)
     if not found.uses.queries:
         raise InputError(f"{found.name}: none of its queries has evidence")
     for memory_id in followed:

@@ -50,6 +50,7 @@ from cems_workbench.evaluation.evidence_file import (
 )
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, cluster_at
+from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores, notes_superseded
@@ -212,6 +213,7 @@ def gather_query_set(
     Raises InputError if the file belongs to another store, set or config, naming the difference, and SourceError if the running system that
     the config takes its lists from is unavailable. A `Cancelled` from `progress` passes through; finished queries stay in the file.
     """
+    require_replayable(query_set, is_traced(resources.store, query_set), "gathering")
     started = time.monotonic()
     resources.refresh()
     header = header_for(config, resources, query_set=query_set, project_only=project_only)
@@ -416,9 +418,13 @@ def read_evidence(
 ) -> EvidenceSet | None:
     """The complete evidence of a config; None if there is none. Raises InputError for a damaged file.
 
-    If only a wider selection of the same set was gathered, it is restricted to the queries. `cache` keeps the evidence as long as its file
+    If only a wider selection of the same set was gathered, it is restricted to the queries. Of a set of external traces it is their
+    recorded stages, under any config. `cache` keeps the evidence as long as its file
     is unchanged.
     """
+    traced = read_traced(resources.store, selection.query_set, selection.queries, cache)
+    if traced is not None:
+        return traced
     evidence = read_exact_evidence(config, selection, resources, cache)
     if evidence is not None:
         return evidence

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tempfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from typing import IO
 
 import numpy as np
 
+from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
@@ -43,6 +45,7 @@ from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
 from cems_workbench.formats.openinference_traces import NAME, read_spans
 from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.jobs.catalogue import named
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.atomic_write import write_atomically
@@ -69,26 +72,26 @@ def traced_config(limit: int) -> PipelineConfig:
     return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(max(limit, 1), 1000)})
 
 
-def traced_path(store: Store, query_set: str) -> Path:
-    """The file with the recorded stages of a set, whether or not there is one."""
+def traced_path(folder: Path, query_set: str) -> Path:
+    """The file with the recorded stages of a set of the store in a folder, whether or not there is one."""
     # The name comes from a user: no separator and no leading dot may reach the path, and two names no file may share.
     name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
     digest = hashlib.sha256(query_set.encode()).hexdigest()[:8]
-    return store.path / FOLDER / f"{name}-{digest}{SUFFIX}"
+    return folder / FOLDER / f"{name}-{digest}{SUFFIX}"
 
 
 def is_traced(store: Store, query_set: str) -> bool:
     """Whether the queries of a set are external traces."""
-    return traced_header(store, query_set) is not None
+    return traced_header(store.path, query_set) is not None
 
 
-def traced_header(store: Store, query_set: str) -> Header | None:
-    """The header of the recorded stages of a set; None without any. Raises InputError for a damaged file."""
-    path = traced_path(store, query_set)
+def traced_header(folder: Path, query_set: str) -> Header | None:
+    """The header of the recorded stages of a set of the store in a folder; None without any. Raises InputError for a damaged file."""
+    path = traced_path(folder, query_set)
     if not path.is_file():
         return None
     header = read_header(path)
-    return header if header.store_id == store.identity and header.query_set == query_set else None
+    return header if header.query_set == query_set else None
 
 
 def read_traced(
@@ -100,7 +103,7 @@ def read_traced(
     """
     if not is_traced(store, query_set):
         return None
-    path = traced_path(store, query_set)
+    path = traced_path(store.path, query_set)
     found = cache(("evidence", path, path.stat().st_mtime_ns), lambda: read_evidence_file(path))
     if queries is None:
         return found
@@ -108,12 +111,40 @@ def read_traced(
     return replace(found, queries=tuple(queries), evidences=evidences)
 
 
-def require_replayable(name: str, external: bool, what: str) -> None:
-    """Raises InputError for external traces, naming what cannot be done with them: "tuning"."""
+def require_replayable(name: object, external: bool, what: str) -> None:
+    """Raises InputError for external traces; `what` needs a pipeline that can be replayed: "tuning"."""
     if external:
         raise InputError(
-            f"{name} {NOT_REPLAYED}, so there is no {what}; `fidelity --nearest` looks for the preset that comes closest to it"
+            f"{name} {NOT_REPLAYED}; {what} needs a pipeline that can be replayed: `fidelity --nearest` looks for the nearest preset"
         )
+
+
+def require_no_config(name: object, header: Header, external: bool, configs: Iterable[PipelineConfig]) -> None:
+    """Raises InputError if external traces are to be measured under a config."""
+    own = header.config
+    if external and any(named(own.name, config) != own for config in configs):
+        raise InputError(f"{name} {NOT_REPLAYED}; choose none, nor an ablation")
+
+
+def inputs_of(path: Path, format: str, progress: Progress = silent) -> list[ParsedInput]:
+    """As `formats.read_path`, but that of a file of traces there is only its name: `add_input` reads it. Raises InputError."""
+    if not os.path.isdir(path) and (formats.detect(path) if format == "auto" else format) == NAME:
+        return [ParsedInput(str(path), NAME)]
+    return formats.read_path(path, format, progress)
+
+
+def add_input(
+    parsed: ParsedInput,
+    store: Store,
+    progress: Progress = silent,
+    query_set: str | None = None,
+    scale: GradeScale | None = None,
+    when: datetime | None = None,
+) -> ImportReport:
+    """Put one of `inputs_of` into the store, a file of traces with the stages of its queries. Raises as `import_traces` and `Store.add`."""
+    if parsed.format == NAME:
+        return import_traces(Path(parsed.source), store, progress, query_set, scale, when)
+    return store.add(parsed, progress, query_set, scale, when)
 
 
 def import_traces(
@@ -132,7 +163,7 @@ def import_traces(
         spilled = _Spill(file, errors, str(path))
         for span in read_spans(path, errors, progress):
             spilled.add(span)
-        target = traced_path(store, name)
+        target = traced_path(store.path, name)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             # A new file beside the old one, so that a cancelled import leaves that as it was.

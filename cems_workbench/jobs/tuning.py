@@ -30,6 +30,7 @@ from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, ClusterParts
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
 from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelection
+from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
@@ -329,6 +330,7 @@ def planned_search(
 
     Raises InputError for an invalid axis, queries that cannot be split, or no query with a relevant memory.
     """
+    require_replayable(data.query_set or data.evidence.path, data.evidence.external, "tuning")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
         known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")

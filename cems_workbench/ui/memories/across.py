@@ -250,7 +250,7 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     if counted is None:
         return
     uses = counted.uses
-    found = UsesOf(counted.asked.selection.query_set, uses, resources.store.memories.ids())
+    found = UsesOf(counted.asked.selection.query_set, uses, known=resources.store.memories.ids())
     hubs, orphans = uses.hubs(), found.orphans()
     st.markdown("## Hubs")
     st.caption(plain(found.hubs_sentence) + _cut(len(hubs)))
