@@ -57,10 +57,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) -> Iterator[Span]:
-    """The spans of a file in its order; those that cannot be used go to `errors`. Raises InputError when the file cannot be read.
-
-    A span without a trace is a trace of its own.
-    """
+    """The spans of a file in its order; those that cannot be used go to `errors`. Raises InputError when the file cannot be read."""
     for number, row in read_records(path, errors, progress):
         for where, values in spans_of(row):
             try:

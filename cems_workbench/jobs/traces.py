@@ -198,11 +198,10 @@ class _Spill:
         self._end = 0
 
     def add(self, span: Span) -> None:
-        """Append a span; one without a trace is a trace of its own."""
+        """Append a span."""
         line = json.dumps(span.to_values(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         self._file.write(line)
-        trace_id = span.trace_id or f"row {span.row} {span.span_id}"
-        self._trace.append(self._traces.setdefault(trace_id, len(self._traces)))
+        self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
         self._start.append(self._end)
         self._length.append(len(line))
         self._end += len(line)

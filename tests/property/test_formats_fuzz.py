@@ -193,6 +193,14 @@ GOOD = {
         b"",
         lambda name: _json(attributes={"openinference.span.kind": "RETRIEVER", "input.value": name}),
     ),
+    "openinference-traces": (
+        "file.jsonl",
+        "queries",
+        b"",
+        lambda name: _json(
+            attributes={"workbench.stage.kind": "list", "workbench.stage.results": 0, "input.value": name}
+        ),
+    ),
     "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }
@@ -208,6 +216,7 @@ UNNUMBERED = (
     "cems-feedback",
     "cems-hook-events",
     "openinference-spans",
+    "openinference-traces",
     "query-log",
 )
 """Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""

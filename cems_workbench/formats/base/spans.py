@@ -72,7 +72,7 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 @dataclass(frozen=True, slots=True)
 class SpanDocument:
-    """A document of a span, in its order; `id` is text as it stands in the span."""
+    """A document of a span, in its order; `id` is the span's, as text."""
 
     id: str | None
     score: float | None = None
@@ -89,6 +89,7 @@ class Span:
 
     row: int
     trace_id: str
+    """One of its row where it has none: then the spans of a row are a trace."""
     span_id: str
     parent_id: str
     name: str
@@ -189,7 +190,7 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
     end = microseconds(values, END_FIELDS, END_NANOSECOND_FIELDS)
     return Span(
         row,
-        str(_first(values, TRACE_IDS) or ""),
+        str(_first(values, TRACE_IDS) or f"row {row}"),
         str(_first(values, SPAN_IDS) or f"row {row}"),
         str(_first(values, PARENT_IDS) or ""),
         str(values.get("name") or kind.lower() or "span")[:MAX_NAME_CHARS],

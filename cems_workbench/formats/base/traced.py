@@ -1,7 +1,7 @@
 """From the spans of one trace to its queries, each with the lists and stages that it went through.
 
 A query is an outermost span that has one and that lists or stages are below, directly or within spans that are neither; below a TOOL or an
-AGENT each retrieval is a query of its own. Siblings ran in the order of their ends.
+AGENT each retrieval is a separate query. Siblings ran in the order of their ends.
 
 - A RETRIEVER without others below it is a list; one with several below it joins them, and with one below it is a stage of what that
   found. A span that returns just what the only one below it does is no stage.
@@ -293,7 +293,7 @@ class _Reading:
 
     def _stage(self, span: Span, output: Hits | None, inner: list[_Source], outer: list[_Source]) -> list[_Source]:
         name = self._unique(self._name_of_span(span))
-        # What joins lists of its own is no list, whatever it is called.
+        # What joins other lists is no list, whatever it is called.
         given = None if span.stage_kind == "list" else span.stage_kind
         kind = given or {"RERANKER": "rerank"}.get(span.kind) or ("fusion" if len(inner) > 1 else "other")
         said = self._said(span)

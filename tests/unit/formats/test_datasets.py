@@ -216,7 +216,15 @@ def test_a_long_text_comes_back(tmp_path):
         assert read(path, form).memories == (Memory("m", text),)
 
 
-NOT_WRITTEN = {"facts-jsonl", "messages-jsonl", "cems-export", "cems-hook-events", "openinference-spans", "query-log"}
+NOT_WRITTEN = {
+    "facts-jsonl",
+    "messages-jsonl",
+    "cems-export",
+    "cems-hook-events",
+    "openinference-spans",
+    "openinference-traces",
+    "query-log",
+}
 """They become memories, and leave as memories, because their rows say less than a memory does; or they are logs of another system."""
 
 
