@@ -327,7 +327,8 @@ class SideBySide {
       if (score !== null) line.append(make('span', '', digits(score)));
       if (!parts.length) return [line];
       if (column.kind === 'fusion') return [line, this.bar(parts, column)];
-      const note = blend(parts) ?? parts.map(([, label, value]) => `${label} ${times}${short(value)}`).join(' · ');
+      const telling = column.kind === 'factors' ? parts.filter(part => part[2] !== 1) : parts;
+      const note = blend(parts) ?? (telling.map(([, label, value]) => `${label} ${times}${short(value)}`).join(' · ') || '× 1');
       return [line, make('div', 'wb-sbs-note', note)];
     }];
   }
@@ -337,7 +338,7 @@ class SideBySide {
     bar.setAttribute('aria-hidden', 'true');
     for (const [place, , value] of parts) {
       if (!(value > 0)) continue;
-      const part = make('i', column.parts[place].kind === 'base' ? '' : 'wb-sbs-bonus');
+      const part = make('i', isBonus(column.parts[place]) ? 'wb-sbs-bonus' : '');
       part.style.width = (100 * value / (this.longest || 1)).toFixed(2) + '%';
       part.style.setProperty('--wb-sbs-colour', this.data.colours[place]);
       bar.append(part);
@@ -403,7 +404,7 @@ class SideBySide {
     this.words.said = sign;
     if (words) { this.words.replaceChildren(words); return; }
     this.words.replaceChildren(...(this.fusionParts ?? []).map((part, place) => {
-      const item = make('span', 'wb-sbs-key'), mark = make('i', part.kind === 'base' ? '' : 'wb-sbs-bonus');
+      const item = make('span', 'wb-sbs-key'), mark = make('i', isBonus(part) ? 'wb-sbs-bonus' : '');
       mark.style.setProperty('--wb-sbs-colour', this.data.colours[place]);
       item.append(mark, plain(part.label));
       return item;
@@ -509,6 +510,9 @@ function blend(parts) {
 }
 
 function short(value) { return String(Number(value.toPrecision(3))); }
+
+/* Bonuses are hatched, as in Contributions; a base and a blend are not. */
+function isBonus(part) { return /bonus|floor/.test(part.kind); }
 
 /* The judge gives a score and no rank: the best score is first. */
 function byScore(column) { return column.kind === 'judge'; }
