@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -14,7 +16,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
 @pytest.mark.thorough
-def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(window: Window, browser: Browser) -> None:
+def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(
+    window: Window, browser: Browser, tmp_path: Path
+) -> None:
     inspect = Inspect.open(window)
     plain = inspect.search(QUERY)
     window.slide("Score blend", "End")
@@ -23,9 +27,15 @@ def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(window: W
     window.press("Save and create link")
     inspect.page.get_by_text(re.compile(r"^http://localhost:\d+/?\?state=[a-z2-7]{8}$")).wait_for()
     address = inspect.page.url
+    window.download("CSV", tmp_path / "ranking.csv")
+    with (tmp_path / "ranking.csv").open(encoding="utf-8-sig", newline="") as lines:
+        rows = list(csv.DictReader(lines))
     assert re.search(r"\?state=[a-z2-7]{8}$", address)
     mine = inspect.order()
     assert mine != plain
+    assert [int(row["final rank"]) for row in rows[: len(mine)]] == list(range(1, len(mine) + 1))
+    assert all(row["dropped by"] and not row["final rank"] for row in rows[len(mine) :])
+    assert all(row["memory id"] in text for row, text in zip(rows, mine, strict=False))
     with window_on(browser, window.url) as elsewhere:
         elsewhere.open(address)
         other = Inspect(elsewhere)

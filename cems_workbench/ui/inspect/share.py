@@ -1,4 +1,4 @@
-"""Sharing of the Inspect page: a short link, the equivalent command line, and an evidence bundle for replay.
+"""Sharing of the Inspect page: a short link, the equivalent command line, the ranking side by side as a file, and a bundle for replay.
 
 A link holds only an id; the page state (request, settings, open view) is in the store. The id stays in the address while the page has
 that state, and is removed once it changes, so that a reload never reverts a change. A state saved by another version is read as far as
@@ -20,10 +20,12 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.analysis.side_by_side import SideBySide, side_by_side
 from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.pipeline import Evidence, bundle_from
+from cems_workbench.jobs.labelling import query_grades
+from cems_workbench.pipeline import Evidence, bundle_from, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.resources import Resources
@@ -31,7 +33,7 @@ from cems_workbench.platform.parsing import json_values
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.escape import csv_bytes, plain
 
 LEGACY_PRESET = "cems"
 """Preset of old links that name none, independent of the current default; new links name their preset."""
@@ -239,14 +241,14 @@ def _save(request: Request, resources: Resources) -> None:
 
 
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
-    """Draw a popover with the link, the command line, and the evidence."""
+    """Draw a popover with the link, the command line, the ranking side by side, and the evidence."""
     popover = st.popover(
         "Share",
         icon=":material/share:",
         key="inspect:share",
         type="tertiary",
         on_change="rerun",
-        help="A link to this page, the equivalent command, and the evidence",
+        help="A link to this page, the equivalent command, the ranking as a file, and the evidence",
     )
     if not popover.open:
         return
@@ -266,6 +268,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
         )
         st.code(command, language=None, wrap_lines=True)
         if evidence is not None:
+            _ranking(resources, request, evidence)
             _bundle(evidence)
 
 
@@ -285,6 +288,36 @@ def _link(resources: Resources, request: Request) -> None:
     st.code(f"{address}?{PARAMETER}={state_id}", language=None, wrap_lines=True)
     if request.as_of is None:
         st.caption("“As of” is empty: ages count from the moment the link is opened.")
+
+
+def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None:
+    st.caption(
+        "Ranking side by side",
+        help="Every candidate: rank and score in each list and after each stage that did something, what the scores are made of, and "
+        "the stage that dropped it.",
+    )
+    config, off = state.present_config(), state.variants_off(request)
+    grades = query_grades(request, resources.store).grades
+    name = f"ranking-{_slug(evidence.query)}"
+
+    def table() -> SideBySide:
+        return side_by_side(replay(evidence, config, switched_off=off), grades)
+
+    files = (
+        ("CSV", lambda: csv_bytes(*table().to_table()), "csv", "text/csv"),
+        ("JSON", lambda: json.dumps(table().to_json(), ensure_ascii=False), "json", "application/json"),
+    )
+    buttons = st.container(horizontal=True)
+    for title, content, ending, kind in files:
+        buttons.download_button(
+            title,
+            content,
+            f"{name}.{ending}",
+            kind,
+            key=f"inspect:ranking:{ending}",
+            icon=":material/download:",
+            on_click="ignore",
+        )
 
 
 def _bundle(evidence: Evidence) -> None:
