@@ -33,7 +33,10 @@ class Settings(BaseSettings):
         "", description="Address of a Dask scheduler, tcp://HOST:8786, that gathers score and searches run on"
     )
     preset: str = Field(DEFAULT_PRESET, description="Preset the app opens with, and a command uses where none is named")
-    gather_ahead: bool = Field(True, description="Search the judged queries in the background, so that tools find them")
+    gather_ahead: bool = Field(
+        True,
+        description="Search the judged queries in the background, so that tools find them, and look for the fix of a query that fails",
+    )
     embedder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2",
         description="Embedding model: path, hub id, ollama:MODEL, or openai:MODEL on an OpenAI-compatible server",

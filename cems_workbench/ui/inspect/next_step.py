@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.next_step import NextStep, next_step
 from cems_workbench.analysis.supersession import first_result_stale
+from cems_workbench.jobs.background_evidence import may_start_unasked
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.labelled import labelled_set
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
@@ -39,14 +47,21 @@ MODES = {
     ),
 }
 """Label, icon and help of the button that sets a mode of `supersession`."""
+LOOKING = "Looking for the smallest change that fixes it …"
+AHEAD = "inspect:next:ahead"
+"""Key of the request and config of the last search: the fix is looked for unasked under these."""
 TARGET_OF = "inspect:next:target_of"
 """Key of the query for which a step set the target rank: another query begins without it."""
 RIGHT = frozenset({"good", "answered", "unjudged"})
 """Kinds of step at which nothing is known to be wrong."""
 
 
-def draw(context: InspectContext) -> None:
-    """Draw the sentence and its buttons."""
+def draw(context: InspectContext, fetched: bool) -> Callable[[], None]:
+    """Draw the sentence and its buttons, and a line for the fix of what it names.
+
+    `fetched`: the query was searched in this run. Then the fix is looked for, by the returned function, which is called once everything
+    else is drawn; under settings that were changed since, only at a click.
+    """
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)
@@ -62,6 +77,43 @@ def draw(context: InspectContext) -> None:
         _draw_buttons(step, context)
         if stale:
             _draw_supersession(context.trace)
+    if step.place != "why" or not Settings().gather_ahead or not may_start_unasked(context.trace.config):
+        return lambda: None
+    asked = (context.request, context.trace.config)
+    if fetched:
+        st.session_state[AHEAD] = asked
+    place = st.empty()
+    if st.session_state.get(AHEAD) != asked:
+        place.html(render("inspect/next_fix.html", words=""))
+        return lambda: None
+    place.html(render("inspect/next_fix.html", words=LOOKING))
+    return partial(_draw_fix, step, context, place)
+
+
+def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) -> None:
+    """Look for the change that brings the memory in, and draw it with what it does to the judged queries."""
+    # Tools are imported when the first of them is needed.
+    from cems_workbench.ui.inspect.tools.why import apply, explanation
+
+    assert step.memory_id is not None
+    with place:
+        why = explanation(context, step.memory_id, step.k or context.target, labelled_set(context))
+    fix = None if why is None else why.fix
+    if why is None or fix is None:
+        place.html(render("inspect/next_fix.html", words=""))
+        return
+    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
+        st.html(render("inspect/next_fix.html", words=fix.sentence), width="stretch")
+        if fix.change is not None:
+            stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
+            st.button(
+                "Apply",
+                key="inspect:next:apply",
+                icon=":material/check:",
+                on_click=apply,
+                args=(fix.change, context.request, step.memory_id, stood),
+                help="Sets this change; Alt+Z undoes it.",
+            )
 
 
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:

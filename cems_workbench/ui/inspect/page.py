@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache, partial
 
 import streamlit as st
@@ -303,16 +304,20 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         relevant_from=judged.relevant_from,
         answerable=judged.answerable,
     )
-    _draw_ranking(context, started)
+    look_for_fix = _draw_ranking(context, started, fetch)
     time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
     draw_sidebar()
     draw_sections(context)
     rows.draw(context)
     gather_ahead(context)
+    look_for_fix()
 
 
-def _draw_ranking(context: InspectContext, started: float) -> None:
-    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it."""
+def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
+    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it.
+
+    Returns the slow part of what to do next (`next_step.draw`).
+    """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
@@ -323,7 +328,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
             partial(forget_evidence, context.resources),
         )
     form = _draw_head(trace)
-    next_step.draw(context)
+    look_for_fix = next_step.draw(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:
@@ -333,6 +338,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
         st.html(baseline.lost_results_html(against))
     _draw_notes(context)
+    return look_for_fix
 
 
 def _draw_head(trace: Trace) -> str:

@@ -67,7 +67,7 @@ def draw(context: InspectContext) -> None:
         )
         return
     labelled = labelled_set(context)
-    why = _explanation(context, memory_id, k, labelled)
+    why = explanation(context, memory_id, k, labelled)
     if why is None:
         return
     st.html(cause_html(why, memory.content))
@@ -119,8 +119,8 @@ def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
         )
 
 
-def _explanation(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
-    """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error."""
+def explanation(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
+    """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error. Draws its progress here."""
     trace = context.trace
     place = st.empty()
 
