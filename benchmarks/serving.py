@@ -45,21 +45,27 @@ def chromium() -> Iterator[Callable[[], Browser]]:
 
 
 @contextlib.contextmanager
-def serving(module: tuple[str, ...], port: int, store: Path) -> Iterator[str]:
-    """Start `python -m *module port` and give its URL as soon as it is healthy; stop it at the end."""
-    with served(module, port, store) as (url, _):
+def serving(
+    module: tuple[str, ...], port: int, store: Path, *, tree: Path = ROOT, preset: str | None = None
+) -> Iterator[str]:
+    """Start `python -m *module port` in a checkout and give its URL as soon as it is healthy; stop it at the end."""
+    with served(module, port, store, tree=tree, preset=preset) as (url, _):
         yield url
 
 
 @contextlib.contextmanager
-def served(module: tuple[str, ...], port: int, store: Path) -> Iterator[tuple[str, int]]:
+def served(
+    module: tuple[str, ...], port: int, store: Path, *, tree: Path = ROOT, preset: str | None = None
+) -> Iterator[tuple[str, int]]:
     """As `serving`, with the number of the server's process beside its URL."""
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
+    if preset is not None:
+        environment["CEMS_WORKBENCH_PRESET"] = preset
     environment.setdefault("CEMS_WORKBENCH_PRESET", "cems")  # what the figures of earlier runs were taken with
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
     process = subprocess.Popen(
         [sys.executable, "-m", *module, str(port)],
-        cwd=ROOT,
+        cwd=tree,
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
