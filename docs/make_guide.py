@@ -15,15 +15,16 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cems_workbench import formats
 from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
+from cems_workbench.ui.inspect.next_step import LOOKING
 from tests.browser.conftest import serving
 from tests.browser.pages import Inspect, Window
-from tests.browser.whole_way import case, walk
+from tests.browser.whole_way import GATHERED, case, walk
 from tests.sample import MOVING
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +45,8 @@ def main() -> None:
     os.environ["CEMS_WORKBENCH_PRESET"] = DEFAULT_PRESET  # what `make run` opens, whatever the environment says
 
     def shoot(page: Page, name: str, selector: str) -> None:
+        for text in ("Searching the judged queries in the background", LOOKING):
+            expect(page.get_by_text(text)).to_have_count(0, timeout=GATHERED)
         page.locator(selector).first.evaluate("element => element.scrollIntoView()")
         page.mouse.move(0, 0)
         page.wait_for_timeout(1000)  # charts fade in
@@ -56,7 +59,7 @@ def main() -> None:
         else:
             _import(store)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        with serving(store) as url:
+        with serving(store, gather_ahead=True) as url:
             page = browser.new_page(
                 viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
             )

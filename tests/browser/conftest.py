@@ -91,8 +91,11 @@ def server(stocked_store: Path) -> Iterator[str]:
 
 
 @contextmanager
-def serving(store: Path, *launch: str) -> Iterator[str]:
-    """Start the app on a store, by `launch` instead of the package where that is given; it is ended afterwards."""
+def serving(store: Path, *launch: str, gather_ahead: bool = False) -> Iterator[str]:
+    """Start the app on a store, by `launch` instead of the package where that is given; it is ended afterwards.
+
+    With `gather_ahead` it searches the judged queries in the background and looks for fixes unasked, as it does for a user.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -101,7 +104,7 @@ def serving(store: Path, *launch: str) -> Iterator[str]:
     environment = {
         **os.environ,
         "CEMS_WORKBENCH_STORE": str(store),
-        "CEMS_WORKBENCH_GATHER_AHEAD": "false",
+        "CEMS_WORKBENCH_GATHER_AHEAD": str(gather_ahead).lower(),
         "HF_HUB_OFFLINE": "1",
         "PYTHONPATH": str(ROOT),
     }

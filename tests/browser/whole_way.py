@@ -53,7 +53,8 @@ def case(window: Window, shoot: Shoot = lambda page, name, selector: None, *, pr
     inspect, page = Inspect(window), window.page
     assert inspect.search(MOVING)[0] == STALE
     expect(page.locator(".wb-stale-first")).to_contain_text(f"{STALE}, is superseded by {STAYING}")
-    shoot(page, "case-1-stale", ".wb-strip")
+    expect(page.locator(f".wb-sbs tr[data-id={STAYING}] .wb-sbs-drop")).to_be_visible()
+    shoot(page, "case-1-stale", "[data-testid=stMain]")
     inspect.tool("Blame")
     page.get_by_placeholder(WRONG).fill(WRONG)
     window.press("Find the memories behind it")

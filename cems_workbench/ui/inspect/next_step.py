@@ -75,9 +75,10 @@ def draw(context: InspectContext, fetched: bool) -> Callable[[], None]:
             width="stretch",
         )
         _draw_buttons(step, context)
-        if stale:
+        if stale and not context.trace.evidence.external:
             _draw_supersession(context.trace)
-    if step.place != "why" or not Settings().gather_ahead or not may_start_unasked(context.trace.config):
+    external = context.trace.evidence.external  # there is no fix for what was not run here
+    if external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(context.trace.config):
         return lambda: None
     asked = (context.request, context.trace.config)
     if fetched:
