@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
+from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
@@ -44,6 +45,21 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
 def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:
     page = press(search_for_the_old_one(open_page()), "inspect:next:why")
     assert "m312 supersedes m249, which is 1st" in html(page, "wb-cause")
+
+
+def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labelled, "may_start_unasked", lambda config: False)  # the judged queries are not searched
+    monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "true")
+    page = search_for_the_old_one(open_page())
+    assert "Fix: supersession.mode = demote. m312 becomes 1st; not checked on other queries" in html(page, "wb-next-fix")
+    former = config_of(page)
+    set_config(page, with_values(former, {"fusion.score_blend": 0.1}))  # not searched under these settings
+    assert "Fix:" not in html(page.run(), "wb-next-fix")
+    set_config(page, former)
+    page = press(page.run(), "inspect:next:apply")
+    assert config_of(page).supersession.mode == "demote" and order(page)[:2] == ["m312", "m249"]
 
 
 def test_memories_say_what_supersedes_them_and_what_they_supersede(open_page: OpenPage) -> None:
