@@ -53,7 +53,9 @@ def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
     monkeypatch.setattr(labelled, "may_start_unasked", lambda config: False)  # the judged queries are not searched
     monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "true")
     page = search_for_the_old_one(open_page())
-    assert "Fix: supersession.mode = demote. m312 becomes 1st; not checked on other queries" in html(page, "wb-next-fix")
+    assert "Fix: supersession.mode = demote. m312 becomes 1st; not checked on other queries" in html(
+        page, "wb-next-fix"
+    )
     former = config_of(page)
     set_config(page, with_values(former, {"fusion.score_blend": 0.1}))  # not searched under these settings
     assert "Fix:" not in html(page.run(), "wb-next-fix")
