@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ from cems_workbench.records import (
 
 MAX_GRADES = 11
 MAX_PROBLEMS = 50
+SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
 KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 
@@ -131,7 +133,7 @@ def import_command(
     when = datetime.now(UTC)
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
-        ours = path.resolve() == SAMPLE_DATA.resolve()
+        ours = _is_sample(path)
         skipped = () if ours else inputs[0].skipped
         resources = open_resources(settings_for(store))
         try:
@@ -238,6 +240,14 @@ def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
         "notes": [*skipped, *report.notes],
         "query_sets": sets,
     }
+
+
+def _is_sample(path: Path) -> bool:
+    """Whether a folder is the bundled sample, or a copy of it, as in a checkout next to an installed package."""
+    if not path.is_dir():
+        return False
+    same, _, _ = filecmp.cmpfiles(path, SAMPLE_DATA, SAMPLE_FILES, shallow=False)
+    return len(same) == len(SAMPLE_FILES)
 
 
 def _scale(text: str | None) -> GradeScale | None:

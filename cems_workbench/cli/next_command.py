@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cems_workbench.builtin import SAMPLE_QUERY
 from cems_workbench.cli.terminal import literal, say
 from cems_workbench.command_words import asked_options
 from cems_workbench.command_words import words_of as words_of
@@ -100,24 +101,25 @@ def first_search(store: Store, options: Iterable[str] = (), query_set: str | Non
 
     It is asked as of now and without its project, as a newcomer types it.
     """
+    memory = next(iter(store.memories.iterate()), None)
+    if memory is None:
+        return None
     queries = store.queries.read() if query_set is None else store.query_sets.queries(query_set)
     chosen = _simple_query(queries, {row.qid for row in store.judgments.read()})
     if chosen is not None:
         return words_of("search", chosen.query, options=options)
-    memory = next(iter(store.memories.iterate()), None)
-    if memory is None:
-        return None
     words = literal(memory.title or memory.content).split()[:WORDS_OF_A_MEMORY]
     return words_of("search", " ".join(words), options=options)
 
 
 def _simple_query(queries: Sequence[Query], judged: set[str]) -> Query | None:
-    """The best of some queries to begin with: judged, short, several plain words, asked outside a project; the first of those."""
+    """A query to begin with: judged, that of the sample, short, several plain words, without a project; the first of the best."""
 
     def order(query: Query) -> tuple[bool, ...]:
         words = query.query.split()
         return (
             query.qid not in judged,
+            query.query != SAMPLE_QUERY,
             len(query.query) > MAX_QUERY_CHARS,
             len(words) < 2 or not "".join(words).rstrip("?").isalpha(),
             query.project is not None,

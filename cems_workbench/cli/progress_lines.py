@@ -48,15 +48,16 @@ class ProgressLines:
             self._last = label
 
     def line(self) -> str | None:
-        """A line about the outermost unfinished work of those reported since the last line, else about the latest; None before any."""
+        """A line about the outermost unfinished work reported since the last line, else about the latest; None if that is finished."""
         with self._lock:
             at_work = [label for label, task in self._tasks.items() if task.reported and task.done < task.total]
             for task in self._tasks.values():
                 task.reported = False
-            if not self._last:
-                return None
             label = at_work[0] if at_work else self._last
-            return _words(label, self._tasks[label], self._clock())
+            task = self._tasks.get(label)
+            if task is None or task.done >= task.total > 0:
+                return None
+            return _words(label, task, self._clock())
 
 
 def _words(label: str, task: _Task, now: float) -> str:
@@ -65,7 +66,7 @@ def _words(label: str, task: _Task, now: float) -> str:
         return f"{label} …"
     counted = f"{label}: {task.done:,} of {task.total:,}"
     gone, seconds = task.done - task.base, now - task.since
-    if not gone or seconds <= 0 or task.done >= task.total:
+    if not gone or seconds <= 0:
         return counted
     pace = gone / seconds
     return f"{counted}, {_rate(pace)}, about {_duration((task.total - task.done) / pace)} left"

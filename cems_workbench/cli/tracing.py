@@ -23,6 +23,7 @@ from cems_workbench.pipeline.request_effects import (
     searched_lines,
 )
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
 EXCERPT_CHARS = 160
@@ -58,7 +59,7 @@ def print_trace(
         _print_queries(trace, list(shares.values()))
     if explain:
         _print_parts(side_by_side(trace, grades))
-    _print_remarks(trace, moment_given)
+    _print_remarks(trace, moment_given, stages or explain)
     if stages:
         _print_stages(trace)
 
@@ -109,8 +110,8 @@ def _print_parts(table: SideBySide) -> None:
         print_table(["rank", "memory", "where", "rank there", "score", "made of"], rows)
 
 
-def _print_remarks(trace: Trace, moment_given: bool) -> None:
-    """The lines below the ranking; warnings and missing evidence on stderr."""
+def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
+    """The lines below the ranking; warnings and missing evidence on stderr. The judge, which moves nothing, warns only if it is shown."""
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
@@ -129,6 +130,8 @@ def _print_remarks(trace: Trace, moment_given: bool) -> None:
     for mistake in known_mistakes(trace):
         say(f"known mistake: {mistake.words} [{mistake.parameter}]")
     for stage, text in trace.warnings:
+        if stage == JUDGE.name and not judge_shown:
+            continue
         say(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:
         what = f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter

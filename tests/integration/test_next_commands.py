@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
 from cems_workbench.cli.main import commands
 
 if TYPE_CHECKING:
     from conftest import Command
 
 pytestmark = pytest.mark.models
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ["python", "-m", "cems_workbench"]
 ENDLESS = {"app", "mcp"}
 """They serve until they are stopped, and print no result."""
@@ -188,3 +191,26 @@ def test_a_mistyped_command_gets_the_nearest_one(command: Command) -> None:
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     assert "Did you mean 'search'?" in refused.err and "python -m cems_workbench --help" in refused.err
     assert "python -m cems_workbench search --help" in command("search").err
+
+
+def test_readme_leads_from_the_sample_to_why(command: Command, sample_store: Path) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    typed = [shlex.split(line)[1:] for line in lines if line.startswith("    .venv/bin/cems-workbench ")]
+    assert typed[:2] == [["import", "sample_data"], ["search", SAMPLE_QUERY]]
+    at = ("--store", str(sample_store))
+    assert next_of(command("import", "sample_data", *at).out) == [["search", SAMPLE_QUERY, *at]]
+    found = command(*typed[1], "--preset", "workbench", *at)
+    assert next_of(found.out) == [["why", SAMPLE_QUERY, "m312", "--preset", "workbench", *at]]
+    assert "warning" not in found.err
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["bundled", "of a checkout"])
+def test_import_of_the_sample_says_only_what_is_there_now(
+    command: Command, sample_store: Path, tmp_path: Path, copied: bool
+) -> None:
+    if copied:  # the package is installed, and the folder is that of the checkout
+        shutil.copytree(SAMPLE_DATA, tmp_path / "sample_data")
+    printed = command("import", "sample_data", "--store", sample_store)
+    assert "note:" not in printed.err and printed.out.startswith("input ")
+    words = ("note:", "skipped", "language:", "chunks:")
+    assert not any(line.startswith(words) for line in printed.out.splitlines())

@@ -55,6 +55,12 @@ def test_work_inside_other_work_is_not_named(clock: Clock) -> None:
     assert (lines.line() or "").startswith("reranking: 2 of 3")
 
 
+def test_finished_work_is_not_named(clock: Clock) -> None:
+    lines = ProgressLines(clock)
+    lines.report("searching", 3, 3)
+    assert lines.line() is None
+
+
 def test_work_of_unknown_size_is_named(clock: Clock) -> None:
     lines = ProgressLines(clock)
     lines.report("asking the source", 0, 0)
