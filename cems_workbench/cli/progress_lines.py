@@ -54,10 +54,10 @@ class ProgressLines:
             for task in self._tasks.values():
                 task.reported = False
             label = at_work[0] if at_work else self._last
-            task = self._tasks.get(label)
-            if task is None or task.done >= task.total > 0:
+            named = self._tasks.get(label)
+            if named is None or named.done >= named.total > 0:
                 return None
-            return _words(label, task, self._clock())
+            return _words(label, named, self._clock())
 
 
 def _words(label: str, task: _Task, now: float) -> str:
