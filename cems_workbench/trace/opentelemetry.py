@@ -61,6 +61,8 @@ class JsonLinesExporter(SpanExporter):
             if event.name == "exception":
                 attributes |= {name: str(value)[:TEXT_LIMIT] for name, value in (event.attributes or {}).items()}
                 attributes.pop("exception.stacktrace", None)
+        if not self._sink.texts and attributes.get("input.mime_type") == "application/json":
+            attributes.pop("input.value", None)  # the arguments of a call, which may be documents
         return fields | {"attributes": {name: value for name, value in attributes.items() if self._kept(name)}}
 
     def _kept(self, name: str) -> bool:

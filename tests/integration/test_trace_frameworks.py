@@ -195,3 +195,21 @@ def test_opentelemetry_exporter_writes_the_tree_and_what_concerns_retrieval(tmp_
         "exception.escaped": "False",
     }
     assert search["status_code"] == "ERROR" and "secret" not in json.dumps(request)
+
+
+def test_opentelemetry_exporter_leaves_texts_out(tmp_path: Path) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(tmp_path / "trace.jsonl", texts=False)))
+    tracer = provider.get_tracer("test")
+    given = {"input.value": '["text of m0"]', "input.mime_type": "application/json"}
+    with tracer.start_as_current_span("lambda", attributes=given):
+        tracer.start_span(
+            "search",
+            attributes={
+                "input.value": "q",
+                "retrieval.documents.0.document.id": "m0",
+                "retrieval.documents.0.document.content": "text of m0",
+            },
+        ).end()
+    written = (tmp_path / "trace.jsonl").read_text()
+    assert "m0" in written and '"input.value":"q"' in written and "text of" not in written
