@@ -20,10 +20,11 @@ conventions of GenAI 0.1.0 (https://github.com/open-telemetry/semantic-conventio
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.files import parse_json
@@ -64,14 +65,15 @@ MAX_NAME_CHARS = 80
 _ROOTS = frozenset(
     {"retrieval", "reranker", "workbench", "openinference", "input", "gen_ai", "document", "status", "context", "name"}
 )
-_LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", f"{STAGE}dropped")
-_PREFIXES = tuple((name, f"{name}.") for name in _LISTS)
-_FIRST = frozenset(prefix[:9] for _, prefix in _PREFIXES)
+_LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input")
+_OF_DOCUMENT = re.compile(
+    rf"({'|'.join(map(re.escape, _LISTS))})(?:\.([0-9]{{1,6}})\.(?:document\.)?(.+))?\Z", re.DOTALL
+)
+"""A list of documents, the place of one, and the field of it; the list alone where it is one JSON text."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SpanDocument:
+class SpanDocument(NamedTuple):
     """A document of a span, in its order; `id` is the span's, as text."""
 
     id: str | None
@@ -113,13 +115,7 @@ class Span:
 
     def to_values(self) -> list[Any]:
         """The span as plain JSON values, for `from_values`."""
-        values = [getattr(self, name) for name in _FIELDS]
-        for name in ("output", "input"):
-            documents = getattr(self, name)
-            values[_FIELDS.index(name)] = documents and [
-                [one.id, one.score, one.content, one.title] for one in documents
-            ]
-        return values
+        return [getattr(self, name) for name in _FIELDS]
 
     @classmethod
     def from_values(cls, values: Sequence[Any]) -> Span:
@@ -127,7 +123,7 @@ class Span:
         given = dict(zip(_FIELDS, values, strict=True))
         for name in ("output", "input"):
             if given[name] is not None:
-                given[name] = tuple(SpanDocument(*row) for row in given[name])
+                given[name] = tuple(map(SpanDocument._make, given[name]))
         given["dropped"] = {key: (reason, limit) for key, (reason, limit) in given["dropped"].items()}
         return cls(**given)
 
@@ -225,6 +221,8 @@ def flat(span: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(attributes, list):
         attributes = {str(pair.get("key")): otlp(pair.get("value"), 0) for _, pair in objects(attributes)}
     if isinstance(attributes, dict):
+        if not any(isinstance(value, dict | list) for value in attributes.values()):
+            return values | attributes
         for name, value in attributes.items():
             if not isinstance(value, dict | list):
                 values[name] = value
@@ -322,23 +320,26 @@ def _is_span(row: Mapping[str, Any]) -> bool:
 
 def _documents_by_list(values: Mapping[str, Any]) -> dict[str, list[SpanDocument]]:
     rows: dict[str, dict[int, dict[str, Any]]] = {}
+    match = _OF_DOCUMENT.match
     for name, value in values.items():
-        if name[:9] not in _FIRST or value is None:
+        found = match(name)
+        if found is None or value is None:
             continue
-        for listed, prefix in _PREFIXES:
-            if not name.startswith(prefix):
-                if name == listed:
-                    for i, row in enumerate(json_rows(value)):
-                        rows.setdefault(listed, {})[i] = row
-                    rows.setdefault(listed, {})
-                continue
-            number, _, what = name[len(prefix) :].partition(".")
-            if number.isdecimal() and len(number) <= 6:
-                rows.setdefault(listed, {}).setdefault(int(number), {})[what.removeprefix("document.")] = value
-            break
+        listed, number, what = found.groups()
+        own = rows.get(listed)
+        if own is None:
+            own = rows[listed] = {}
+        if number is None:
+            own.update(enumerate(json_rows(value)))
+            continue
+        place = int(number)
+        if place in own:
+            own[place][what] = value
+        else:
+            own[place] = {what: value}
     return {
-        name: [document for place in sorted(found) if (document := _document(found[place])) is not None]
-        for name, found in rows.items()
+        name: [document for place in sorted(own) if (document := _document(own[place])) is not None]
+        for name, own in rows.items()
     }
 
 
@@ -357,17 +358,20 @@ def json_rows(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _document(values: Mapping[str, Any]) -> SpanDocument | None:
-    metadata = metadata_of(values)
-    named = values.get("id")
-    if named is None or named == "":
-        named = next((metadata[name] for name in ("memory_id", "id", "doc_id") if metadata.get(name) is not None), None)
+    named, title = values.get("id"), None
+    if named is None or named == "" or len(values) > 3 or "metadata" in values:
+        metadata = metadata_of(values)
+        title = metadata.get("title")
+        if named is None or named == "":
+            named = next(
+                (metadata[key] for key in ("memory_id", "id", "doc_id") if metadata.get(key) is not None), None
+            )
     content = values.get("content", values.get("text"))
     text = _whole(content) if isinstance(content, str) and content.strip() else None
     if isinstance(named, bool) or not isinstance(named, str | int) or not str(named).strip():
         named = None
     if named is None and text is None:
         return None
-    title = metadata.get("title")
     return SpanDocument(
         None if named is None else str(named),
         _number(values.get("score")),
@@ -391,7 +395,7 @@ def metadata_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
 def _dropped(values: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
     prefix, rows = f"{STAGE}dropped.", dict[str, dict[str, Any]]()
     for name, value in values.items():
-        if name.startswith(prefix):
+        if name[0:1] == "w" and name.startswith(prefix):
             number, _, what = name[len(prefix) :].partition(".")
             rows.setdefault(number, {})[what.removeprefix("document.")] = value
     return {
@@ -425,6 +429,8 @@ def _whole(text: str) -> str:
 
 
 def _number(value: Any) -> float | None:
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

@@ -72,12 +72,17 @@ class TracedQuery:
 
 @dataclass(slots=True)
 class _Source:
-    """Something that a stage can read: a list, or what a stage returned."""
+    """Something that a stage can read: a list, several that pass on candidates together, or what a stage returned."""
 
     hits: Hits
-    is_list: bool
     number: int
-    """Of a stage its place, of a list -1."""
+    """Of a stage its place; of lists -1."""
+    lists: frozenset[int] = frozenset()
+    """The places of the lists."""
+
+    @property
+    def is_list(self) -> bool:
+        return self.number < 0
 
 
 @dataclass(slots=True)
@@ -256,8 +261,7 @@ class _Reading:
             return [*outer, *inner]
         if inner and output is not None:
             if span.stage_kind == "list" and not span.ranked and all(one.is_list for one in inner):
-                self._group(inner, output)
-                return [*outer, *inner]
+                return [*outer, self._group(inner, output)]
             if (
                 span.stage_kind is None
                 and len(inner) == 1
@@ -285,11 +289,12 @@ class _Reading:
             self._warn(LISTS, f"{name}: {line}")
         self.lists.append({"name": name, "hits": [list(hit) for hit in output or []]})
         self.known |= {key for key, _ in output or []}
-        return _Source(output or [], True, -1)
+        return _Source(output or [], -1, frozenset({len(self.lists) - 1}))
 
-    def _group(self, inner: Sequence[_Source], output: Hits) -> None:
+    def _group(self, inner: Sequence[_Source], output: Hits) -> _Source:
         self.grouped |= {key for one in inner for key, _ in one.hits}
         self.kept = (self.kept or set()) | {key for key, _ in output}
+        return _Source(output, -1, frozenset().union(*(one.lists for one in inner)))
 
     def _stage(self, span: Span, output: Hits | None, inner: list[_Source], outer: list[_Source]) -> list[_Source]:
         name = self._unique(self._name_of_span(span))
@@ -332,7 +337,7 @@ class _Reading:
             self.warnings.setdefault(name, []).extend(said)
         self.known |= {key for key, _ in output}
         left = [one for one in there if all(one is not other for other in taken)]
-        returned = _Source(output, False, len(self.stages) - 1)
+        returned = _Source(output, len(self.stages) - 1)
         return [*(outer if inner else []), *left, returned]
 
     def _taken(self, kind: str, there: list[_Source], read: Hits | None, output: Hits | None) -> list[_Source]:
@@ -354,7 +359,7 @@ class _Reading:
         if self.stages:
             whole = len(taken) == 1 and taken[0].number == len(self.stages) - 1
         else:
-            whole = len(taken) == len(self.lists) and all(one.is_list for one in taken)
+            whole = len(frozenset().union(*(one.lists for one in taken))) == len(self.lists)
         if read is None:
             return whole
         return whole and len(taken) == 1 and [key for key, _ in read] == [key for key, _ in taken[0].hits]
