@@ -37,7 +37,9 @@ class VariantContribution:
 
 
 def variant_contributions(trace: Trace) -> list[VariantContribution]:
-    """The candidates that fusion kept, in its order."""
+    """The candidates that fusion kept, in its order; none of an external trace, whose contributions are not recorded."""
+    if trace.external:
+        return []
     variant = {listed.name: listed.variant for listed in trace.stage(LISTS).fields.lists}
     largest = trace.stage(FUSION).fields.combine == "max"
     return [_shares(row, variant, largest) for row in trace.stage(FUSION).rows if row.kept]

@@ -47,7 +47,9 @@ class KnownMistake:
 
 
 def known_mistakes(trace: Trace) -> list[KnownMistake]:
-    """The mistakes of this query, in the order of the stages."""
+    """The mistakes of this query, in the order of the stages; none of an external trace, whose parameters are not known."""
+    if trace.external:
+        return []
     return [
         *_of_engines(trace),
         *_unreached_threshold(trace),

@@ -230,24 +230,30 @@ def replay(
     Args:
         evidence: an answer, the evidence of one query, or the path of a bundle.
         config: a config, the name of a preset, or the path of a config file; None is that of the answer, and for other evidence the
-            default preset.
+            default preset. An external trace has its recorded stages and takes none.
         off: query variants to leave out, 0 for the query itself.
 
     Returns:
         The answer; its notes name what the config asks for that the evidence does not hold.
 
     Raises:
-        InputError: the bundle cannot be read, the config is not valid, or there is no such variant.
+        InputError: the bundle cannot be read, the config is not valid, or there is no such variant; or a config for an external trace.
     """
+    from cems_workbench.jobs.traces import NOT_REPLAYED, traced_config
     from cems_workbench.pipeline.bundle import read_bundle
     from cems_workbench.pipeline.replay import replay as replayed
 
     request = evidence.request if isinstance(evidence, Answer) else None
-    chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
     if isinstance(evidence, Answer):
         found = evidence.evidence
     else:
         found = read_bundle(Path(evidence)) if isinstance(evidence, str | Path) else evidence
+    if found.recorded is not None:
+        if config is not None:
+            raise InputError(f"this query {NOT_REPLAYED}; leave config out")
+        chosen = traced_config(len(found.recorded.results))
+    else:
+        chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
     missing = sorted(number for number in off if not 0 <= number < len(found.variants))
     if missing:
         raise InputError(f"off {missing[0]}: there are {len(found.variants)} query variants, counted from 0")

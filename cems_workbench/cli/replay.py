@@ -29,6 +29,14 @@ def replay_command(
     changes: SetOption = None,
     explain: ExplainOption = False,
     stages: StagesOption = False,
+    spans: Annotated[
+        Path | None,
+        typer.Option(
+            "--spans",
+            metavar="FILE",
+            help="Also write the stages as OpenInference spans, which other tools and `import` read.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay an evidence bundle under a config.
@@ -38,9 +46,13 @@ def replay_command(
     chosen = chosen_config(preset, config, changes)
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import read_bundle, replay
+    from cems_workbench.pipeline.trace_spans import trace_spans
+    from cems_workbench.platform.atomic_write import write_text
 
     evidence = read_bundle(bundle)
     trace = replay(evidence, chosen, clock=time.perf_counter)
+    if spans is not None:
+        write_text(spans, "".join(f"{line}\n" for line in trace_spans(trace)))
     print_trace(trace, as_json, stages=stages, explain=explain)
     if as_json:
         return

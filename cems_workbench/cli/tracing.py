@@ -112,6 +112,10 @@ def _print_parts(table: SideBySide) -> None:
 
 def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
     """The lines below the ranking; warnings and missing evidence on stderr. The judge, which moves nothing, warns only if it is shown."""
+    if trace.external:
+        say(f"\n{trace.tokens_used} tokens; stages as another pipeline recorded them: no config changes them")
+        _print_problems(trace, judge_shown)
+        return
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
@@ -129,6 +133,11 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
         say(answered)
     for mistake in known_mistakes(trace):
         say(f"known mistake: {mistake.words} [{mistake.parameter}]")
+    _print_problems(trace, judge_shown)
+
+
+def _print_problems(trace: Trace, judge_shown: bool) -> None:
+    """Warnings and missing evidence, on stderr."""
     for stage, text in trace.warnings:
         if stage == JUDGE.name and not judge_shown:
             continue

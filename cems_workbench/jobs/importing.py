@@ -14,13 +14,10 @@ from typing import IO
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.formats.openinference_traces import NAME as TRACES
-from cems_workbench.jobs.traces import import_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
-from cems_workbench.store.importing import set_name
 
 MAX_NAME_CHARS = 120
 """Used characters of an upload's name: the last ones, which include its suffix."""
@@ -51,11 +48,6 @@ def import_files(
         paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
-                if judge is None and _is_traces(path, format):
-                    report = import_traces(path, store, progress, set_name(path.name))
-                    errors = tuple(replace(error, source=path.name) for error in report.errors)
-                    yield FileImport(path.name, replace(report, source=path.name, errors=errors))
-                    continue
                 parsed = _named(formats.read(path, format, progress), path)
                 yield FileImport(path.name, store.add(parsed if judge is None else own_labels(parsed, judge), progress))
             except WorkbenchError as error:
@@ -115,10 +107,6 @@ def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
     with output_path(path) as part, part.open("wb") as file:
         shutil.copyfileobj(content, file)
     return path
-
-
-def _is_traces(path: Path, format: str) -> bool:
-    return (formats.detect(path) if format == "auto" else format) == TRACES
 
 
 def _order(path: Path, format: str) -> int:

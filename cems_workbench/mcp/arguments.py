@@ -51,6 +51,13 @@ Expand = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]] | None,
     Field(max_length=10, description="Additional query variants to search."),
 ]
+Traced = Annotated[
+    str,
+    Field(
+        max_length=MOST_NAME,
+        description="A query set of external traces: explain the stages recorded there instead of searching.",
+    ),
+]
 Explain = Annotated[
     bool, Field(description="Also rank and score of each candidate in every list and stage, and what they are made of.")
 ]

@@ -24,6 +24,8 @@ from cems_workbench.evaluation.evidence_file import is_evidence_file
 from cems_workbench.jobs.access import Role, allowed_path, require
 from cems_workbench.jobs.catalogue import catalogue
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+from cems_workbench.jobs.traces import read_traced
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.settings import Settings, settings_for
@@ -101,6 +103,22 @@ class ServedStore:
         """The names of the saved configs of the store, without the presets."""
         presets = set(preset_names())
         return [name for name in catalogue(self.resources.store).configs if name not in presets]
+
+    def measured_config(self, evidence: LoadedEvidence, chosen: PipelineConfig, named: object) -> PipelineConfig:
+        """The config to measure on some evidence: if none is named, that of external traces, which no other config changes."""
+        return evidence.config if evidence.evidence.external and not named else chosen
+
+    def traced(self, query_set: str, query: str) -> tuple[Evidence, PipelineConfig]:
+        """The recorded stages of a query of a set of external traces, by its words or its id. Raises InputError."""
+        found = read_traced(self.resources.store, query_set)
+        if found is None:
+            raise InputError(
+                f"traced: {query_set[:100]!r} is no query set of external traces, which import makes of files of spans"
+            )
+        qid = next((one.qid for one in found.queries if query.strip() in (one.query, one.qid)), None)
+        if qid is None or qid not in found.evidences:
+            raise InputError(f"query: {query_set} has no trace of it, neither by its words nor by its id")
+        return found.evidences[qid], found.header.config
 
     def evidence(self, query_set: str, config: PipelineConfig, queries: int, progress: Progress) -> LoadedEvidence:
         """The evidence of the judged queries of a set, gathered if missing; or an evidence file.

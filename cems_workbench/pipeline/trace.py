@@ -16,6 +16,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.missing_evidence import Need, unmet
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import (
     FieldsT,
     RowT,
@@ -80,8 +81,11 @@ class Trace:
     def stage(self, stage: Stage[Any, Any, Any] | str) -> StageTrace[Any, Any]:
         """The trace of one stage: for a record typed with the stage's rows, for a name with the row contract.
 
-        KeyError when there is no stage of that name.
+        KeyError when there is no stage of that name. An external trace has no stage of ours but for the lists, whatever its stages are
+        called.
         """
+        if self.external and not isinstance(stage, str) and stage not in self.run.stages and stage.name != LISTS.name:
+            raise KeyError(f"{stage.name} is no stage of an external trace")
         return self._by_name[stage if isinstance(stage, str) else stage.name]
 
     @property

@@ -146,6 +146,9 @@ class LossTools:
                     found = [self._served.evidence(query_set, each, queries, allowance) for each in configs]
             except Cancelled:
                 return Lost(state="searching", configs=names, cutoff=cutoff, **unfinished(allowance))
+            if not against:
+                configs = [self._served.measured_config(found[0], configs[0], config or changes)]
+                names = [configs[0].name]
             reports = [evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
             measured = [report.measured for report in reports]
             losses = measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, None)
@@ -216,6 +219,7 @@ class LossTools:
                     evidence = self._served.evidence(query_set, chosen, queries, allowance)
             except Cancelled:
                 return UsedMemory(state="searching", config=chosen.name, cutoff=k, **unfinished(allowance))
+        chosen = self._served.measured_config(evidence, chosen, config or changes)
         uses = memory_uses(
             evidence.evidence.queries,
             evidence.evidence.evidences,

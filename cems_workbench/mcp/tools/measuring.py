@@ -136,6 +136,7 @@ class MeasuringTools:
                     evidence = self._served.evidence(query_set, chosen, queries, allowance)
             except Cancelled:
                 return Evaluated(state="searching", config=chosen.name, **unfinished(allowance))
+            chosen = self._served.measured_config(evidence, chosen, config or changes)
             report = evaluate(evidence, chosen, measures or MEASURES)
         values = report.evaluation.values[:, 0]
         order = sorted(

@@ -21,12 +21,13 @@ from cems_workbench.analysis.what_if import (
     new_memory,
     presence,
 )
-from cems_workbench.analysis.why import Counterfactual
+from cems_workbench.analysis.why import Counterfactual, explain, require_stored
 from cems_workbench.api import single_query
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.traces import NOT_REPLAYED
 from cems_workbench.mcp.arguments import (
     MOST_NAME,
     MOST_TEXT,
@@ -42,10 +43,11 @@ from cems_workbench.mcp.arguments import (
     OnlyProject,
     Project,
     QueryText,
+    Traced,
 )
 from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
 from cems_workbench.mcp.served_store import ServedStore
-from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline import Trace, replay
 
 NO_EFFECT = ("off", "kept")
 """Outcomes of a stage that did not affect a memory."""
@@ -235,16 +237,26 @@ class QueryTools:
         k: Annotated[
             int, Field(ge=0, le=10_000, description="A memory below rank k counts as missing; 0: the config's limit.")
         ] = 0,
+        traced: Traced = "",
         limit: Limit = 5,
         offset: Offset = 0,
     ) -> Explained:
         """Why a memory is missing from the results: the stage that dropped it, its path, and the smallest changes that return it."""
-        answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
-        found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
+        if traced:
+            if config or changes:
+                raise InputError(f"traced: {traced} {NOT_REPLAYED}; pass neither config nor changes")
+            evidence, chosen = self._served.traced(traced, query)
+            require_stored(memory_id, self._served.resources.store)
+            found, name = explain(memory_id, evidence, chosen, k=k or None), chosen.name
+            notes = [f"warning: {stage}: {text}" for stage, text in replay(evidence, chosen).warnings]
+        else:
+            answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
+            found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
+            name = answer.config.name
         rows, counts = page(found.counterfactuals, offset, limit)
         return Explained(
             memory_id=memory_id,
-            config=answer.config.name,
+            config=name,
             status=found.path.status,
             rank=found.path.rank,
             lost_at=found.path.lost_at,

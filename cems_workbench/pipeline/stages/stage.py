@@ -172,7 +172,7 @@ class PipelineRun:
 
     def has(self, stage: Stage[Any, Any, Any]) -> bool:
         """Whether this stage of ours ran: no recorded pipeline has one, but for the lists."""
-        return stage in self.stages
+        return any(one is stage for one in self.stages)
 
     def of(self, stage: Stage[Any, Any, ArraysT]) -> ArraysT:
         """What one stage did."""

@@ -1,0 +1,174 @@
+"""Import of external traces: their queries as a set, their stages as evidence that is found by the set's name, memories never replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cems_workbench.analysis.why import explain
+from cems_workbench.config import preset
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.losses import stream_losses
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs import traces
+from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
+from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
+from cems_workbench.pipeline import replay
+from cems_workbench.records import Judgment, Memory, ParsedInput
+from cems_workbench.store import Store
+from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever
+
+LOST_AT_RERANK = Judgment("q1", "d", 2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+def written(path: Path, *queries: tuple[str, list[dict[str, Any]]]) -> Path:
+    """A file with a trace for each (qid, spans), the spans of all traces in turns and children before their parents."""
+    rows = []
+    for qid, spans in queries:
+        for one in reversed(spans):
+            row = json.loads(json.dumps(one)) | {"trace_id": f"trace of {qid}"}
+            if row["parent_id"] is None:
+                row["attributes"]["workbench.query.id"] = qid
+            rows.append(row)
+    rows.sort(key=lambda row: row["name"])
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def contents(spans: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    return json.loads(json.dumps(spans).replace("text of", text))
+
+
+def test_a_file_becomes_a_set_with_memories_and_evidence(store: Store, tmp_path: Path) -> None:
+    path = written(tmp_path / "mine.jsonl", ("q1", HYBRID), ("q2", HYBRID[:3]))
+    (parsed,) = inputs_of(path, "auto")
+    report = add_input(parsed, store)
+    assert (report.memories.added, report.queries.added) == (4, 2) and not report.errors
+    assert "another pipeline" in report.notes[0] and "1 query has stages that contradict themselves" in report.notes[1]
+    assert [query.qid for query in store.query_sets.queries("mine")] == ["q1", "q2"]
+    assert {key: one.content for key, one in store.memories.read().items()} == {key: f"text of {key}" for key in "abcd"}
+    found = read_traced(store, "mine")
+    assert found is not None and found.external and found.header.config.name == "traced"
+    trace = replay(found.evidences["q1"], preset("cems").config)
+    assert [stage.name for stage in trace.stages] == ["lists", "rrf", "cross-encoder"]
+    assert [result.memory_id for result in trace.results] == ["b", "a"]
+    assert read_traced(store, "other") is None
+
+
+def test_the_portions_of_an_import_do_not_matter(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "mine.jsonl", *((f"q{i}", HYBRID) for i in range(7)))
+    import_traces(path, store)
+    whole = read_evidence_file(traced_path(store.path, "mine"))
+    monkeypatch.setattr(traces, "PORTION_TRACES", 2)
+    import_traces(path, store)
+    again = read_evidence_file(traced_path(store.path, "mine"))
+    assert again.replay_hash == whole.replay_hash and len(again.evidences) == 7
+
+
+def test_no_memory_of_the_store_is_replaced_and_other_texts_are_said(store: Store, tmp_path: Path) -> None:
+    kept = (Memory("a", "ours"), Memory("d", "deleted here"))
+    store.add(ParsedInput("m", "memories-jsonl", memories=kept))
+    store.memories.delete("d")
+    report = import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID)), store)
+    assert store.memories.read()["a"].content == "ours" and set(store.memories.read()) == {"a", "b", "c"}
+    assert any(line.startswith("1 memory has another text") and line.endswith("such as a") for line in report.notes)
+    found = read_traced(store, "mine")
+    assert found is not None and found.evidences["q1"].memories["a"].content == "ours"
+
+
+def test_a_document_without_an_id_is_the_memory_with_its_text(store: Store, tmp_path: Path) -> None:
+    store.add(ParsedInput("m", "memories-jsonl", memories=(Memory("known", "text of a"),)))
+    spans = json.loads(json.dumps(HYBRID))
+    for one in spans:
+        one["attributes"] = {k: v for k, v in one["attributes"].items() if not k.endswith("document.id")}
+    import_traces(written(tmp_path / "mine.jsonl", ("q1", spans)), store)
+    found = read_traced(store, "mine")
+    assert found is not None
+    assert next(key for key, _ in found.evidences["q1"].recorded.lists[0].hits) == "known"  # type: ignore[union-attr]
+    assert store.memories.count() == 4
+
+
+def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "PORTION_TRACES", 1)
+    bare = json.loads(json.dumps(HYBRID))
+    for one in bare:
+        one["attributes"] = {k: v for k, v in one["attributes"].items() if not k.endswith("document.content")}
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(f"{json.dumps(one | {'trace_id': 't0'})}\n" for one in bare))
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(one | {'trace_id': 't1'})}\n" for one in HYBRID)
+    import_traces(path, store)
+    found = read_traced(store, "mine")
+    assert found is not None and store.memories.count() == 4
+    assert {one.memories["a"].content for one in found.evidences.values()} == {"text of a"}
+
+
+def test_another_file_adds_its_queries_and_replaces_those_it_has(store: Store, tmp_path: Path) -> None:
+    import_traces(written(tmp_path / "one.jsonl", ("q1", HYBRID), ("q2", HYBRID)), store, query_set="mine")
+    changed = [*HYBRID[:4], reranker("cross-encoder", 4, FUSED, [("d", 0.9)])]
+    import_traces(written(tmp_path / "two.jsonl", ("q2", changed), ("q3", HYBRID)), store, query_set="mine")
+    found = read_traced(store, "mine")
+    assert found is not None and set(found.evidences) == {"q1", "q2", "q3"}
+    assert found.evidences["q2"].recorded.results == (("d", 0.9),)  # type: ignore[union-attr]
+    assert {query.qid for query in store.query_sets.queries("mine")} == {"q1", "q2", "q3"}
+
+
+def test_measures_losses_and_why_name_the_recorded_stage(store: Store, tmp_path: Path) -> None:
+    import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID)), store)
+    found = read_traced(store, "mine")
+    assert found is not None
+    evidence = labelled(found, agreed([LOST_AT_RERANK, Judgment("q1", "b", 2)], None))
+    own = found.header.config
+    measured, _ = evaluate_configs([(own.name, own)], lambda _: evidence, parse_measures("hit@2 recall@2", 1))
+    assert measured[0].evaluation.summaries[1].mean == 0.5
+    losses = measured_losses(measured, 1, 2)
+    assert losses.sentences == ["cross-encoder loses the only relevant memory that fell out of the first 2"]
+    assert losses.maps[0].rows[0].words.startswith("Lost at cross-encoder: d was not in bm25, 1st in faiss (0.9)")
+    why = explain("d", found.evidences["q1"], own)
+    assert why.path.lost_at == "cross-encoder" and "no fix can be computed" in why.verdict
+    with EvidenceStream([found.path]) as stream, pytest.raises(InputError, match="no query has a relevant memory"):
+        stream_losses(stream, [own], 1)
+
+
+def test_what_needs_a_replay_is_refused_in_one_line(store: Store, tmp_path: Path) -> None:
+    import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID)), store)
+    found = read_traced(store, "mine")
+    assert found is not None
+    evidence = labelled(found, agreed([LOST_AT_RERANK], None))
+    with pytest.raises(InputError, match=r"^mine was traced in another pipeline: .* choose none, nor an ablation$"):
+        evaluate_configs([("cems", preset("cems").config)], lambda _: evidence, parse_measures("hit@2", 1))
+    with pytest.raises(InputError, match=r"^mine was traced .*; tuning needs a pipeline that can be replayed"):
+        require_replayable("mine", found.external, "tuning")
+
+
+def test_a_file_that_cannot_be_used_says_why_and_leaves_the_former_one(store: Store, tmp_path: Path) -> None:
+    path = written(tmp_path / "mine.jsonl", ("q1", HYBRID))
+    import_traces(path, store)
+    before = traced_path(store.path, "mine").read_bytes()
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text(json.dumps(ROOT | {"name": "alone"}) + "\n")
+    with pytest.raises(InputError, match="no span of it is a query with lists or stages below it"):
+        import_traces(empty, store, query_set="mine")
+    assert traced_path(store.path, "mine").read_bytes() == before
+    bad = [
+        json.dumps(retriever("r", 1, BM25, None) | {"start_time": "noon"}),
+        "{",
+        json.dumps(retriever("s", 2, BM25, None)),
+    ]
+    (tmp_path / "bad.jsonl").write_text("\n".join(bad) + "\n")
+    report = import_traces(tmp_path / "bad.jsonl", store)
+    assert report.queries.added == 1 and [error.row for error in report.errors] == [1, 2]
