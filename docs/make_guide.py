@@ -45,8 +45,8 @@ def main() -> None:
     os.environ["CEMS_WORKBENCH_PRESET"] = DEFAULT_PRESET  # what `make run` opens, whatever the environment says
 
     def shoot(page: Page, name: str, selector: str) -> None:
-        for text in ("Searching the judged queries in the background", LOOKING):
-            expect(page.get_by_text(text)).to_have_count(0, timeout=GATHERED)
+        for work in (page.get_by_test_id("stProgress"), page.get_by_text(LOOKING)):
+            expect(work).to_have_count(0, timeout=GATHERED)
         page.locator(selector).first.evaluate("element => element.scrollIntoView()")
         page.mouse.move(0, 0)
         page.wait_for_timeout(1000)  # charts fade in

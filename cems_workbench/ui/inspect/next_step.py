@@ -104,7 +104,7 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
         place.html(render("inspect/next_fix.html", words=""))
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
-        st.html(render("inspect/next_fix.html", words=fix.sentence), width="stretch")
+        st.html(render("inspect/next_fix.html", words=fix.sentence, done=True), width="stretch")
         if fix.change is not None:
             stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
             st.button(
