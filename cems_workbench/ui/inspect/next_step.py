@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.next_step import NextStep, next_step
@@ -85,9 +86,9 @@ def draw(context: InspectContext, fetched: bool) -> Callable[[], None]:
         st.session_state[AHEAD] = asked
     place = st.empty()
     if st.session_state.get(AHEAD) != asked:
-        place.html(render("inspect/next_fix.html", words=""))
+        place.html(_fix_html(""))
         return lambda: None
-    place.html(render("inspect/next_fix.html", words=LOOKING))
+    place.html(_fix_html(LOOKING))
     return partial(_draw_fix, step, context, place)
 
 
@@ -101,10 +102,10 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
         why = explanation(context, step.memory_id, step.k or context.target, labelled_set(context))
     fix = None if why is None else why.fix
     if why is None or fix is None:
-        place.html(render("inspect/next_fix.html", words=""))
+        place.html(_fix_html(""))
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
-        st.html(render("inspect/next_fix.html", words=fix.sentence, done=True), width="stretch")
+        st.html(_fix_html(fix.sentence, done=True), width="stretch")
         if fix.change is not None:
             stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
             st.button(
@@ -115,6 +116,11 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
                 args=(fix.change, context.request, step.memory_id, stood),
                 help="Sets this change; Alt+Z undoes it.",
             )
+
+
+def _fix_html(words: str, *, done: bool = False) -> Markup:
+    """The line of the fix; `done`: it is announced to screen readers."""
+    return render("inspect/next_fix.html", words=words, done=done)
 
 
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:
