@@ -170,9 +170,8 @@ def gathered_judged_set(config: PipelineConfig, resources: Resources) -> Labelle
                 found |= read_some_evidence(config, selection, missing, resources) or {}
     if not found:
         return None
-    drawing = ", drawn at random," if len(drawn) < len(useful) else ""
-    scope = f" of {len(useful):,}{drawing}" if len(found) < len(useful) else ""
-    return LabelledSet(found, grades, relevant_from, scope)
+    scope = f" of {len(useful):,}" if len(found) < len(useful) else ""
+    return LabelledSet(found, grades, relevant_from, scope, len(drawn) < len(useful))
 
 
 def checking_set(

@@ -166,8 +166,9 @@ def _others(change: Counterfactual, unchecked: str) -> str:
         why = "each would need a new search" if change.gathers else unchecked
         return f"not checked on other queries{f': {why}' if why else ''}"
     queries = "query" if effect.queries == 1 and not effect.scope else "queries"
+    drawn = ", drawn at random," if effect.sampled else ""
     unscored = f", with reranker scores missing in {effect.unscored}" if effect.unscored else ""
-    return f"on {effect.queries:,}{effect.scope} judged {queries} {effect.verdict.brief}{unscored}"
+    return f"on {effect.queries:,}{effect.scope} judged {queries}{drawn} {effect.verdict.brief}{unscored}"
 
 
 def _short(change: Counterfactual) -> str:

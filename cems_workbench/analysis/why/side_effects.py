@@ -108,7 +108,8 @@ class LabelledEffect:
 
     `low` and `high` are the ends of the 95 % interval of the gain, as where configs are compared; NaN for one query. In `unscored`
     queries reranker scores are missing under the change, so that its effect is unknown. `verdict` says whether nDCG@10 is lost.
-    `scope` says of how many judged queries these are some: " of 10,000"; empty if all were measured.
+    `scope` says of how many judged queries these are some: " of 10,000"; empty if all were measured. `sampled`: they were drawn at
+    random.
     """
 
     queries: int
@@ -123,6 +124,7 @@ class LabelledEffect:
     verdict: Verdict
     unscored: int = 0
     scope: str = ""
+    sampled: bool = False
 
     @property
     def gain(self) -> float:
@@ -140,7 +142,7 @@ class LabelledSet:
     """The evidence of labelled queries, kept.
 
     `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade of each query, 1 where it is not named, and
-    `scope` says of how many queries these are some, as in `LabelledEffect`.
+    `scope` and `sampled` say of how many queries these are some, as in `LabelledEffect`.
     """
 
     def __init__(
@@ -149,8 +151,9 @@ class LabelledSet:
         grades: Mapping[str, Mapping[str, int]],
         relevant_from: Mapping[str, int] | None = None,
         scope: str = "",
+        sampled: bool = False,
     ) -> None:
-        self.scope = scope
+        self.scope, self.sampled = scope, sampled
         least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
         self.judged = sum(bool(grades.get(qid)) for qid in evidences)
         self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
@@ -187,6 +190,7 @@ class LabelledSet:
             verdict=verdict,
             unscored=unscored,
             scope=self.scope,
+            sampled=self.sampled,
         )
 
     def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
