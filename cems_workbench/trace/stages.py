@@ -80,7 +80,11 @@ class Scope:
     # A decorator.
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """The function, traced: plain, `async`, a generator or an asynchronous generator."""
+        """The function, traced: plain, `async`, a generator or an asynchronous generator. Raises ValueError for a class."""
+        if isinstance(function, staticmethod | classmethod):  # the decorator stands above that one
+            return type(function)(self(function.__func__))
+        if isinstance(function, type):
+            raise ValueError(f"{function.__name__} is a class: decorate a function or method")
         self.name = self.name or name_of(function)
         arguments = Arguments(function, self.parameter)
         called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
@@ -152,21 +156,29 @@ class Scope:
         @functools.wraps(function)
         async def traced(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Any]:
             span = self._called(arguments, args, kwargs)
+            source = function(*args, **kwargs)
             passed: list[Any] = []
             failure: BaseException | None = None
-            source = function(*args, **kwargs)
+            step: Callable[..., Any] = source.asend
+            given: Any = None
             try:
                 while True:
                     token = CURRENT.set(span) if span is not IGNORED else None
                     try:
-                        result = await anext(source)
+                        result = await step(given)
                     except StopAsyncIteration:
                         break
                     finally:
                         if token is not None:
                             _reset(token, span)
-                    passed.append(result)
-                    yield result
+                    if span is not IGNORED:
+                        passed.append(result)
+                    try:
+                        step, given = source.asend, (yield result)
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step, given = source.athrow, error
             except BaseException as error:
                 failure = error
                 raise
@@ -364,7 +376,7 @@ class _Stage(Scope):
         return super().__enter__()
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        self.name = self.name or name_of(function)
+        self.name = self.name or name_of(getattr(function, "__func__", function))
         self.kind = self.kind or kind_of(self.name)
         return super().__call__(function)
 

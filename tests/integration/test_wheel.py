@@ -23,7 +23,15 @@ from tests.conftest import ROOT
 from tests.processes import free_port
 
 pytestmark = [pytest.mark.models]
-LEFT_OUT = ("torch", "sentence_transformers", "psycopg", "qdrant_client", "distributed")
+LEFT_OUT = (
+    "torch",
+    "sentence_transformers",
+    "psycopg",
+    "qdrant_client",
+    "distributed",
+    "langchain_core",
+    "llama_index",
+)
 """What only the extras bring."""
 OWN = (".dist-info", ".libs")
 """Folders of one distribution alone, as packages are."""

@@ -224,6 +224,52 @@ def test_generator_keeps_what_is_sent_thrown_and_returned(tmp_path: Path) -> Non
     assert ids_of(span) == ["a", "b", "c"]
 
 
+def test_async_generator_keeps_what_is_sent_and_thrown(tmp_path: Path) -> None:
+    @trace.stage("talk", kind="list")
+    async def talk() -> Any:
+        heard = yield "a"
+        try:
+            yield heard
+        except KeyError:
+            yield "c"
+
+    async def listen() -> tuple[str, str, str]:
+        source = talk()
+        heard = (await anext(source), await source.asend("b"), await source.athrow(KeyError()))
+        assert [one async for one in source] == []
+        return heard
+
+    assert asyncio.run(listen()) == ("a", "b", "c")
+    with trace.to(tmp_path / "trace.jsonl"):
+        assert asyncio.run(listen()) == ("a", "b", "c")
+    (span,) = spans_of(tmp_path / "trace.jsonl")
+    assert ids_of(span) == ["a", "b", "c"]
+
+
+def test_methods_of_every_kind_are_decorated(tmp_path: Path) -> None:
+    class Retriever:
+        @trace.stage("plain")
+        def plain(self, query: str) -> list[str]:
+            return [query]
+
+        @trace.stage("static")
+        @staticmethod
+        def static(query: str) -> list[str]:
+            return [query]
+
+        @trace.stage("class")
+        @classmethod
+        def of_class(cls, query: str) -> list[str]:
+            return [query, cls.__name__]
+
+    one = Retriever()
+    with trace.to(tmp_path / "trace.jsonl"):
+        assert [one.plain("q"), one.static("q"), one.of_class("q")] == [["q"], ["q"], ["q", "Retriever"]]
+    assert [span["attributes"]["input.value"] for span in spans_of(tmp_path / "trace.jsonl")] == ["q"] * 3
+    with pytest.raises(ValueError, match="Retriever is a class"):
+        trace.stage("x")(Retriever)
+
+
 async def twenty_queries() -> None:
     @trace.stage("stream", kind="list")
     async def stream(query: str) -> AsyncIterator[str]:
