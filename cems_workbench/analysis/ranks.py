@@ -14,7 +14,7 @@ import numpy as np
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import ABSTAIN, RANKING_STAGES
+from cems_workbench.pipeline.stages import ABSTAIN, FUSION, RANKING_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage
 
@@ -77,6 +77,13 @@ class Loss:
 def lists_in_use(trace: Trace) -> list[str]:
     """Names of the lists that take part and have a hit within their depth, in the order of the evidence."""
     return trace.stage(LISTS).fields.in_use
+
+
+def ranked_ids(trace: Trace) -> list[str]:
+    """The memories that got a rank: as fusion leaves them, of an external trace those that came furthest first."""
+    if not trace.external:
+        return [row.memory_id for row in trace.stage(FUSION).rows]
+    return list(dict.fromkeys(key for name in reversed(ranked_stages(trace)) for key in ranks_in(trace, name)))
 
 
 def ranks_in(trace: Trace, name: str) -> Ranks:

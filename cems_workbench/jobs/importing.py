@@ -14,6 +14,7 @@ from typing import IO
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
+from cems_workbench.jobs.traces import import_traces, is_trace_file
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
@@ -41,13 +42,17 @@ def import_files(
 ) -> Iterator[FileImport]:
     """Import (name, content) files, memories first; yields the result of each once it is committed.
 
-    With a `judge`, a reviewer, only this person's labels and their queries are imported (`own_labels`). Raises what `progress` raises
-    (Cancelled): the present file is then left out as a whole, earlier ones stay.
+    A file of traces brings its queries with their recorded stages (`jobs.traces`). With a `judge`, a reviewer, only this person's labels
+    and their queries are imported (`own_labels`). Raises what `progress` raises (Cancelled): the present file is then left out as a whole,
+    earlier ones stay.
     """
     with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
         paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
+                if judge is None and is_trace_file(path, format):
+                    yield FileImport(path.name, _renamed(import_traces(path, store, progress), path))
+                    continue
                 parsed = _named(formats.read(path, format, progress), path)
                 yield FileImport(path.name, store.add(parsed if judge is None else own_labels(parsed, judge), progress))
             except WorkbenchError as error:
@@ -115,6 +120,11 @@ def _order(path: Path, format: str) -> int:
         return FORMATS[formats.detect(path) if format == "auto" else format].order
     except WorkbenchError:
         return 0
+
+
+def _renamed(report: ImportReport, path: Path) -> ImportReport:
+    """The same report with the name of the upload instead of its temporary path."""
+    return replace(report, source=path.name, errors=tuple(replace(one, source=path.name) for one in report.errors))
 
 
 def _named(parsed: ParsedInput, path: Path) -> ParsedInput:

@@ -41,6 +41,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
     read_header,
 )
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
 from cems_workbench.formats.openinference_traces import NAME, read_spans
@@ -111,6 +112,23 @@ def read_traced(
     return replace(found, queries=tuple(queries), evidences=evidences)
 
 
+def traced_sets(store: Store) -> dict[str, int]:
+    """The query sets of external traces, by name with their number of queries."""
+    return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
+
+
+def traced_query(store: Store, query_set: str, qid: str) -> tuple[Evidence, PipelineConfig] | None:
+    """The recorded stages of one query, and the config of its set; None if it is not there. The rest of the file is not read.
+
+    Raises InputError for a damaged file.
+    """
+    if not is_traced(store, query_set):
+        return None
+    with EvidenceStream([traced_path(store.path, query_set)]) as stream:
+        found = stream.of_queries([qid]).evidences
+        return None if qid not in found else (found[qid], stream.header.config)
+
+
 def require_replayable(name: object, external: bool, what: str) -> None:
     """Raises InputError for external traces; `what` needs a pipeline that can be replayed: "tuning"."""
     if external:
@@ -126,9 +144,14 @@ def require_no_config(name: object, header: Header, external: bool, configs: Ite
         raise InputError(f"{name} {NOT_REPLAYED}; choose none, nor an ablation")
 
 
+def is_trace_file(path: Path, format: str = "auto") -> bool:
+    """Whether a path is a file of traces, by its content or by the format that was asked for. Raises InputError as `formats.detect`."""
+    return not os.path.isdir(path) and (formats.detect(path) if format == "auto" else format) == NAME
+
+
 def inputs_of(path: Path, format: str, progress: Progress = silent) -> list[ParsedInput]:
     """As `formats.read_path`, but that of a file of traces there is only its name: `add_input` reads it. Raises InputError."""
-    if not os.path.isdir(path) and (formats.detect(path) if format == "auto" else format) == NAME:
+    if is_trace_file(path, format):
         return [ParsedInput(str(path), NAME)]
     return formats.read_path(path, format, progress)
 

@@ -29,6 +29,8 @@ class View:
     draw: Callable[[InspectContext], None]
     question: str = ""
     """The question it answers, drawn above it; empty for none."""
+    external: bool = False
+    """Whether it reads recorded stages too, and so is offered for a query of an external trace."""
 
 
 @cache

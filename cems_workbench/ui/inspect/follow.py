@@ -8,9 +8,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import found_chunk
-from cems_workbench.analysis.ranks import loss, stage_words
+from cems_workbench.analysis.ranks import loss, ranked_ids, stage_words
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.platform.bidi import neutralise
@@ -35,7 +34,7 @@ class Step:
 def draw(context: InspectContext) -> None:
     """Draw the choice of a memory to follow, and its path."""
     trace = context.trace
-    ranked = [row.memory_id for row in trace.stage(FUSION).rows]
+    ranked = ranked_ids(trace)
     rest = [memory_id for memory_id in sorted(trace.evidence.memories) if memory_id not in set(ranked)]
     if context.followed is None:
         state.follow(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 
 import streamlit as st
@@ -23,7 +24,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.vector_scales import cosine_remarks
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state, traced
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
@@ -77,13 +78,19 @@ def main() -> None:
     toolbar = _draw_query(resources)
     request = state.present_request()
     follow_link(request)
-    if request is None:
+    recorded = traced.present_trace(resources) if request is not None else None
+    if request is not None and recorded is not None:
+        _draw_traced(request, recorded, resources, started)
+    elif request is None:
         _draw_start(resources)
         _draw_sidebar(resources)
     else:
         _inspect(request, resources, started)
     with toolbar:
-        _draw_toolbar(request, resources)
+        if recorded is None:
+            _draw_toolbar(request, resources)
+        else:
+            draw_picker(resources)
     shared_resources.warm_up(resources)
 
 
@@ -137,6 +144,8 @@ def _draw_query(resources: Resources) -> DeltaGenerator:
         persist_state="session",
     )
     toolbar = st.container(horizontal=True, gap="xsmall", key="inspect:toolbar")
+    if state.traced() is not None:  # neither project nor date nor expansion changes recorded stages
+        return toolbar
     # The label must not change: it identifies the popover, and a new one starts closed.
     scope = toolbar.popover(
         "Project and date",
@@ -313,6 +322,27 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
     look_for_fix()
 
 
+def _draw_traced(request: Request, trace: Trace, resources: Resources, started: float) -> None:
+    """Draw the recorded stages of a query of an external trace; instead of controls, why there are none."""
+    request = replace(request, as_of=trace.evidence.as_of)
+    followed, judged = state.followed(), query_grades(request, resources.store)
+    context = InspectContext(
+        request=request,
+        trace=trace,
+        resources=resources,
+        grades=judged.grades,
+        variants_off=frozenset(),
+        against=None,
+        followed=followed if followed in trace.evidence.memories else None,
+        relevant_from=judged.relevant_from,
+        answerable=judged.answerable,
+    )
+    _draw_ranking(context, started, False)
+    traced.draw_sidebar()
+    draw_sections(context)
+    rows.draw(context)
+
+
 def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
     """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it.
 
@@ -320,7 +350,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
         draw_provenance(
             "inspect",
@@ -328,7 +358,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
             partial(forget_evidence, context.resources),
         )
     form = _draw_head(trace)
-    look_for_fix = next_step.draw(context, fetched)
+    look_for_fix = traced.draw_step(context) if trace.external else next_step.draw(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:
@@ -347,10 +377,14 @@ def _draw_head(trace: Trace) -> str:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
         st.markdown(f"## {count} result{'s' if count != 1 else ''}", width="content")
         st.caption(
-            f"{_budget_line(trace)} · {_times(trace)} · [What happened, and why ↓](#{SECTIONS})",
-            help=_budget_help(trace),
+            f"{_figures(trace)} · [What happened, and why ↓](#{SECTIONS})",
+            help=None if trace.external else _budget_help(trace),
         )
         return switch("Form of the ranking", state.FORMS, state.FORM)
+
+
+def _figures(trace: Trace) -> str:
+    return traced.figures(trace) if trace.external else f"{_budget_line(trace)} · {_times(trace)}"
 
 
 def _times(trace: Trace) -> str:
@@ -363,7 +397,7 @@ def _times(trace: Trace) -> str:
 def _draw_notes(context: InspectContext) -> None:
     """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
     trace = context.trace
-    if mistakes := mistakes_html(trace):
+    if not trace.external and (mistakes := mistakes_html(trace)):
         st.html(mistakes)
     if trace.results:
         if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):

@@ -14,6 +14,7 @@ from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.fidelity import STORED_FORM, failing_first, nearness, productions_of
+from cems_workbench.jobs.traces import traced_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
@@ -30,6 +31,7 @@ SIGNS = {
     "no answer": "– no answer",
 }
 PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
+TRACED = "inspect:picker_traced"
 RECORDED, COMPARE, MATCHED = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
 ALL_JUDGED = ""
 """Choice of the judged queries of all sets."""
@@ -38,40 +40,52 @@ ALL_JUDGED = ""
 def draw_picker(resources: Resources) -> None:
     """Draw a popover with all judged and recorded queries; selecting a row searches it. While closed, they are only counted."""
     judged = resources.store.judgments.count_queries("human")
-    recorded = resources.store.recorded_answers.sets()
-    if not judged and not recorded:
+    traced = traced_sets(resources.store)
+    recorded = {name: count for name, count in resources.store.recorded_answers.sets().items() if name not in traced}
+    if not judged and not recorded and not traced:
         return
-    counted = [f"{judged} judged"] * bool(judged) + [f"{sum(recorded.values())} recorded"] * bool(recorded)
+    counted = [
+        f"{count} {kind}"
+        for kind, count in (("judged", judged), ("recorded", sum(recorded.values())), ("traced", sum(traced.values())))
+        if count
+    ]
     popover = st.popover(
         f"{' · '.join(counted)} queries",
         icon=":material/checklist:",
         key=PICKER,
         type="tertiary",
         on_change="rerun",
-        help="Queries of this store that people judged, or that a live system received; failing ones first.",
+        help="Queries of this store that people judged, that a live system received, or that were traced in another pipeline.",
     )
     if popover.open:
         with popover:
-            chosen = _chosen_set(judged, recorded)
-            if chosen == ALL_JUDGED:
+            chosen = _chosen_set(judged, recorded, traced)
+            if chosen in traced:
+                _draw_traced(chosen, resources)
+            elif chosen == ALL_JUDGED:
                 _draw_judged(resources)
             else:
                 _draw_recorded(chosen, resources)
 
 
-def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
+def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, int]) -> str:
     """Draw the choice of the set whose queries are listed."""
-    names = [ALL_JUDGED] * bool(judged) + list(recorded)
-    if not recorded:
+    names = [ALL_JUDGED] * bool(judged) + [*recorded, *traced]
+    if not recorded and not traced:
         return ALL_JUDGED
     return st.selectbox(
         "Queries",
         names,
         key=SET,
         format_func=lambda name: (
-            f"{neutralise(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged"
+            f"{judged} judged"
+            if not name
+            else f"{neutralise(name)} · {traced[name]} traced"
+            if name in traced
+            else f"{neutralise(name)} · {recorded.get(name, 0)} recorded"
         ),
-        help="Judged: by people. Recorded: from a log of a live system’s queries and answers.",
+        help="Judged: by people. Recorded: from a log of a live system’s queries and answers. Traced: in another pipeline, with "
+        "its stages.",
     )
 
 
@@ -167,6 +181,22 @@ def _draw_recorded(name: str, resources: Resources) -> None:
             "query": text("query", width=236),
             "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
             "project": text("project", width=80, help="Project of the query"),
+        },
+    )
+
+
+def _draw_traced(name: str, resources: Resources) -> None:
+    """Draw the traced queries of a set."""
+    queries = resources.store.query_sets.queries(name)
+    st.caption("Opens the recorded stages of a query; no setting changes them.")
+    text = st.column_config.TextColumn
+    _draw_queries(
+        [{"query": query.query, "asked": query.as_of} for query in queries],
+        TRACED,
+        lambda number: state.open_traced(state.TracedQuery(name, queries[number].qid, queries[number].query)),
+        {
+            "query": text("query", width=460),
+            "asked": st.column_config.DatetimeColumn("asked", width=130, format="YYYY-MM-DD HH:mm", help="UTC"),
         },
     )
 

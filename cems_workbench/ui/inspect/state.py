@@ -134,6 +134,15 @@ class BaselineReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedQuery:
+    """A query of an external trace: its set, its id, and its text, which is in the query box while its stages are shown."""
+
+    query_set: str
+    qid: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The saved page whose `id` is in the address, while the page has that state.
 
@@ -169,6 +178,8 @@ class InspectState:
     given: Request | None = None
     """What is searched as given while its query is in the box: searched text, engine queries, and wordings as `manual`."""
     """The exact time of an opened stored query; used while the date box shows its date."""
+    traced: TracedQuery | None = None
+    """The query of an external trace that was opened."""
     baseline: Baseline | None = None
     baseline_replay: BaselineReplay | None = None
     link: Link = Link()
@@ -237,6 +248,31 @@ def show(
         st.session_state[TARGET] = k
 
 
+def open_traced(traced: TracedQuery, *, why: tuple[str, int] | None = None) -> None:
+    """Show the recorded stages of a query of an external trace; before the page is drawn, from a callback, or from another page.
+
+    `why` is a memory to follow with the rank it should reach, as in `show`. The config of the page stays: recorded stages read none.
+    """
+    write_request(Request(traced.query))
+    _page.update(traced=traced, variants_off=None)
+    if why is not None:
+        memory_id, k = why
+        explain(memory_id, WHY_TOOL)
+        st.session_state["inspect:why:chosen"] = (traced.query.strip(), memory_id)
+        st.session_state[TARGET] = k
+
+
+def traced() -> TracedQuery | None:
+    """The query of an external trace that is shown: the opened one, while its text is in the query box."""
+    opened = present().traced
+    return opened if opened is not None and opened.query.strip() == written_request().query else None
+
+
+def leave_traced() -> None:
+    """Search the query in the box instead of showing its recorded stages."""
+    _page.update(traced=None)
+
+
 def explain(memory_id: str, tool: str) -> None:
     """Follow a memory and open the tool that explains its rank."""
     follow(memory_id)
@@ -301,7 +337,7 @@ def forget_evidence() -> None:
 
 def forget_store() -> None:
     """Drop the state of the previous store: request and evidence."""
-    _page.update(gathered=None, attempted=None, variants_off=None, moment=None)
+    _page.update(gathered=None, attempted=None, variants_off=None, moment=None, traced=None)
     for key in (QUERY, PROJECT, ONLY_PROJECT, AS_OF, MANUAL, FOLLOW):
         st.session_state.pop(key, None)
 
@@ -356,7 +392,7 @@ def write_request(request: Request) -> None:
     st.session_state[ONLY_PROJECT] = request.project_only
     st.session_state[MANUAL] = "\n".join(request.manual)
     given = Request(request.query.strip(), searched=request.searched, engine_queries=request.engine_queries)
-    _page.update(given=given if request.searched or request.engine_queries else None)
+    _page.update(traced=None, given=given if request.searched or request.engine_queries else None)
 
 
 def choose_query(query: Query) -> None:
@@ -367,7 +403,7 @@ def choose_query(query: Query) -> None:
     given = Request(
         query.query.strip(), manual=query.wordings, searched=query.searched, engine_queries=query.engine_queries
     )
-    _page.update(given=given if query.given else None)
+    _page.update(traced=None, given=given if query.given else None)
 
 
 def _write(query: str, project: str | None, as_of: datetime | None) -> None:

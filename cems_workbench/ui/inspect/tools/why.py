@@ -412,4 +412,6 @@ def _moved(before: float | None, after: float | None) -> str:
     return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
 
 
-VIEW = View(state.WHY_TOOL, 10, draw, "Which stage lost a memory, and which smallest change brings it in?")
+VIEW = View(
+    state.WHY_TOOL, 10, draw, "Which stage lost a memory, and which smallest change brings it in?", external=True
+)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import RESULTS, RankComparison, lists_in_use, loss, ranked_stages
+from cems_workbench.analysis.ranks import RESULTS, RankComparison, lists_in_use, loss, ranked_ids, ranked_stages
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
-from cems_workbench.pipeline.stages import FUSION, LISTS
+from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.wording import list_index, list_label
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
@@ -68,7 +68,7 @@ def journey_table(
 
     lists, stages = lists_in_use(trace), ranked_stages(trace)
     shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
-    fused = [row.memory_id for row in trace.stage(FUSION).rows if row.memory_id not in shown]
+    fused = [memory_id for memory_id in ranked_ids(trace) if memory_id not in shown]
     shown += fused[: max(0, top - len(shown))]
     if followed is not None and followed not in shown:
         shown.append(followed)
@@ -89,4 +89,4 @@ def journey_table(
     return with_deltas(frame.astype({name: "Int64" for name in [*lists, *stages]}), against, RESULTS, "memory")
 
 
-VIEW = View("Journey", 60, draw)
+VIEW = View("Journey", 60, draw, external=True)

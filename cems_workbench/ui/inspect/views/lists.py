@@ -172,4 +172,4 @@ def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
     return excerpt(trace.evidence.memories[memory_id].content if found is None else found)
 
 
-VIEW = View("Lists", 30, draw)
+VIEW = View("Lists", 30, draw, external=True)

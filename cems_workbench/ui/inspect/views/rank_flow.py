@@ -495,4 +495,4 @@ def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -
     return render("inspect/lost.html", lines=named, more=len(lost) - len(named))
 
 
-VIEW = View("Rank flow", 50, draw)
+VIEW = View("Rank flow", 50, draw, external=True)

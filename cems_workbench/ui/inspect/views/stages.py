@@ -130,4 +130,4 @@ def _move(places: int) -> str:
     return "=" if places == 0 else f"▲ {places}" if places > 0 else f"▼ {-places}"
 
 
-VIEW = View("Stages", 40, draw)
+VIEW = View("Stages", 40, draw, external=True)

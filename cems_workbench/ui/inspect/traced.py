@@ -1,0 +1,128 @@
+"""A query of an external trace on the page: its recorded stages instead of a search.
+
+No control changes what another pipeline did, so there are none: the sidebar says why and what to do, and of the views and tools those are
+offered that read recorded stages (`View.external`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import loss
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.traces import traced_path, traced_query
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
+from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
+
+NO_CONTROLS = (
+    "This query was traced in another pipeline: its stages are recorded, and no setting changes them, so there are no sliders. To try "
+    "settings, search the query here, or find the preset that comes nearest to that pipeline."
+)
+
+
+def present_trace(resources: Resources) -> Trace | None:
+    """The recorded stages of the opened query as a trace; None if none is open, or after an error, which is drawn."""
+    traced = state.traced()
+    if traced is None:
+        return None
+    path = traced_path(resources.store.path, traced.query_set)
+    try:
+        changed = path.stat().st_mtime_ns if path.is_file() else 0
+        found = for_all_sessions(
+            ("evidence", path, changed, traced.qid),
+            lambda: traced_query(resources.store, traced.query_set, traced.qid),
+        )
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    if found is None:
+        st.warning(
+            plain(f"{traced.query_set} has no recorded stages of {traced.qid} any more: the query is searched here.")
+        )
+        return None
+    evidence, config = found
+    return replay(evidence, config, clock=time.perf_counter)
+
+
+def draw_sidebar() -> None:
+    """Draw, instead of the controls, why there are none and what to do."""
+    traced = state.traced()
+    if traced is None:
+        return
+    with st.sidebar, st.container(key="inspect:traced"):
+        st.markdown("### No controls")
+        st.caption(NO_CONTROLS)
+        st.button(
+            "Search it here",
+            key="inspect:traced:search",
+            icon=":material/search:",
+            on_click=state.leave_traced,
+            width="stretch",
+            help="Searches the query in this store under the present preset, with every control.",
+        )
+        if st.button(
+            "Find the nearest preset",
+            key="inspect:traced:nearest",
+            icon=":material/near_me:",
+            width="stretch",
+            help="Opens Evaluate › Recorded answers with this set: which preset, with which parameters, comes closest?",
+        ):
+            st.session_state["evaluate:against"] = "Recorded answers"
+            st.session_state["evaluate:fidelity_sets"] = [traced.query_set]
+            st.switch_page("pages/evaluate.py")
+
+
+def draw_step(context: InspectContext) -> Callable[[], None]:
+    """Draw one sentence on the first relevant memory that the pipeline lost, with a button that explains it; nothing is left to do."""
+    trace, k = context.trace, context.target
+    shown = {result.memory_id for result in trace.results[:k]}
+    lost = [memory_id for memory_id in sorted(context.relevant) if memory_id not in shown]
+    words, warning = "Traced in another pipeline. Follow a memory to see what each stage did with it.", False
+    if lost:
+        first = max(lost, key=lambda memory_id: (context.grades.get(memory_id, 0), memory_id))
+        found = loss(trace, first, k)
+        where = "no stage named it" if found is None else f"{found.stage}: {found.reason}"
+        many = (
+            "The memory judged relevant is"
+            if len(context.relevant) == 1
+            else f"{len(lost)} of {len(context.relevant)} memories judged relevant are"
+        )
+        words, warning = f"{many} not within the first {k}: {first}, {where}.", True
+    elif context.relevant:
+        words = f"Every memory judged relevant is within the first {k}."
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
+        st.html(render("inspect/next_step.html", words=words, warning=warning, stale=False), width="stretch")
+        if lost:
+            st.button(
+                plain(f"Why is {short_id(first)} missing?"),
+                key="inspect:next:why",
+                icon=":material/help:",
+                type="primary",
+                on_click=_explain,
+                args=(first, context.request.query),
+                help="Opens the tool under What happened, and why: what each recorded stage did with it.",
+            )
+    return lambda: None
+
+
+def _explain(memory_id: str, query: str) -> None:
+    state.explain(memory_id, state.WHY_TOOL)
+    st.session_state["inspect:why:chosen"] = (query.strip(), memory_id)
+
+
+def figures(trace: Trace) -> str:
+    """How many candidates there were, and how long the traced pipeline took, as far as its stages say."""
+    spent = [stage.elapsed_ms for stage in trace.stages if stage.elapsed_ms]
+    took = f" · recorded {sum(spent):,.0f} ms" if spent else ""
+    evidence: Evidence = trace.evidence
+    when = f" · {evidence.as_of:%Y-%m-%d %H:%M} UTC" if evidence.as_of is not None else ""
+    return f"{len(evidence.memories)} candidates{took}{when}"
