@@ -83,7 +83,8 @@ def ranked_ids(trace: Trace) -> list[str]:
     """The memories that got a rank: as fusion leaves them, of an external trace those that came furthest first."""
     if not trace.external:
         return [row.memory_id for row in trace.stage(FUSION).rows]
-    return list(dict.fromkeys(key for name in reversed(ranked_stages(trace)) for key in ranks_in(trace, name)))
+    places = [*reversed(ranked_stages(trace)), *lists_in_use(trace)]
+    return list(dict.fromkeys(key for name in places for key in ranks_in(trace, name)))
 
 
 def ranks_in(trace: Trace, name: str) -> Ranks:

@@ -50,8 +50,10 @@ from cems_workbench.jobs.recorded_lists import (
     with_map,
     without_words,
 )
+from cems_workbench.jobs.traces import read_traced, traced_sets
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
@@ -66,6 +68,8 @@ from cems_workbench.store import Store
 
 STORED_FORM = "query set"
 """The format of answers that the store keeps."""
+TRACED_FORM = "external traces"
+"""The form of a recording that is made of them."""
 BASE_PRESET = "cems_head"
 """The preset of CEMS with its defaults, over which the settings of a recording are laid."""
 COMPUTED_MODE = "vector"
@@ -262,13 +266,34 @@ def read_answers(path: Path) -> Recording:
     )
 
 
+def recorded_sets(store: Store) -> dict[str, int]:
+    """The query sets with recorded answers, external traces among them, by name with their number of answers."""
+    return store.recorded_answers.sets() | traced_sets(store)
+
+
+def traced_recording(traced: EvidenceSet, name: str) -> Recording:
+    """The results and lists of external traces as a recording; a list without scores has zeros, as in other recordings."""
+    answers = []
+    for row, (qid, evidence) in enumerate(traced.evidences.items(), 1):
+        stages = read_recorded(evidence.notes[RECORDED])
+        returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(stages.results, 1))
+        lists = {one.name: (tuple((key, score or 0.0) for key, score in one.hits),) for one in stages.lists}
+        answers.append(RecordedAnswer(row, qid, evidence.query, None, returned, lists, evidence.as_of))
+    return Recording(name, TRACED_FORM, tuple(answers))
+
+
 def kept_recording(store: Store, name: str) -> Recording:
-    """The answers that the store keeps for a query set, the failing ones first. Raises StoreError for an unknown set, InputError for one
-    without any."""
+    """The answers that the store keeps for a query set, the failing ones first; of external traces the recorded results and lists.
+
+    Raises StoreError for an unknown set, InputError for one without any.
+    """
     store.query_sets.get(name)
+    traced = read_traced(store, name)
+    if traced is not None:
+        return traced_recording(traced, name)
     answers = store.recorded_answers.read(name)
     if not answers:
-        known = ", ".join(store.recorded_answers.sets()) or "none"
+        known = ", ".join(recorded_sets(store)) or "none"
         raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
     return Recording(name, STORED_FORM, tuple(answers), rounded=True)
 

@@ -6,7 +6,7 @@ The evidence of a config is read from its file, or gathered first; ranking is re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence
+from cems_workbench.jobs.traces import traced_header
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
@@ -70,6 +71,9 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         raise InputError("a queue needs a config whose results are judged")
     if plan.strategy == "decisive" and len(plan.configs) < 2:
         raise InputError("decisive first needs two configs: what could decide between them")
+    header = traced_header(resources.store.path, plan.selection.query_set)
+    if header is not None:  # the recorded results are the same under every config
+        plan = replace(plan, configs={header.config.name: header.config})
     judgments = resources.store.judgments.read()
     begun = datetime.now(UTC)
     evidences = {

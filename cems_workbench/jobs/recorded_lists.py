@@ -36,6 +36,9 @@ BY_MEANING = frozenset({"vector", "vectors", "semantic", "cosine", "dense", "emb
 BY_WORDS = frozenset(
     {"lexical", "keyword", "keywords", "bm25", "sparse", "fts", "fulltext", "full_text", "text", "words"}
 )
+VECTOR_PARTS = ("vector", "semantic", "dense", "embed", "cosine", "faiss", "chroma", "hnsw")
+WORD_PARTS = ("bm25", "keyword", "lexical", "sparse", "fulltext", "full_text", "tfidf", "tf_idf")
+"""Parts of the names of retrievers that say which kind of list it is."""
 NORMALISED_WORDS = frozenset({"keyword_unit"})
 """Scores of words that were made comparable already: used only where the recording has no raw ones."""
 BY_ENTITY = frozenset({"entity", "entities"})
@@ -116,14 +119,22 @@ def _source_of(name: str, config: PipelineConfig, raw_words: bool) -> str | None
     def on(source: str) -> bool:
         return bool(config.get(f"lists.{source}.enabled"))
 
-    if name in BY_MEANING:
+    if name in BY_MEANING or _of_kind(name) == "vector":
         return "vector"
-    if name in BY_WORDS or (name in NORMALISED_WORDS and not raw_words):
+    if name in BY_WORDS or _of_kind(name) == "words" or (name in NORMALISED_WORDS and not raw_words):
         # The config's own choice of engine; with several, the first is not better known than the others.
         return next((source for source in WORD_SOURCES if on(source)), None)
     if name in BY_ENTITY:
         return next((source for source in ("entities", *ADDED_LISTS) if on(source)), None)
     return name if name in _SOURCES and not _SOURCES[name].nested else None
+
+
+def _of_kind(name: str) -> str | None:
+    """Whether a name such as `VectorStoreRetriever` or `bm25_search` has a part that names vectors or words, and not both."""
+    if name in NORMALISED_WORDS or name in _SOURCES:
+        return None
+    vector, words = (any(part in name for part in parts) for parts in (VECTOR_PARTS, WORD_PARTS))
+    return None if vector == words else "vector" if vector else "words"
 
 
 def with_map(config: PipelineConfig, mapping: ListMap) -> dict[str, object]:

@@ -37,6 +37,7 @@ from cems_workbench.jobs.fidelity import (
     lexical_lists,
     productions_in,
     read_answers,
+    recorded_sets,
     require_usable,
     selection_for,
     setting_for,
@@ -138,7 +139,7 @@ def _draw_provenance(asked: Sequence[SettingQueries], resources: Resources) -> N
 
 def _recordings(resources: Resources) -> list[Recording]:
     """The recordings chosen from the store, uploads and the path; unusable ones are drawn with the reason."""
-    sets = resources.store.recorded_answers.sets()
+    sets = recorded_sets(resources.store)
     chosen_sets = (
         st.multiselect(
             "Query sets with recorded answers",
@@ -147,7 +148,7 @@ def _recordings(resources: Resources) -> list[Recording]:
             persist_state="session",
             format_func=lambda name: f"{neutralise(name)} · {sets.get(name, 0):,} answers",
             placeholder="Choose a query set",
-            help="Imported logs of queries and answers (Memories page, or the command `import`).",
+            help="Imported logs of queries and answers, and external traces (Memories page, or the command `import`).",
         )
         if sets
         else []

@@ -34,7 +34,7 @@ from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.loss_flow import Flow, flow_figure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.screen_reader import announce
@@ -365,6 +365,8 @@ def _open(row: LostMemory, configs: Sequence[EvaluatedConfig], at: int, k: int) 
     config = configs[at]
     query = next(one for one in config.batch.queries if one.qid == row.qid)
     header = config.labelled.evidence.header
+    if config.labelled.evidence.external:
+        open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query), why=(row.memory_id, k))
     request = request_for(query, header.moment, header.project_only)
     other = (configs[1 - at].name, configs[1 - at].evaluation.config) if len(configs) > 1 else None
     open_in_inspect(request, config.evaluation.config, other, why=(row.memory_id, k))

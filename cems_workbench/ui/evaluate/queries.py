@@ -16,7 +16,7 @@ from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.records import Query
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 
@@ -156,6 +156,8 @@ def _elsewhere(choice: Choice) -> str:
 def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
     """Open a query in Inspect as measured: the other config on the sliders, the baseline pinned."""
     header = (other or base).labelled.evidence.header
+    if base.labelled.evidence.external:
+        open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query))
     request = request_for(query, header.moment, header.project_only)
     baseline = (base.name, base.evaluation.config) if other is not None else None
     open_in_inspect(request, (other or base).evaluation.config, baseline)

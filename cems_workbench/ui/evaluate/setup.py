@@ -14,6 +14,7 @@ from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
 from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, measurable, set_relevant_from
+from cems_workbench.jobs.traces import traced_header
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QuerySet
@@ -48,7 +49,8 @@ def choose(resources: Resources) -> Choice | None:
         _nothing(bool(sets))
         _further(resources)
         return None
-    configs = _configs(resources)
+    _set_options(sets, file)  # which set is chosen decides whether there are configs to choose
+    configs = _traced(st.session_state["evaluate:set"], resources) or _configs(resources)
     asked = _draw_judging(sets, file, resources)
     draw_effects(dict(configs), asked.project_only)
     measures = _measures(asked.relevant_from)
@@ -66,6 +68,26 @@ def choose(resources: Resources) -> Choice | None:
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     return Choice(selection, configs, asked.kind, measures)
+
+
+def _set_options(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> list[str]:
+    """The choices of queries; the first is chosen if none is."""
+    options = ([OPENED_FILE] if file else []) + sorted(sets)
+    if st.session_state.get("evaluate:set") not in options:
+        st.session_state["evaluate:set"] = options[0]
+    return options
+
+
+def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
+    """The one config of a set of external traces, with the reason why no other can be chosen; empty for another set."""
+    header = None if query_set == OPENED_FILE else traced_header(resources.store.path, query_set)
+    if header is None:
+        return ()
+    st.caption(
+        f":material/route: {plain(query_set)} was traced in another pipeline: its recorded stages are measured, and no config changes "
+        "them. Recorded answers, above, finds the nearest preset."
+    )
+    return ((header.config.name, header.config),)
 
 
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
@@ -99,13 +121,10 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
             return f"file {file.name}"
         return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
 
-    options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
-    if st.session_state.get("evaluate:set") not in options:
-        st.session_state["evaluate:set"] = options[0]
     name = boxes[0].selectbox(
         "Query set",
-        options,
+        _set_options(sets, file),
         key="evaluate:set",
         persist_state="session",
         format_func=shown,

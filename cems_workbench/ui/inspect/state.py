@@ -262,6 +262,12 @@ def open_traced(traced: TracedQuery, *, why: tuple[str, int] | None = None) -> N
         st.session_state[TARGET] = k
 
 
+def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = None) -> None:
+    """Open the Inspect page as `open_traced` sets it; does not return."""
+    open_traced(query, why=why)
+    st.switch_page("pages/inspect.py")
+
+
 def traced() -> TracedQuery | None:
     """The query of an external trace that is shown: the opened one, while its text is in the query box."""
     opened = present().traced

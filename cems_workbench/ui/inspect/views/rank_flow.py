@@ -406,7 +406,7 @@ def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
     if grades:
         ordered = sorted(grades, key=lambda memory_id: -grades[memory_id])
         return {memory_id: _graded(grades[memory_id]) for memory_id in ordered}
-    bands = {row.memory_id: row.band for row in trace.stage(JUDGE).rows}
+    bands = {} if trace.external else {row.memory_id: row.band for row in trace.stage(JUDGE).rows}
     return {
         memory_id: Kind(f"judge: {name}", *_style(i))
         for i, name in enumerate(BANDS)
