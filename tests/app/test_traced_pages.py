@@ -12,9 +12,15 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.config import preset
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.fidelity import kept_recording
 from cems_workbench.jobs.importing import import_files
+from cems_workbench.jobs.labelling import QueuePlan, assemble
+from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.traces import traced_sets
 from cems_workbench.progress import silent
+from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.state import InspectState, TracedQuery
 
@@ -63,6 +69,10 @@ def traced_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -
     assert imported.problem == ""
     assert imported.report is not None
     assert traced_sets(store) == {"pipeline": 1}
+    (query,) = store.query_sets.queries("pipeline")
+    qrels = f"{query.qid} 0 m002 3\n{query.qid} 0 m004 1\n".encode()
+    (judged,) = import_files([("judged.qrels", io.BytesIO(qrels))], store, silent)
+    assert judged.problem == ""
     store.close()
     return path
 
@@ -109,3 +119,29 @@ def test_why_names_the_stage_that_lost_a_memory(page: AppTest, traced_store: Pat
     assert page.get("button_group") or page.pills
     assert "rerank" in all_html(page)
     assert "nearest" in plainly(all_html(page) + captions(page) + markdown(page))
+
+
+def test_losses_are_those_of_the_recorded_stages(page: AppTest, traced_store: Path) -> None:
+    page.switch_page("pages/evaluate.py")
+    page.session_state["evaluate:set"] = "pipeline"
+    checked(page.run())
+    assert "no config changes them" in captions(page)
+    assert not [box for box in page.multiselect if box.key == "evaluate:configs"]
+    assert "rerank" in all_html(page) + markdown(page)
+    page.session_state["evaluate:against"] = "Recorded answers"
+    checked(page.run())
+    assert "pipeline · 1 answers" in page.multiselect(key="evaluate:fidelity_sets").options
+
+
+def test_a_queue_has_the_recorded_results_and_fidelity_its_lists(traced_store: Path) -> None:
+    resources = open_resources(Settings(store=traced_store))
+    try:
+        queries = tuple(resources.store.query_sets.queries("pipeline"))
+        config = preset("recollection").config
+        plan = QueuePlan("q", QuerySelection("pipeline", queries), {"any": config}, leave_out_judged=False)
+        assert {memory_id for _, memory_id in assemble(plan, resources).pairs} == {"m001", "m004"}
+        (answer,) = kept_recording(resources.store, "pipeline").answers
+        assert [row.memory_id for row in answer.returned] == ["m004", "m001"]
+        assert {name: [key for key, _ in lists[0]] for name, lists in answer.lists.items()} == FOUND
+    finally:
+        resources.close()

@@ -50,9 +50,11 @@ def choose(resources: Resources) -> Choice | None:
         _further(resources)
         return None
     _set_options(sets, file)  # which set is chosen decides whether there are configs to choose
-    configs = _traced(st.session_state["evaluate:set"], resources) or _configs(resources)
+    traced = _traced(st.session_state["evaluate:set"], resources)
+    configs = traced or _configs(resources)
     asked = _draw_judging(sets, file, resources)
-    draw_effects(dict(configs), asked.project_only)
+    if not traced:
+        draw_effects(dict(configs), asked.project_only)
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:

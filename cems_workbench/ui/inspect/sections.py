@@ -39,6 +39,6 @@ def draw_sections(context: InspectContext) -> None:
             st.session_state[state.TOOL] = first
         name = st.pills("Tool", tuple(tools), key=state.TOOL, required=True, label_visibility="collapsed")
         chosen = tools[name or first]
-    if chosen.question:
+    if chosen.question and not context.trace.external:  # no change is searched for there
         st.caption(chosen.question)
     chosen.draw(context)

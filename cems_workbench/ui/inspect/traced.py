@@ -121,8 +121,10 @@ def _explain(memory_id: str, query: str) -> None:
 
 def figures(trace: Trace) -> str:
     """How many candidates there were, and how long the traced pipeline took, as far as its stages say."""
-    spent = [stage.elapsed_ms for stage in trace.stages if stage.elapsed_ms]
-    took = f" · recorded {sum(spent):,.0f} ms" if spent else ""
+    spent = [stage.elapsed_ms or 0.0 for stage in trace.stages]
+    # The last stage is often the span around the others, whose time is in its own.
+    total = max(spent[-1], sum(spent[:-1])) if spent else 0.0
+    took = f" · recorded {total:,.0f} ms" if total else ""
     evidence: Evidence = trace.evidence
     when = f" · {evidence.as_of:%Y-%m-%d %H:%M} UTC" if evidence.as_of is not None else ""
     return f"{len(evidence.memories)} candidates{took}{when}"
