@@ -285,8 +285,10 @@ class _Import:
             if not self.queries:
                 raise InputError(f"{self.path}: no span of it is a query with lists or stages below it")
             self._take_over(file, target)
+            # Those that were given before; a set is measured with the store's present ones.
+            judgments = [row for row in self.store.judgments.read() if row.qid in self.queries and row.memory_id]
             with file.writing() as cursor:
-                evidence_rows.write_query_set(cursor, list(self.queries.values()), (), str(part))
+                evidence_rows.write_query_set(cursor, list(self.queries.values()), judgments, str(part))
             file.replace_header(self._header(traced_config(self.longest)))
             file.finish()
         self.progress("importing traces", len(spilled), len(spilled))

@@ -142,6 +142,11 @@ def test_measures_losses_and_why_name_the_recorded_stage(store: Store, tmp_path:
     assert why.path.lost_at == "cross-encoder" and "no fix can be computed" in why.verdict
     with EvidenceStream([found.path]) as stream, pytest.raises(InputError, match="no query has a relevant memory"):
         stream_losses(stream, [own], 1)
+    judged = ParsedInput("j", "judgments-jsonl", judgments=(LOST_AT_RERANK, Judgment("q1", "b", 2)))
+    store.add(judged)
+    import_traces(tmp_path / "mine.jsonl", store)
+    with EvidenceStream([found.path]) as stream:
+        assert stream.external and stream_losses(stream, [own], 1, 2).sentences == losses.sentences
 
 
 def test_what_needs_a_replay_is_refused_in_one_line(store: Store, tmp_path: Path) -> None:
