@@ -152,6 +152,7 @@ class SideBySide {
       this.columns.replaceChildren(...widths.map(width => { const col = make('col'); col.style.width = width + 'px'; return col; }));
       this.table.style.width = others + widths[1] + 'px';
     }
+    this.root.classList.toggle('wb-sbs-wider', others + widths[1] > this.wide);
     if (this.boxWide !== this.wide) {
       this.boxWide = this.wide;
       this.root.style.setProperty('--wb-sbs-wide', this.wide + 'px');
