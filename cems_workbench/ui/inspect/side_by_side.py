@@ -18,7 +18,6 @@ from cems_workbench.analysis.found_chunk import chunks_read, found_chunk
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of
 from cems_workbench.ui.kit.assets import asset
@@ -65,14 +64,14 @@ def message(
     return table.to_columns() | {
         "query": trace.evidence.query,
         "label": f"The ranking side by side: {len(table)} memories, a column for each stage",
-        "compared": "after fusion" if against is None else f"in the baseline {against.name}",
+        "compared": table.moved_from if against is None else f"in the baseline {against.name}",
         "followed": followed,
         "detail": _detail(trace, followed, grades.get(followed))
         if followed is not None and followed in trace.columns
         else None,
         "grades": {str(grade): words for grade, words in GRADES.items()},
-        "stages": {name: stage.title for name, stage in BY_NAME.items()},
-        "help": HELP | {column.key: _help(column) for column in table.columns},
+        "stages": {stage.name: stage.title for stage in trace.run.stages},
+        "help": HELP | {column.key: _help(trace, column) for column in table.columns},
         "colours": [] if fused is None else [_colour(part) for part in fused.parts],
     }
 
@@ -84,11 +83,10 @@ HELP = {
 }
 
 
-def _help(column: Column) -> str:
+def _help(trace: Trace, column: Column) -> str:
     if column.kind == "list":
-        return f"{column.title}: rank and normalised score in this list"
-    stage = BY_NAME.get(column.stage)
-    return f"{column.title}: rank and score after the stage" + ("" if stage is None else f". {stage.description}")
+        return f"{column.title}: rank and {'' if trace.external else 'normalised '}score in this list"
+    return f"{column.title}: rank and score after the stage. {trace.record(column.stage).description}"
 
 
 def _colour(part: Part) -> str:

@@ -13,6 +13,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.records import Memory
+from cems_workbench.ui.inspect.side_by_side import message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SCORES = {"a": 1.0, "b": 6.0, "c": 9.0, "d": 2.0}
@@ -162,3 +163,6 @@ def test_recorded_stages_are_columns_with_ranks_and_scores() -> None:
         ("c", 4, None, "cohere"),
     ]
     assert (table.rows[0].cells["rank (list)"].rank, table.rows[0].cells["rank (list)"].score) == (2, 8.0)
+    drawn = message(traced, {}, None)
+    assert (drawn["compared"], drawn["stages"]["cohere"]) == ("after faiss", "cohere")
+    assert drawn["help"]["cohere"].endswith("Orders candidates again, as traced.")
