@@ -266,6 +266,8 @@ class _Import:
     blank: set[str] = field(default_factory=set)
     """Memories of the evidence file that have no text yet."""
     queries: dict[str, Query] = field(default_factory=dict)
+    stored: dict[str, Query] = field(default_factory=dict)
+    """The store's own queries, which keep their project, moment and type; those of earlier traces are replaced."""
     by_text: dict[str, str] = field(default_factory=dict)
     """The memory of the store with the text of a document without an id, by the id that it would get."""
     changed: dict[str, None] = field(default_factory=dict)
@@ -276,6 +278,7 @@ class _Import:
     added: int = 0
 
     def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
+        self.stored = {query.qid: query for query in self.store.queries.read() if query.type != TYPE}
         header = self._header(traced_config(1))
         with EvidenceFile.create(part, header, (), ()) as file:
             for i, portion in enumerate(_portions(spilled.traces())):
@@ -316,7 +319,12 @@ class _Import:
                     RowError(str(self.path), query.row, f"{query.qid!r} was traced before; the first is kept")
                 )
                 continue
-            self.queries[query.qid] = Query(query.qid, query.query, None, query.asked_at, TYPE)
+            judged = self.stored.get(query.qid)
+            if judged is not None and judged.query != query.query:
+                reason = f"{query.qid!r} is another query in the store: {judged.query[:60]!r}"
+                self.errors.append(RowError(str(self.path), query.row, reason))
+                continue
+            self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
             fresh.append(query)
             self.longest = max(self.longest, len(query.results))
             if query.warnings:

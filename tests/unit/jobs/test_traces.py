@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
 from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import replay
-from cems_workbench.records import Judgment, Memory, ParsedInput
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever
 
@@ -86,6 +87,22 @@ def test_no_memory_of_the_store_is_replaced_and_other_texts_are_said(store: Stor
     assert any(line.startswith("1 memory has another text") and line.endswith("such as a") for line in report.notes)
     found = read_traced(store, "mine")
     assert found is not None and found.evidences["q1"].memories["a"].content == "ours"
+
+
+def test_a_query_of_the_store_keeps_its_project_and_moment(store: Store, tmp_path: Path) -> None:
+    text = next(span for span in HYBRID if span["parent_id"] is None)["attributes"]["input.value"]
+    judged = Query("q1", text, "harbor/api", datetime(2026, 9, 1, tzinfo=UTC), "identifier")
+    other = Query("q2", "another text", None, None, "identifier")
+    store.add(ParsedInput("s", "queries-jsonl", queries=(judged, other)), query_set="sample")
+    report = import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID), ("q2", HYBRID), ("q3", HYBRID)), store)
+    assert (report.queries.added, report.queries.updated, report.queries.unchanged) == (1, 0, 1)
+    assert store.query_sets.queries("sample") == [judged, other]
+    assert [query.qid for query in store.query_sets.queries("mine")] == ["q1", "q3"]
+    assert [error.reason for error in report.errors] == ["'q2' is another query in the store: 'another text'"]
+    found = read_traced(store, "mine")
+    assert found is not None and set(found.evidences) == {"q1", "q3"}
+    import_traces(written(tmp_path / "mine.jsonl", ("q3", HYBRID)), store)
+    assert store.query_sets.queries("sample") == [judged, other]
 
 
 def test_a_document_without_an_id_is_the_memory_with_its_text(store: Store, tmp_path: Path) -> None:
