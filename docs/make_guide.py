@@ -1,6 +1,6 @@
 """The pictures of docs/start/guide.md and README.md, taken from the app on the sample store.
 
-    python -m docs.make_guide [--folder docs/start/guide] [--store STORE] [--only case|walk]
+    python -m docs.make_guide [--folder docs/start/guide] [--store STORE] [--only case|walk|overview]
 
 Needs Chromium, as the browser tests do. It runs on a copy of STORE, which holds the sample set, or on a new import. Evidence in STORE
 is reused.
@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "start" / "guide")
     parser.add_argument("--store", type=Path)
     parser.add_argument(
-        "--only", choices=("case", "walk"), help="take only the pictures of the stale memory, or only the others"
+        "--only",
+        choices=("case", "walk", "overview"),
+        help="take only the pictures of the stale memory, of README, or the others",
     )
     options = parser.parse_args()
     folder = options.folder
@@ -45,8 +47,7 @@ def main() -> None:
     os.environ["CEMS_WORKBENCH_PRESET"] = DEFAULT_PRESET  # what `make run` opens, whatever the environment says
 
     def shoot(page: Page, name: str, selector: str) -> None:
-        for work in (page.get_by_test_id("stProgress"), page.get_by_text(LOOKING)):
-            expect(work).to_have_count(0, timeout=GATHERED)
+        _wait_for_work(page)
         page.locator(selector).first.evaluate("element => element.scrollIntoView()")
         page.mouse.move(0, 0)
         page.wait_for_timeout(1000)  # charts fade in
@@ -63,16 +64,21 @@ def main() -> None:
             page = browser.new_page(
                 viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
             )
-            if options.only != "walk":
+            if options.only in (None, "case"):
                 case(Inspect.open(Window(page, url)).window, shoot)
-            if options.only == "case":
-                browser.close()
-                return
-            _overview(browser, url, folder)
-            walk(Window(page, url), Path(name) / "tuned.yaml", shoot, trials=120)
+            if options.only != "case":
+                _overview(browser, url, folder)
+            if options.only in (None, "walk"):
+                walk(Window(page, url), Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()
     for picture in sorted(folder.glob("*.png")):
         print(picture)
+
+
+def _wait_for_work(page: Page) -> None:
+    """Wait until the judged queries are searched and the fix is named."""
+    for work in (page.get_by_test_id("stProgress"), page.get_by_text(LOOKING)):
+        expect(work).to_have_count(0, timeout=GATHERED)
 
 
 def _overview(browser: Browser, url: str, folder: Path) -> None:
@@ -80,6 +86,7 @@ def _overview(browser: Browser, url: str, folder: Path) -> None:
     for scheme in SCHEMES:
         page = browser.new_page(viewport={"width": 1440, "height": 960}, color_scheme=scheme)
         Inspect.open(Window(page, url)).search(MOVING)
+        _wait_for_work(page)
         page.mouse.move(0, 0)
         page.wait_for_timeout(1000)  # charts fade in
         page.screenshot(path=folder / f"inspect-{scheme}.png")
