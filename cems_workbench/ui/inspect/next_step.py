@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -48,6 +49,8 @@ MODES = {
     ),
 }
 """Label, icon and help of the button that sets a mode of `supersession`."""
+FLUSH_S = 0.15
+"""Pause before the fix is looked for, so that the browser gets and paints what is drawn."""
 LOOKING = "Looking for the smallest change that fixes it …"
 AHEAD = "inspect:next:ahead"
 """Key of the request and config of the last search: the fix is looked for unasked under these."""
@@ -98,6 +101,7 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
     from cems_workbench.ui.inspect.tools.why import apply, explanation
 
     assert step.memory_id is not None
+    time.sleep(FLUSH_S)
     with place:
         why = explanation(context, step.memory_id, step.k or context.target, labelled_set(context))
     fix = None if why is None else why.fix
