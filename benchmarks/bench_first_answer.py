@@ -8,8 +8,8 @@ them, on a copy of its store, and walks twice: just imported, and once the judge
 The walk opens the app and types a judged query, whose relevant memory is missing or below the one that it supersedes. Then it does what
 the page offers until it has read the stage, the first fix, and the effect of the fix on the judged queries: where the page names the next
 step it reads on, otherwise it opens "Why, and what if" and chooses the first memory offered. An action is a click or a typed text;
-seconds are the app's. A last column adds what a person needs for each click by the keystroke-level model (Card, Moran & Newell 1980): 1.35 s
-to decide, 1.1 s to point, 0.2 s to press; typing is the same on both sides and left out. Needs Chromium.
+seconds are the app's. A last column adds what a person needs for each click by the keystroke-level model: 1.35 s to decide, 1.1 s to
+point, 0.2 s to press (Card, Moran & Newell 1980); typing is the same on both sides and left out. Needs Chromium.
 """
 
 from __future__ import annotations
