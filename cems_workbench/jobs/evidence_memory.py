@@ -19,7 +19,7 @@ from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     dictionary_entries,
     embed_ahead,
-    has_evidence_files,
+    evidence_files,
     measurable,
     read_exact_evidence,
     read_some_evidence,
@@ -152,7 +152,7 @@ def gathered_judged_set(config: PipelineConfig, resources: Resources) -> Labelle
     At most `MAX_CHECKED`, drawn with a fixed seed, so that time and memory do not grow with the files. A damaged file is ignored.
     Lists of a running system never come from a file.
     """
-    if config.lists.answered_by != "workbench" or not has_evidence_files(resources):
+    if config.lists.answered_by != "workbench" or not evidence_files(resources):
         return None
     queries, grades = judged_queries(resources)
     relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])

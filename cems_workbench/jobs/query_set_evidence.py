@@ -472,9 +472,9 @@ def read_some_evidence(
     return None
 
 
-def has_evidence_files(resources: Resources) -> bool:
-    """Whether any evidence was gathered next to the store."""
-    return any(_shelf(resources).glob(f"*{SUFFIX}"))
+def evidence_files(resources: Resources) -> list[Path]:
+    """The files of all evidence that was gathered next to the store."""
+    return list(_shelf(resources).glob(f"*{SUFFIX}"))
 
 
 def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:

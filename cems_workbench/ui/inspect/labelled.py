@@ -17,7 +17,8 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import SignalTable, signal_table
 from cems_workbench.jobs.background_evidence import BackgroundEvidence, may_start_unasked
-from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
+from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, gathered_judged_set, judged_queries
+from cems_workbench.jobs.query_set_evidence import evidence_files
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.resources import Resources
@@ -30,6 +31,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 
 LABELLED = "inspect:labelled"
+GATHERED = "inspect:labelled:gathered"
 NOTHING_MISSING = "inspect:ahead:nothing"
 SIGNALS_SEEN = "inspect:abstain:judged_signals"
 """Keys of the session state."""
@@ -143,6 +145,18 @@ def _watch(store: str) -> None:
 def labelled_set(context: InspectContext) -> LabelledSet | None:
     """The labelled queries under the current gather parameters; None until their evidence is gathered."""
     return _labelled(context, *judged_queries(context.resources))
+
+
+def gathered_set(context: InspectContext) -> LabelledSet | None:
+    """What files next to the store hold of the labelled queries, as the command line reads it; None if that is nothing."""
+    resources, config = context.resources, context.trace.config
+    files = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in evidence_files(resources)))
+    judged = resources.store.judgments.count_queries("human")
+    asked = (evidence_memory().key(config, resources), files, judged)
+    cached: tuple[object, LabelledSet | None] | None = st.session_state.get(GATHERED)
+    if cached is None or cached[0] != asked:
+        cached = st.session_state[GATHERED] = (asked, gathered_judged_set(config, resources))
+    return cached[1]
 
 
 def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:

@@ -26,7 +26,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
+from cems_workbench.ui.inspect.labelled import gathered_set, labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
@@ -122,6 +122,7 @@ def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
 def explanation(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
     """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error. Draws its progress here."""
     trace = context.trace
+    labelled = labelled or gathered_set(context)
     place = st.empty()
 
     def make() -> Why:
