@@ -21,7 +21,7 @@ from tests.sample import MOVING, STAYING, store_with_set
 
 from .inspect_page import choose_tool
 from .inspect_page import search as search_page
-from .pages import OpenPage, html
+from .pages import OpenPage, html, press
 
 pytestmark = pytest.mark.models
 SET, QUERIES, PRESET = "few", 12, "workbench"
@@ -84,7 +84,8 @@ def test_fix_is_the_same_sentence_everywhere_before_and_after_judged_queries_are
     assert not after.pop("next") and f"on {QUERIES} of 121 judged queries nDCG@10 " in after["command"]
     page = choose_tool(open_page(store), "Why is it missing?")
     page = search_page(page, MOVING)
-    page = page.button(key=f"inspect:why:pick:{STAYING}").click().run()
+    page = page.text_input(key="inspect:why:search").set_value(STAYING).run()
+    page = press(page, f"inspect:why:match:{STAYING}")
     shown = re.search(r'<p class="wb-fix">(.*?)</p>', html(page, "wb-cause"))
     assert shown is not None
     after["page"] = entities.unescape(shown[1])
