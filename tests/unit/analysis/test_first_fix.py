@@ -16,6 +16,7 @@ from cems_workbench.analysis.why.side_effects import NDCG, LabelledEffect, SideE
 from cems_workbench.evaluation.verdict import verdict_of_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.supersession import SUPERSEDED
+from cems_workbench.ui.inspect.tools.why import cause_html
 from tests.unit.pipeline.cases import NOW, configured, evidence
 
 UNMOVED = SideEffects(1.0, 1.0)
@@ -108,6 +109,8 @@ def test_a_memory_below_the_one_it_supersedes_is_fixed_by_a_mode_of_supersession
     assert found.fix is not None and found.fix.change is not None
     assert found.fix.sentence.startswith("Fix: supersession.mode = follow. t becomes 1st; not checked on other queries")
     assert replay(subject, found.fix.change.config(config)).results[0].memory_id == "t"
+
+    assert found.fix.sentence in " ".join(cause_html(found, "text of t").split())  # what the page draws
 
     # In the first 4 already, but a reader takes a for the truth.
     inside = explain("t", subject, configured({"assembly.limit": 4}))
