@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.evaluation.losses import LossCollector, Losses
+    from cems_workbench.evaluation.losses import LossCollector, Losses, LostMemory
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.evaluation.relevance_sources import RelevanceSources
     from cems_workbench.evaluation.verdict import Verdict
@@ -188,7 +188,7 @@ def evaluate_command(
                 if found.found.answered:
                     say(f"lists {found.found.answered}")
             print_asserted(outcomes)
-            say_next(*_next_commands(paths, configs, lost))
+            say_next(*_next_commands(paths, configs, lost, external=stream.external))
         exit_unless_all_hold(outcomes)
         return
     read = read_evidence(paths[0]) if are_files[0] else None
@@ -247,7 +247,11 @@ def evaluate_command(
             for line in view.warnings:
                 say(f"warning: {line}")
         print_asserted(outcomes)
-        if are_files[0]:
+        own = measured[0].labelled.evidence
+        if own.external:
+            again = repeated("--losses") if lost is None else _why_traced(lost, own, evidence[0], store)
+            say_next(again)
+        elif are_files[0]:
             say_next(*_next_commands(paths, configs, lost, measured[0].labelled.evidence, store))
         else:
             gathered = words_of("gather", evidence[0], options=["--judged", "--out", unused(f"{evidence[0]}.evidence")])
@@ -265,10 +269,15 @@ def _next_commands(
     lost: Losses | None,
     evidence: EvidenceSet | None = None,
     store: Path | None = None,
+    *,
+    external: bool = False,
 ) -> list[list[str] | None]:
-    """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config."""
+    """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config, which external
+    traces do not have."""
     if lost is None:
-        return [repeated("--losses"), _comparison(files, configs)]
+        return [repeated("--losses"), None if external else _comparison(files, configs)]
+    if external:
+        return []
     why = None if evidence is None else _why_lost(lost, evidence, configs[0], store)
     return [why, _comparison(files, configs)]
 
@@ -294,19 +303,15 @@ def _why_lost(
     from cems_workbench.jobs.tuning import store_of
     from cems_workbench.pipeline.gather import Request
 
-    first, (chosen, named) = lost.maps[0], measured
+    row, (chosen, named) = _first_lost(lost), measured
     options = [option for option in named if option[0] != "--ablate"]
-    if not first.branches or len(options) < len(named):
-        return None
-    most = max(first.branches, key=lambda branch: first.branches[branch])
-    row = next(iter(first.rows_of(most)), None)
-    if not options and chosen.name not in preset_names():
+    if row is None or len(options) < len(named) or (not options and chosen.name not in preset_names()):
         return None
     if not options:
         options = [("--preset", chosen.name)]
     try:
         with store_of(evidence, settings_for(store)) as opened:
-            if row is None or opened is None or opened.memories.get(row.memory_id) is None:
+            if opened is None or opened.memories.get(row.memory_id) is None:
                 return None
             place = [] if opened.path.resolve() == settings_for(None).store.resolve() else ["--store", str(opened.path)]
     except StoreError:  # locked: the sentence stands without a command
@@ -317,6 +322,25 @@ def _why_lost(
     )
     asked = request_options(request)
     return words_of("why", row.query, row.memory_id, options=[*asked, *flat(options), *place])
+
+
+def _first_lost(lost: Losses) -> LostMemory | None:
+    """The first memory that the first config loses where it loses most; None if it loses none."""
+    first = lost.maps[0]
+    most = max(first.branches, key=lambda branch: first.branches[branch], default=None)
+    return None if most is None else next(iter(first.rows_of(most)), None)
+
+
+def _why_traced(lost: Losses, evidence: EvidenceSet, name: str, store: Path | None) -> list[str] | None:
+    """`why` of a memory that external traces lose, for the recorded stages of its query."""
+    from cems_workbench.pipeline.gather import Request
+
+    row = _first_lost(lost)
+    if row is None:
+        return None
+    query = next(query for query in evidence.queries if query.qid == row.qid)
+    asked = request_options(Request(query.query, query.project, query.as_of))
+    return words_of("why", row.query, row.memory_id, options=["--evidence", name, *asked, *given_options(store=store)])
 
 
 def _streamed(

@@ -17,6 +17,7 @@ from cems_workbench.cli.evaluate import (
     exit_unless_all_hold,
     print_asserted,
 )
+from cems_workbench.cli.next_command import repeated, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigsOption,
@@ -25,6 +26,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    given_options,
     parse_moment,
     preset_help,
     print_table,
@@ -319,12 +321,32 @@ def fidelity_command(
         else:
             _print_nearest(result, out)
             print_asserted(outcomes)
+            say_next(_apply_nearest(result, out, data, store))
     elif as_json:
         put_json({"settings": _json(measured, found)} | asserted_json(outcomes))
     else:
         _print(measured, found, shown, order)
         print_asserted(outcomes)
+        if not any(one.differences for one in measured):
+            say_next(_search_of(measured[0], given_options(store=store)) if data is None else None)
+        elif sources == 1 and not explain and repeat is None:
+            say_next(repeated("--nearest"), repeated("--explain"))
+        elif not explain:
+            say_next(repeated("--explain"))
     exit_unless_all_hold(outcomes)
+
+
+def _apply_nearest(result: Nearest, out: Path | None, data: Path | None, store: Path | None) -> list[str] | None:
+    """To write the nearest config; then to search with it, where there is a store."""
+    if out is None:
+        return repeated("--out", unused("nearest.yaml"))
+    return None if data is not None else _search_of(result.reported[1], given_options(config=out, store=store))
+
+
+def _search_of(measured: MeasuredFidelity, options: Sequence[str]) -> list[str] | None:
+    """A search for the first recorded query."""
+    text = next((answer.query for answer in measured.setting.recording.answers if answer.query), None)
+    return None if text is None else words_of("search", text, options=options)
 
 
 def _print_nearest(result: Nearest, out: Path | None) -> None:

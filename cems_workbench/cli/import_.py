@@ -7,7 +7,7 @@ import filecmp
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,9 @@ from cems_workbench.records import (
     RowError,
     TextRule,
 )
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
 
 MAX_GRADES = 11
 MAX_PROBLEMS = 50
@@ -167,7 +170,9 @@ def import_command(
             cut = resources.store.chunks.statistics()
             spoken, searched = resources.store.language.choice(), resources.store.texts.rule
             brought_set = next((one.name for report in reports for one in report.query_sets), None)
-            to_search = None if as_json else first_search(resources.store, given_options(store=store), brought_set)
+            following = (
+                [] if as_json else _next_commands(resources.store, brought_set, path, given_options(store=store))
+            )
         finally:
             resources.close()
     left_out = [*(error for report in reports for error in report.errors), *wrong]
@@ -223,7 +228,7 @@ def import_command(
     if problem:
         say(f"error: {problem}", err=True)
     if not as_json:
-        say_next(words_of("doctor", options=given_options(store=store)) if problem else to_search)
+        say_next(*([words_of("doctor", options=given_options(store=store))] if problem else following))
     if left_out or problem:
         raise typer.Exit(2)
 
@@ -240,6 +245,23 @@ def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
         "notes": [*skipped, *report.notes],
         "query_sets": sets,
     }
+
+
+def _next_commands(store: Store, query_set: str | None, path: Path, options: list[str]) -> list[list[str] | None]:
+    """A search to begin with; of external traces where they lose memories, and which preset comes closest."""
+    from cems_workbench.jobs.traces import is_traced
+
+    # Without a new version of the set it is named after the file.
+    query_set = query_set or (path.stem if is_traced(store, path.stem) else None)
+    if query_set is None or not is_traced(store, query_set):
+        return [first_search(store, options, query_set)]
+    judged = {row.qid for row in store.judgments.read()}.intersection(
+        query.qid for query in store.query_sets.queries(query_set)
+    )
+    return [
+        words_of("evaluate", query_set, options=["--losses", *options]) if judged else None,
+        words_of("fidelity", path, options=["--nearest", *options]),
+    ]
 
 
 def _is_sample(path: Path) -> bool:
