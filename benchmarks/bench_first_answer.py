@@ -152,11 +152,9 @@ def _words(walk: Walk) -> str:
 
 
 def _report(when: str, before: Sequence[Walk], now: Sequence[Walk]) -> None:
-    """A line per thing that was read: medians of seconds, from opening the app and from typing the query, and of actions, with ratios."""
-    print(
-        f"\n| {when} | s before | s now | ratio | from the query: s before | s now | ratio | actions before | actions now | ratio |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    """A line per thing that was read: medians, each of before, of now, and their ratio."""
+    print(f"\n| {when} | actions | seconds | seconds from the query | from the query, with a person's clicks |")
+    print("|---|---|---|---|---|")
     for what in SEEN:
         cells = [what]
         for one, other in zip(_medians(before, what), _medians(now, what), strict=True):
