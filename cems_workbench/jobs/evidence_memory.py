@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from cems_workbench.analysis.why import LabelledSet
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.jobs.query_set_evidence import (
@@ -163,11 +163,16 @@ def gathered_judged_set(config: PipelineConfig, resources: Resources) -> Labelle
     ]
     drawn = {query.qid for query in sample_queries(useful, MAX_CHECKED, seed=0)}
     found: dict[str, Evidence] = {}
+    alike = [config]
+    if config.abstain.judge is None:  # then a judge moves nothing, and evidence of another one ranks alike
+        others = [name for name in field_spec("judge.backend").choices if name != config.judge.backend]
+        alike += [with_values(config, {"judge.backend": name}) for name in others]
     for selection in _gathered_selections(resources, resources.store.judgments.read()):
         missing = drawn.intersection(query.qid for query in selection.queries) - found.keys()
         if missing:
-            with suppress(InputError):
-                found |= read_some_evidence(config, selection, missing, resources) or {}
+            for same in alike:
+                with suppress(InputError):
+                    found |= read_some_evidence(same, selection, missing - found.keys(), resources) or {}
     if not found:
         return None
     scope = f" of {len(useful):,}" if len(found) < len(useful) else ""
