@@ -15,10 +15,14 @@ changes many times a second: it is announced when it starts and then every few s
   function look() {
     waiting = 0;
     const news = texts('.wb-announced'), work = texts('[data-testid="stProgress"]');
+    if (!work && progress) {  // the job ended: whoever reads the region later must not find it at work
+      if (region.textContent === progress) region.textContent = '';
+      progress = '';
+    }
     if (news !== announced) { announced = news; if (news) region.textContent = news; }
-    else if (work !== progress && performance.now() - announcedAt >= PROGRESS) {
-      progress = work;
-      if (work) { announcedAt = performance.now(); region.textContent = work; }
+    else if (work && work !== progress && performance.now() - announcedAt >= PROGRESS) {
+      announcedAt = performance.now();
+      region.textContent = progress = work;
     }
   }
   new MutationObserver(changes => {
