@@ -148,12 +148,12 @@ def why_command(
 
 def next_commands(found: Why, request: Request, without: Sequence[int], given: Sequence[str]) -> list[list[str] | None]:
     """The query under the fix, and gathering the judged queries if that would check it; without a fix, what is known of the memory."""
-    from cems_workbench.analysis.why.first_fix import GATHER_FIRST
+    from cems_workbench.analysis.why.first_fix import NOT_GATHERED
 
     fix = found.fix
     if fix is None or fix.change is None:
         return [words_of("memory", found.path.memory_id, options=given)]
-    gather = fix.unchecked == GATHER_FIRST and not fix.change.gathers
+    gather = fix.unchecked == NOT_GATHERED and not fix.change.gathers
     asked = request_options(fix.change.request(request), without)
     return [
         _applied(found, "search", request.query, [*asked, *given]),

@@ -72,7 +72,7 @@ def test_fix_is_the_same_sentence_everywhere_before_and_after_judged_queries_are
         }
 
     before = everywhere()
-    assert before.pop("next") and before["command"].endswith("not checked on other queries: gather all first.")
+    assert before.pop("next") and before["command"].endswith("not checked on other queries: not gathered yet.")
     assert len(set(before.values())) == 1, before
 
     assert "12 gathered now" in command("gather", SET, "--judged", *chosen)

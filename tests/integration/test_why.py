@@ -138,7 +138,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     # Nothing is gathered next to this store, so that the fix says what it does not know, and the next command.
     first, rest = finished.out.split("Lost at fusion: ")
     assert " ".join(first.split()).startswith("Fix: ")
-    assert " ".join(first.split()).endswith("becomes 5th; not checked on other queries: gather all first.")
+    assert " ".join(first.split()).endswith("becomes 5th; not checked on other queries: not gathered yet.")
     assert rest.startswith("m089 was 7th after fusion")
     for part in (
         "lost here",

@@ -27,8 +27,8 @@ from cems_workbench.pipeline.wording import ordinal
 FixStanding = Literal["holds", "unharmed", "unknown", "doubtful", "harms"]
 _ORDER: tuple[FixStanding, ...] = ("holds", "unharmed", "unknown", "doubtful", "harms")
 
-GATHER_FIRST = "gather all first"
-"""Why a change was not checked although queries are judged; the command is `gather all`."""
+NOT_GATHERED = "not gathered yet"
+"""Why a change was not checked although queries are judged; the page gathers them, and so does `gather all --judged`."""
 NOT_JUDGED = "no query of the store is judged"
 NO_STORE = "that needs the store"
 

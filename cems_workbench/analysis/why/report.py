@@ -25,7 +25,7 @@ from cems_workbench.analysis.why.counterfactual import (
     with_scores,
 )
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
-from cems_workbench.analysis.why.first_fix import GATHER_FIRST, NO_STORE, NOT_JUDGED, FirstFix, first_fix
+from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
 from cems_workbench.analysis.why.regather import Missed, gather_counterfactuals, with_a_parameter
 from cems_workbench.analysis.why.side_effects import LabelledSet
@@ -197,7 +197,7 @@ def _unchecked(resources: Resources | None) -> str:
     """Why no change was measured on judged queries."""
     if resources is None:
         return NO_STORE
-    return GATHER_FIRST if resources.store.judgments.count_queries("human") else NOT_JUDGED
+    return NOT_GATHERED if resources.store.judgments.count_queries("human") else NOT_JUDGED
 
 
 def _scored(

@@ -11,7 +11,7 @@ import pytest
 
 from cems_workbench.analysis.why import Counterfactual, LabelledSet, explain
 from cems_workbench.analysis.why.counterfactual import Change
-from cems_workbench.analysis.why.first_fix import GATHER_FIRST, first_fix, standing_of
+from cems_workbench.analysis.why.first_fix import NOT_GATHERED, first_fix, standing_of
 from cems_workbench.analysis.why.side_effects import NDCG, LabelledEffect, SideEffects
 from cems_workbench.evaluation.verdict import verdict_of_values
 from cems_workbench.pipeline import Evidence, replay
@@ -82,9 +82,9 @@ def test_sentence_says_first_that_every_fix_harms() -> None:
 
 
 def test_sentence_says_why_nothing_was_checked() -> None:
-    fix = first_fix("m", 10, [change("fusion.k", 0.1)], unchecked=GATHER_FIRST)
-    assert fix.sentence == "Fix: fusion.k = 2. m becomes 3rd; not checked on other queries: gather all first."
-    gathers = first_fix("m", 10, [change("query.mode", 1.0, gathers=True)], unchecked=GATHER_FIRST)
+    fix = first_fix("m", 10, [change("fusion.k", 0.1)], unchecked=NOT_GATHERED)
+    assert fix.sentence == "Fix: fusion.k = 2. m becomes 3rd; not checked on other queries: not gathered yet."
+    gathers = first_fix("m", 10, [change("query.mode", 1.0, gathers=True)], unchecked=NOT_GATHERED)
     assert gathers.sentence == (
         "Fix: query.mode = 2 (needs a new search). m becomes 3rd; not checked on other queries: each would need a new search."
     )
