@@ -88,10 +88,10 @@ def test_keyboard_reaches_every_row(page: Window) -> None:
     seen = page.page.evaluate(DOWN)
     assert len(seen) == len(set(seen)) == ROWS
     expect(focused(page)).to_have_attribute("aria-rowindex", str(ROWS + 1))
-    keys.press("Home")
+    keys.press("Control+Home")
     keys.press("PageDown")
     assert focused(page).evaluate(UNCOVERED)
-    keys.press("Home")
+    keys.press("Control+Home")
     keys.press("ArrowUp")
     expect(page.page.get_by_role("columnheader", name="Memory")).to_be_visible()
     keys.press("ArrowRight")
@@ -110,7 +110,7 @@ def test_followed_row_stays_in_view(page: Window) -> None:
     expect(followed(page)).to_have_count(1)
     expect(page.page.locator(".wb-sbs-box")).to_contain_text(MARKUP, timeout=WAIT)
     chosen = followed(page).get_attribute("data-id")
-    for key in ("End", "Home"):
+    for key in ("Control+End", "Control+Home"):
         page.page.keyboard.press(key)
         expect(followed(page)).to_have_attribute("data-id", chosen or "")
         assert followed(page).evaluate(UNCOVERED), key

@@ -439,13 +439,14 @@ class SideBySide {
   }
 
   pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('.wb-sbs-box')) return;
+    const far = event.ctrlKey && ['Home', 'End'].includes(event.key);
+    if ((event.ctrlKey && !far) || event.metaKey || event.altKey || event.target.closest('.wb-sbs-box')) return;
     const last = this.sorted.length - 1, page = Math.max(1, Math.floor((this.high - HEAD) / ROW) - 1);
     const row = this.at.id === null ? -1 : this.place.get(this.at.id), column = this.at.column;
     const step = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page}[event.key];
     if (step !== undefined) this.go(Math.min(last, Math.max(event.key === 'ArrowUp' ? -1 : 0, row + step)), column);
-    else if (event.key === 'Home') this.go(0, column);
-    else if (event.key === 'End') this.go(last, column);
+    else if (event.key === 'Home') this.go(far ? 0 : row, far ? column : 0);
+    else if (event.key === 'End') this.go(far ? last : row, far ? column : this.shown.length - 1);
     else if (event.key === 'ArrowRight') this.go(row, Math.min(this.shown.length - 1, column + 1));
     else if (event.key === 'ArrowLeft') this.go(row, Math.max(0, column - 1));
     else if (['Enter', ' '].includes(event.key) && row >= 0) this.choose(this.at.id);

@@ -79,7 +79,7 @@ def message(
 HELP = {
     "final": "Rank in the results, and places gained ▲ or lost ▼; ✕ and a stage: the stage that dropped the memory",
     "memory": "The memory, its id, and its grade for this query if people gave one. A click or Enter follows it and opens its text; arrow "
-    "keys, Page up and down, Home and End move between rows",
+    "keys, Page up and down, Ctrl+Home and Ctrl+End move between rows, Home and End within one",
 }
 
 
