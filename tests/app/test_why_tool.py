@@ -60,9 +60,14 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     page = pick(page, memory_id)
     cause = html(page, "wb-cause")
     assert f"<code>{memory_id}</code>" in cause and re.search(r"fusion|adjust|assembly", cause)
+    fix = re.search(
+        rf'<p class="wb-fix">[^<]+ = [^<]+ {memory_id} becomes (\d+)\w\w; [^<]+</p>\s*<p class="wb-sentence">', cause
+    )
+    assert fix is not None, cause
     assert " ".join(bodies(page)).count("lost here</span>") == 1
     page = press(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:10]
+    assert order(page).index(memory_id) + 1 == int(fix[1])
     assert "It needs no change" in html(page, "wb-cause")
     assert config_of(page) != preset("cems").config
 
