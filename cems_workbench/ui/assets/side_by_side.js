@@ -319,8 +319,8 @@ class SideBySide {
     const said = [rank === null ? '' : `rank ${rank}`, score === null ? '' : `score ${digits(score)}`].filter(Boolean).join(', ');
     const times = column.kind === 'factors' ? '× ' : '', sum = column.kind === 'fusion' ? ' = ' : '; ';
     const listed = parts.map(([, label, value]) => `${label} ${times}${digits(value)}`).join(column.kind === 'fusion' ? ' + ' : ', ');
-    const here = data => data.dropped_by[number] === column.stage && column.kind !== 'list';
-    const cut = here(this.data) ? `, dropped here: ${this.data.dropped_words[number]}` : '';
+    const here = this.data.dropped_by[number] === column.stage && column.kind !== 'list';
+    const cut = here ? `, dropped here: ${this.data.dropped_words[number]}` : '';
     return [`${column.title}: ${said}${listed && sum}${listed}${cut}`, () => {
       const line = make('div', 'wb-sbs-numbers');
       if (cut) line.append(make('b', '', '✕'));
