@@ -99,6 +99,7 @@ def test_recorded_stages_are_shown_without_controls(page: AppTest, traced_store:
     opened(page, traced_store)
     assert order(page) == ["m004", "m001"]
     assert "rerank" in html(page, "wb-strip")
+    assert "1 of 2 memories judged relevant is missing: m002 (grade 3), dropped by rerank." in html(page, "wb-next")
     assert (len(page.slider), len(page.selectbox)) == (0, 1), "only the memory to follow is chosen"
     assert "no setting changes them" in captions(page)
     for view in ("Stages", "Lists", "Rank flow", "Journey"):

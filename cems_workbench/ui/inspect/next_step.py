@@ -69,6 +69,7 @@ def draw(context: InspectContext, fetched: bool) -> Callable[[], None]:
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)
+    external = context.trace.external  # there is no fix for what was not run here
     step = next_step(
         context.trace, context.grades, context.relevant_from, context.answerable, st.session_state.get(state.TARGET)
     )
@@ -79,9 +80,8 @@ def draw(context: InspectContext, fetched: bool) -> Callable[[], None]:
             width="stretch",
         )
         _draw_buttons(step, context)
-        if stale and not context.trace.evidence.external:
+        if stale and not external:
             _draw_supersession(context.trace)
-    external = context.trace.evidence.external  # there is no fix for what was not run here
     if external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(context.trace.config):
         return lambda: None
     asked = (context.request, context.trace.config)
@@ -128,6 +128,7 @@ def _fix_html(words: str, *, done: bool = False) -> Markup:
 
 
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:
+    external = context.trace.external
     if step.place == "why" and step.memory_id is not None:
         st.button(
             plain(WHY.get(step.kind, IS_MISSING).format(short_id(step.memory_id))),
@@ -136,9 +137,10 @@ def _draw_buttons(step: NextStep, context: InspectContext) -> None:
             type="primary",
             on_click=_explain,
             args=(step.memory_id, context.request.query, step.k),
-            help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
+            help="Opens the tool under What happened, and why: every stage"
+            + (", as it was recorded." if external else ", and the smallest config change that moves it."),
         )
-    elif step.place in VIEWS:
+    elif step.place in VIEWS and not (external and step.place == "abstain"):
         view, label, icon = VIEWS[step.place]
         st.button(label, key="inspect:next:view", icon=icon, type="primary", on_click=state.open_view, args=(view,))
     elif step.place == "label":

@@ -358,7 +358,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
             partial(forget_evidence, context.resources),
         )
     form = _draw_head(trace)
-    look_for_fix = traced.draw_step(context) if trace.external else next_step.draw(context, fetched)
+    look_for_fix = next_step.draw(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:

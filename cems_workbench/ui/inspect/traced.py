@@ -7,21 +7,16 @@ offered that read recorded stages (`View.external`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import loss
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.traces import traced_path, traced_query
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
 
 NO_CONTROLS = (
     "This query was traced in another pipeline: its stages are recorded, and no setting changes them, so there are no sliders. To try "
@@ -79,44 +74,6 @@ def draw_sidebar() -> None:
             st.session_state["evaluate:against"] = "Recorded answers"
             st.session_state["evaluate:fidelity_sets"] = [traced.query_set]
             st.switch_page("pages/evaluate.py")
-
-
-def draw_step(context: InspectContext) -> Callable[[], None]:
-    """Draw one sentence on the first relevant memory that the pipeline lost, with a button that explains it; nothing is left to do."""
-    trace, k = context.trace, context.target
-    shown = {result.memory_id for result in trace.results[:k]}
-    lost = [memory_id for memory_id in sorted(context.relevant) if memory_id not in shown]
-    words, warning = "Traced in another pipeline. Follow a memory to see what each stage did with it.", False
-    if lost:
-        first = max(lost, key=lambda memory_id: (context.grades.get(memory_id, 0), memory_id))
-        found = loss(trace, first, k)
-        where = "no stage named it" if found is None else f"{found.stage}: {found.reason}"
-        many = (
-            "The memory judged relevant is"
-            if len(context.relevant) == 1
-            else f"{len(lost)} of {len(context.relevant)} memories judged relevant are"
-        )
-        words, warning = f"{many} not within the first {k}: {first}, {where}.", True
-    elif context.relevant:
-        words = f"Every memory judged relevant is within the first {k}."
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
-        st.html(render("inspect/next_step.html", words=words, warning=warning, stale=False), width="stretch")
-        if lost:
-            st.button(
-                plain(f"Why is {short_id(first)} missing?"),
-                key="inspect:next:why",
-                icon=":material/help:",
-                type="primary",
-                on_click=_explain,
-                args=(first, context.request.query),
-                help="Opens the tool under What happened, and why: what each recorded stage did with it.",
-            )
-    return lambda: None
-
-
-def _explain(memory_id: str, query: str) -> None:
-    state.explain(memory_id, state.WHY_TOOL)
-    st.session_state["inspect:why:chosen"] = (query.strip(), memory_id)
 
 
 def figures(trace: Trace) -> str:
