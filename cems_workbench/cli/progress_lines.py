@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cems_workbench.progress import Progress
 
-FIRST_AFTER_S = 1.0
+FIRST_AFTER_S = 3.0
 """Seconds until the first line: what is done sooner says nothing."""
 EVERY_S = 10.0
 """Seconds between two lines."""

@@ -163,12 +163,12 @@ def next_commands(found: Why, request: Request, without: Sequence[int], given: S
 
 def _applied(found: Why, name: str, argument: str, options: Sequence[str]) -> list[str] | None:
     """The command that shows the results under the fix; None without one."""
-    from cems_workbench.analysis.why.counterfactual import exact_text
+    from cems_workbench.config import assigned_value
 
     if found.fix is None or found.fix.change is None:
         return None
     values = found.fix.change.values
-    changes = [f"--set={path}={exact_text(value)}" for path, value in values.items()]
+    changes = [f"--set={path}={assigned_value(value)}" for path, value in values.items()]
     return words_of(name, argument, options=[*options, *changes])
 
 

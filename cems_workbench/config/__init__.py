@@ -7,6 +7,7 @@ from cems_workbench.config.forms.reading import Imported, import_config, load_co
 from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.forms.yaml_form import (
     assigned,
+    assigned_value,
     config_from,
     config_hash,
     difference,
@@ -33,6 +34,7 @@ __all__ = [
     "PipelineConfig",
     "Preset",
     "assigned",
+    "assigned_value",
     "card_path",
     "config_from",
     "config_hash",

@@ -1,12 +1,14 @@
-"""Progress where output is no terminal: lines with a count and a rate, the first after a second."""
+"""Progress where output is no terminal: lines with a count and a rate, the first after three seconds."""
 
 from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 import pytest
 
+from cems_workbench.cli import options
 from cems_workbench.cli.options import progress_bar
 from cems_workbench.cli.progress_lines import ProgressLines, progress_lines
 
@@ -79,12 +81,13 @@ def test_lines_come_while_the_work_says_nothing() -> None:
 
 @pytest.mark.parametrize(("quiet", "lines"), [(False, 1), (True, 0)], ids=["text", "json"])
 def test_a_command_says_lines_on_stderr_unless_it_prints_json(
-    quiet: bool, lines: int, capsys: pytest.CaptureFixture[str]
+    quiet: bool, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(options, "progress_lines", partial(progress_lines, first_after_s=0.05))
     assert not sys.stderr.isatty()
     with progress_bar(quiet) as progress:
         progress("embedding memories", 3, 9)
-        time.sleep(1.2)
+        time.sleep(0.3)
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines() == ["embedding memories: 3 of 9"] * lines
 

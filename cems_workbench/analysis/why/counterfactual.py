@@ -23,7 +23,7 @@ from typing import Any
 from cems_workbench.analysis.why import linear
 from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, emptied, side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
-from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.pipeline.evidence import Evidence
@@ -309,11 +309,6 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     return [value for value in values if low < value < high]
 
 
-def exact_text(value: Any) -> str:
-    """A parameter's value as a config file has it, with all digits: typed again it is the same value."""
-    return repr(value) if isinstance(value, float) else _value(value)
-
-
 def _value(value: Any) -> str:
     """A parameter's value as a config file has it."""
     if value is None:
@@ -398,7 +393,7 @@ class Counterfactual:
     @property
     def assigned(self) -> str:
         """ "fusion.k = 83": the new values in a line, unrounded, with a remark if they need a gather."""
-        parts = [f"{path} = {exact_text(value)}" for path, value in self.values.items()]
+        parts = [f"{path} = {assigned_value(value)}" for path, value in self.values.items()]
         return " and ".join([*parts, *self._searches]) + (" (needs a new search)" if self.gathers else "")
 
     @property

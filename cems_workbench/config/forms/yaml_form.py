@@ -139,10 +139,15 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def assigned(config: PipelineConfig, path: str) -> str:
-    """A parameter's value for `--set`, as `parse_assignment` reads it: JSON, with the characters escaped that YAML does not allow."""
+    """A parameter's value for `--set`, as `parse_assignment` reads it."""
     value: Any = nested(config)
     for segment in path.split("."):
         value = value[segment]
+    return assigned_value(value)
+
+
+def assigned_value(value: Any) -> str:
+    """A value for `--set`: JSON, with the characters escaped that YAML does not allow."""
     if (
         isinstance(value, str)
         and value.isidentifier()
