@@ -22,6 +22,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
 from cems_workbench.records import (
     CHUNK_RULES,
@@ -248,20 +249,42 @@ def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _next_commands(store: Store, query_set: str | None, path: Path, options: list[str]) -> list[list[str] | None]:
-    """A search to begin with; of external traces where they lose memories, and which preset comes closest."""
+    """A search to begin with; of external traces where they lose memories, without judgments why one is lost, and the nearest preset."""
     from cems_workbench.jobs.traces import is_traced
 
     # Without a new version of the set it is named after the file.
     query_set = query_set or (path.stem if is_traced(store, path.stem) else None)
     if query_set is None or not is_traced(store, query_set):
         return [first_search(store, options, query_set)]
-    judged = {row.qid for row in store.judgments.read()}.intersection(
-        query.qid for query in store.query_sets.queries(query_set)
-    )
+    qids = [query.qid for query in store.query_sets.queries(query_set)]
+    judged = {row.qid for row in store.judgments.read()}.intersection(qids)
     return [
-        words_of("evaluate", query_set, options=["--losses", *options]) if judged else None,
+        words_of("evaluate", query_set, options=["--losses", *options])
+        if judged
+        else _why_of_traced(store, query_set, qids[:LOOKED_AT], options),
         words_of("fidelity", path, options=["--nearest", *options]),
     ]
+
+
+LOOKED_AT = 20
+"""Traced queries in which a lost memory is looked for."""
+
+
+def _why_of_traced(store: Store, query_set: str, qids: list[str], options: list[str]) -> list[str] | None:
+    """`why` for a candidate that the first of these traced queries with one did not return."""
+    from cems_workbench.jobs.traces import traced_query
+    from cems_workbench.pipeline import replay
+
+    for qid in qids:
+        found = traced_query(store, query_set, qid)
+        if found is not None:
+            trace = replay(*found)
+            returned = {row.memory_id for row in trace.results}
+            lost = next((memory_id for memory_id in found[0].candidate_ids if memory_id not in returned), None)
+            if lost is not None:
+                asked = [f"--evidence={query_set}", *options]
+                return why_command(found[0].query, lost, options=asked).words()
+    return None
 
 
 def _is_sample(path: Path) -> bool:

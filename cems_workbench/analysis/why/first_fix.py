@@ -4,10 +4,12 @@ A change is chosen by its standing on the judged queries (`evaluation.verdict` o
 
     holds      pass
     unharmed   cannot tell, without a loss on average
-    unknown    not measured: no evidence of judged queries, a change that needs a new search, or reranker scores are missing
-    doubtful   cannot tell, with a loss on average
+    unknown    not measured: no evidence of judged queries or a change that needs a new search; or reranker scores are missing, and there
+               is no loss on average without them
+    doubtful   cannot tell or reranker scores are missing, with a loss on average
     harms      fail
 
+Of the unknown ones, those come first that need no other words and no new search: words that the memory has help only a query that has them.
 Of the same standing, those come first that put the memory above what it supersedes; of the last two, then the least loss; then the
 smallest change: the fewest parameters and the least distance. Equally small ones are ordered by gain, the rank of the memory and side
 effects. So a change that fails is named only if all fail, and the sentence begins with that.
@@ -82,7 +84,7 @@ class FirstFix:
             return f"All {self.changes} changes that {self._aim('bring')} fail on the judged queries; the least loss"
         if self.standing == "doubtful":
             return f"No change that {self._aim('brings')} is known to spare the judged queries; the least loss"
-        return "Fix"
+        return "Fix for this query only" if self.change is not None and self.change.terms else "Fix"
 
     def _aim(self, bring: str) -> str:
         if self.inside:
@@ -115,13 +117,16 @@ class FirstFix:
 def standing_of(change: Counterfactual) -> FixStanding:
     """What is known of a change on the judged queries."""
     effect = change.labelled
-    if effect is None or effect.unscored or not effect.queries:
+    if effect is None or not effect.queries:
         return "unknown"
+    loses = effect.gain < -VALUE_TOLERANCE
+    if effect.unscored:
+        return "doubtful" if loses else "unknown"
     if effect.verdict.kind == PASS:
         return "holds"
     if effect.verdict.kind == FAIL:
         return "harms"
-    return "unharmed" if effect.gain >= -VALUE_TOLERANCE else "doubtful"
+    return "doubtful" if loses else "unharmed"
 
 
 def first_fix(
@@ -148,6 +153,8 @@ def _preference(change: Counterfactual) -> tuple[Any, ...]:
     return (
         _ORDER.index(standing),
         change.needs > 0,
+        bool(change.terms),
+        change.gathers,
         change.stale_above is not None,
         -round(effect.gain, GAIN_DIGITS) if effect is not None else 0.0,
         change.parts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -46,6 +47,9 @@ NO_FIX = (
     "`fidelity --nearest` looks for the preset and parameters that come closest to it."
 )
 """What `why` says instead of changes for an external trace."""
+
+
+SINGLE = "single parameter"
 
 
 @dataclass(frozen=True)
@@ -142,9 +146,10 @@ def explain(
         if not counterfactuals and open_store:
             counterfactuals, missed = gather_counterfactuals(trials, config, *open_store, path.places, progress)
             near = [counterfactual for counterfactual, _ in missed]
-        if not counterfactuals and trials.column is not None:
+        # Other words in the query help no other query, so pairs are tried next to them.
+        if trials.column is not None and all(one.terms for one in counterfactuals):
             tried = attempts(trials, config, active)
-            counterfactuals = pair_counterfactuals(trials, config, tried, progress)
+            counterfactuals += pair_counterfactuals(trials, config, tried, progress)
             near += [
                 counterfactual_of(trials, config, [SuccessfulValue(best.spec, best.value, best.distance, None)])
                 for best in tried[:1]
@@ -237,11 +242,10 @@ def _verdict(
             else f"No mode of supersession puts it above {above}, which it supersedes."
         )
     if counterfactuals:
-        first = counterfactuals[0]
-        kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"
-        several = "s" if len(counterfactuals) != 1 else ""
-        alone = "" if kind == "single parameter" else " No single parameter does."
-        return f"{len(counterfactuals)} {kind}{several} would bring it {_aim(path.k)}.{alone}"
+        kinds = Counter(_kind(one) for one in counterfactuals)
+        listed = " and ".join(f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in kinds.items())
+        alone = "" if SINGLE in kinds else f" No {SINGLE} does."
+        return f"{listed} would bring it {_aim(path.k)}.{alone}"
     unseen = "" if with_store else " Without the store no gather change could be tried."
     if nearest is None:
         return f"Nothing that was tried brings it any nearer.{unseen}"
@@ -250,6 +254,10 @@ def _verdict(
         f"Nothing that was tried brings it {_aim(path.k)}; what comes nearest puts it "
         f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
     )
+
+
+def _kind(one: Counterfactual) -> str:
+    return "pair" if one.parts > 1 else "gather change" if one.gathers else SINGLE
 
 
 def _aim(k: int) -> str:

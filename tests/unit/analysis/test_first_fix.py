@@ -65,6 +65,27 @@ def test_among_equals_the_smallest_change_and_first_what_puts_it_above_the_super
     assert named(pair, far) == "fusion.far"
 
 
+def test_a_loss_with_missing_scores_comes_after_the_unknown_and_other_words_after_a_setting() -> None:
+    def unscored(path: str, distance: float, differences: list[float]) -> Counterfactual:
+        one = change(path, distance, differences)
+        assert one.labelled is not None
+        return replace(one, labelled=replace(one.labelled, unscored=88))
+
+    losing, other = unscored("fusion.losing", 0.1, FAILS), unscored("fusion.other", 0.9, CANNOT_TELL)
+    assert (standing_of(losing), standing_of(other)) == ("doubtful", "unknown")
+    assert named(losing, other) == "fusion.other"
+    words = change("expansion.backend", 0.0, gathers=True, terms=("grew",))
+    gathers = change("query.mode", 1.0, gathers=True)
+    assert [named(words, gathers, other), named(words, gathers), named(losing, words)] == [
+        "fusion.other",
+        "query.mode",
+        "expansion.backend",
+    ]
+    assert first_fix("m", 10, [losing, words]).sentence.startswith(
+        "Fix for this query only: expansion.backend = 2 and search for “grew” too (needs a new search). m becomes 3rd; "
+    )
+
+
 def test_sentence_says_first_that_every_fix_harms() -> None:
     worse = change("fusion.worse", 0.1, [-0.3, -0.4] * 60)
     fix = first_fix("m", 10, [worse, change("fusion.bad", 0.9, FAILS)])
