@@ -249,19 +249,17 @@ def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _next_commands(store: Store, query_set: str | None, path: Path, options: list[str]) -> list[list[str] | None]:
-    """A search to begin with; of external traces where they lose memories, without judgments why one is lost, and the nearest preset."""
-    from cems_workbench.jobs.traces import is_traced
+    """A search to begin with; of external traces where they lose memories or why one is lost, and the nearest preset."""
+    from cems_workbench.jobs.traces import is_judged, is_traced
 
     # Without a new version of the set it is named after the file.
     query_set = query_set or (path.stem if is_traced(store, path.stem) else None)
     if query_set is None or not is_traced(store, query_set):
         return [first_search(store, options, query_set)]
-    qids = [query.qid for query in store.query_sets.queries(query_set)]
-    judged = {row.qid for row in store.judgments.read()}.intersection(qids)
     return [
         words_of("evaluate", query_set, options=["--losses", *options])
-        if judged
-        else _why_of_traced(store, query_set, qids[:LOOKED_AT], options),
+        if is_judged(store, query_set)
+        else _why_of_traced(store, query_set, options),
         words_of("fidelity", path, options=["--nearest", *options]),
     ]
 
@@ -270,13 +268,13 @@ LOOKED_AT = 20
 """Traced queries in which a lost memory is looked for."""
 
 
-def _why_of_traced(store: Store, query_set: str, qids: list[str], options: list[str]) -> list[str] | None:
+def _why_of_traced(store: Store, query_set: str, options: list[str]) -> list[str] | None:
     """`why` for a candidate that the first of these traced queries with one did not return."""
     from cems_workbench.jobs.traces import traced_query
     from cems_workbench.pipeline import replay
 
-    for qid in qids:
-        found = traced_query(store, query_set, qid)
+    for query in store.query_sets.queries(query_set)[:LOOKED_AT]:
+        found = traced_query(store, query_set, query.qid)
         if found is not None:
             trace = replay(*found)
             returned = {row.memory_id for row in trace.results}

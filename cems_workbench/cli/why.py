@@ -139,11 +139,23 @@ def why_command(
             say(answered)
         given = given_options(preset, config, changes, store)
         if searched.external and evidence is not None:
-            say_next(words_of("memory", memory_id, evidence, options=given_options(None, None, None, store)))
+            say_next(_after_traced(memory_id, evidence, store))
         elif evidence is None:
             say_next(*next_commands(found, request, left_out, given))
         else:
             say_next(_applied(found, "replay", str(evidence), given) or words_of("replay", evidence, options=given))
+
+
+def _after_traced(memory_id: str, evidence: Path, store: Path | None) -> list[str]:
+    """What a memory does in the other traced queries; without judgments, which preset comes closest."""
+    from cems_workbench.jobs.traces import is_judged
+
+    options = given_options(None, None, None, store)
+    if not evidence.exists():
+        with open_existing_store(store) as opened:
+            if not is_judged(opened, str(evidence)):
+                return words_of("fidelity", options=[f"--recorded={evidence}", "--nearest", *options])
+    return words_of("memory", memory_id, evidence, options=options)
 
 
 def next_commands(found: Why, request: Request, without: Sequence[int], given: Sequence[str]) -> list[list[str] | None]:

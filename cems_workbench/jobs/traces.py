@@ -117,6 +117,12 @@ def traced_sets(store: Store) -> dict[str, int]:
     return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
 
 
+def is_judged(store: Store, query_set: str) -> bool:
+    """Whether a query of the set has a judgment in the store."""
+    judged = {row.qid for row in store.judgments.read()}
+    return any(query.qid in judged for query in store.query_sets.queries(query_set))
+
+
 def traced_query(store: Store, query_set: str, qid: str) -> tuple[Evidence, PipelineConfig] | None:
     """The recorded stages of one query, and the config of its set; None if it is not there. The rest of the file is not read.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cems_workbench import trace
 from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
 from cems_workbench.cli.main import commands
 
@@ -159,6 +160,28 @@ def typer_names() -> set[str]:
         for one in group.typer_instance.registered_commands
     }
     return plain | grouped
+
+
+def test_import_of_a_trace_leads_to_why_and_to_the_nearest_preset(command: Command, tmp_path: Path) -> None:
+    """Without judgments: what needs some is not proposed."""
+
+    @trace.retrieval
+    def retrieve(query: str) -> list[str]:
+        with trace.stage("dense", kind="list") as stage:
+            stage.documents(
+                [{"id": key, "score": score, "text": TEXTS[key]} for key, score in (("a", 0.9), ("b", 0.8))]
+            )
+        return ["a"]
+
+    with trace.to(tmp_path / "mine.jsonl"):
+        retrieve(QUERIES["q1"])
+    at = ["--store", "s"]
+    imported = next_of(command("import", tmp_path / "mine.jsonl", *at).out)
+    why = ["why", QUERIES["q1"], "b", "--evidence=mine", *at]
+    assert imported == [why, ["fidelity", str(tmp_path / "mine.jsonl"), "--nearest", *at]]
+    explained = command(*why)
+    assert explained.code == 0 and "Lost at " in explained.out
+    assert next_of(explained.out) == [["fidelity", "--recorded=mine", "--nearest", *at]]
 
 
 def test_json_and_documents_end_without_a_next_command(command: Command, folder: Path) -> None:
