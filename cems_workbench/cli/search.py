@@ -104,7 +104,8 @@ def search_command(
     step = next_step(trace, judged.grades, judged.relevant_from, judged.answerable)
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
         say_wrapped(step.words)
-    say_next(*_next_commands(step, trace, request, left_out, given_options(preset, config, changes, store)))
+    label = words_of("app", options=given_options(None, None, None, store)) if step.place == "label" else None
+    say_next(*_next_commands(step, trace, request, left_out, given_options(preset, config, changes, store)), label)
 
 
 def _next_commands(

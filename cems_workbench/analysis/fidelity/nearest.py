@@ -312,7 +312,7 @@ def nearest_parameters(
         for i, spec in enumerate(specs):
             progress(f"{label}, change {len(steps)}", i, len(specs))
             if replays.count - first >= most_configs:
-                stopped = f"{most_configs} configs were tried"
+                stopped = f"the limit of {most_configs:,} trials is reached"
                 break
             best = best_value(replays, tuned, spec)
             if best is not None and best.agreement.nearness >= now.nearness + MIN_GAIN:
