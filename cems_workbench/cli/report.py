@@ -181,7 +181,10 @@ def why_command(
     redact: RedactOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Report why a memory is missing, and what would return it. Nothing is changed."""
+    """Report why a memory is missing, and what would return it. Nothing is changed.
+
+    It searches the store: of an external trace, `why --evidence SET` names the stage.
+    """
     chosen = chosen_config(preset, config, changes)
     request, chosen = request_and_config(
         query, project, restrict, as_of, variants, chosen, searched_text, engine_queries

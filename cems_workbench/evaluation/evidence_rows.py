@@ -353,6 +353,12 @@ def write_external(
     )
 
 
+def remove_external(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> None:
+    """Remove the evidence of external traces by qid, inside the caller's transaction; their memories stay."""
+    if qids:
+        cursor.execute("DELETE FROM evidence WHERE qid IN (SELECT unnest(?))", [list(qids)])
+
+
 def write_text(cursor: duckdb.DuckDBPyConnection, number: int, memory: Memory) -> None:
     """Replace the text of a memory of the file, inside the caller's transaction."""
     cursor.execute(

@@ -151,7 +151,8 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
     if judged:
         queries = measurable(queries, judgments)
     if not queries:
-        raise InputError(f"{name} has no queries" + (" with a judgment" if judged else ""))
+        lacking = " with a judgment: import some, such as a qrels file of these query ids, or judge results on Label"
+        raise InputError(f"{name} has no queries" + (lacking if judged and qids else ""))
     if len(qids) < len(queries):
         raise InputError(f"{name}: two queries have the same qid")
     return queries, judgments

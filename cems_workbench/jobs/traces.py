@@ -278,6 +278,8 @@ class _Import:
     """The memory of the store with the text of a document without an id, by the id that it would get."""
     changed: dict[str, None] = field(default_factory=dict)
     """Memories with another text in a trace."""
+    repeated: dict[str, None] = field(default_factory=dict)
+    """Queries with several traces in the file, such as one that a second run was appended to; the last counts."""
     longest: int = 0
     warned: int = 0
     first_warning: str = ""
@@ -318,20 +320,20 @@ class _Import:
 
     def _write(self, file: EvidenceFile, batch: Sequence[TracedQuery]) -> None:
         """Add a portion of queries: their new memories to the store, their evidence to the file."""
-        fresh = []
+        fresh: dict[str, TracedQuery] = {}
+        replaced = []
         for query in batch:
-            if query.qid in self.queries:
-                self.errors.append(
-                    RowError(str(self.path), query.row, f"{query.qid!r} was traced before; the first is kept")
-                )
-                continue
             judged = self.stored.get(query.qid)
             if judged is not None and judged.query != query.query:
                 reason = f"{query.qid!r} is another query in the store: {judged.query[:60]!r}"
                 self.errors.append(RowError(str(self.path), query.row, reason))
                 continue
+            if query.qid in self.queries:
+                self.repeated[query.qid] = None
+                if query.qid not in fresh:
+                    replaced.append(query.qid)
             self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
-            fresh.append(query)
+            fresh[query.qid] = query
             self.longest = max(self.longest, len(query.results))
             if query.warnings:
                 stage, lines = next(iter(query.warnings.items()))
@@ -339,10 +341,11 @@ class _Import:
                 self.warned += 1
         if not fresh:
             return
-        memories = self._memories(fresh)
-        evidences = [(query.qid, _evidence(query, memories)) for query in fresh]
+        memories = self._memories(list(fresh.values()))
+        evidences = [(qid, _evidence(query, memories)) for qid, query in fresh.items()]
         late = [memories[key] for key in self.blank.intersection(memories) if memories[key].content]
         with file.writing() as cursor:
+            evidence_rows.remove_external(cursor, replaced)
             evidence_rows.write_external(cursor, evidences, self.numbers)
             for memory in late:
                 evidence_rows.write_text(cursor, self.numbers[memory.id], memory)
@@ -417,6 +420,11 @@ class _Import:
         )
         report = self.store.add(parsed, self.progress, self.name, self.scale, self.when)
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
+        if self.repeated:
+            several = "1 query was" if len(self.repeated) == 1 else f"{len(self.repeated):,} queries were"
+            notes.append(
+                f"{several} traced more than once; the last trace counts, such as of {next(iter(self.repeated))}"
+            )
         if self.warned:
             several = "1 query has" if self.warned == 1 else f"{self.warned:,} queries have"
             notes.append(

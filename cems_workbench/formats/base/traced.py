@@ -25,7 +25,7 @@ from typing import Any
 from cems_workbench.errors import one_line
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.spans import Documents, Span, SpanDocument, moment_of
+from cems_workbench.formats.base.spans import SEARCHERS, Documents, Span, SpanDocument, moment_of
 from cems_workbench.records import RankedIds
 
 LISTS = "lists"
@@ -90,6 +90,8 @@ class _Node:
     span: Span
     children: list[_Node] = field(default_factory=list)
     orphan: bool = False
+    twice: bool = False
+    """Another span of the trace has its id."""
 
 
 def queries_of(spans: Sequence[Span], name_of: NameOf | None = None) -> Iterator[TracedQuery]:
@@ -119,7 +121,10 @@ def _storable_id(given: str) -> str:
 def _trees(spans: Sequence[Span]) -> list[_Node]:
     nodes: dict[str, _Node] = {}
     for span in spans:
-        nodes.setdefault(span.span_id, _Node(span))
+        known = nodes.setdefault(span.span_id, _Node(span))
+        # An exporter may write a span twice; another one with its id is left out, and named.
+        if known.span is not span and replace(span, row=known.span.row) != known.span:
+            known.twice = True
     roots, lost = [], dict[str, list[_Node]]()
     for node in nodes.values():
         parent = node.span.parent_id
@@ -193,6 +198,20 @@ def _has_stages(node: _Node) -> bool:
     return node.span.has_documents or any(map(_has_stages, node.children))
 
 
+def _is_same_call(child: _Node, node: _Node) -> bool:
+    """Whether a span is just the inner half of the one around it, as LlamaIndex's `_retrieve` is: a search without results of its own."""
+    span = child.span
+    silent = span.output is None and span.input is None and span.stage_kind is None and span.error is None
+    return (
+        silent
+        and span.kind == node.span.kind
+        and span.kind in SEARCHERS
+        and node.span.output is not None
+        and len(node.children) == 1
+        and not any(map(_has_stages, child.children))
+    )
+
+
 def _behind_boundaries(node: _Node) -> bool:
     """Whether every list and stage below is below a tool or an agent too."""
     if node.span.has_documents:
@@ -239,7 +258,11 @@ class _Reading:
         span = node.span
         inner: list[_Source] = []
         outer = around
+        if node.twice:
+            self._warn(None, f"{_shown(self._name_of_span(span))}: two spans have its id; the first in the file counts")
         for child in node.children:
+            if _is_same_call(child, node):
+                continue
             if inner:
                 inner = self._span(child, inner)
             else:

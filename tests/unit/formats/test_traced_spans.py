@@ -157,6 +157,13 @@ def test_a_retriever_around_another_is_a_stage_only_if_it_returns_something_else
     assert names(query) == (["base"], [("compressed", "other")])
 
 
+def test_a_span_within_the_same_call_or_written_twice_is_no_contradiction() -> None:
+    """LlamaIndex's `_retrieve` has no documents; an exporter that tries again writes a span again."""
+    silent = span("_retrieve", 1, "bm25", openinference__span__kind="RETRIEVER", input__value="which port?")
+    (query,) = converted(*HYBRID, silent, HYBRID[2])
+    assert names(query)[0] == ["bm25", "faiss"] and not query.warnings
+
+
 def test_branches_keep_their_own_input() -> None:
     spans = [
         ROOT,
@@ -237,6 +244,7 @@ def test_without_documents_of_its_own_a_query_returned_what_its_last_stage_did()
             "recorded no results: what it read is taken as what it returned",
         ),
         ([ROOT, reranker("r", 4, FUSED, FUSED[:2])], "lists", "no list was traced: what r read is taken as one"),
+        ([*HYBRID, retriever("bm25", 6, FAISS)], "lists", "bm25: two spans have its id; the first in the file counts"),
     ],
 )
 def test_a_contradiction_is_taken_and_named_at_its_stage(

@@ -144,6 +144,25 @@ def test_another_file_adds_its_queries_and_replaces_those_it_has(store: Store, t
     assert {query.qid for query in store.query_sets.queries("mine")} == {"q1", "q2", "q3"}
 
 
+def test_of_a_query_traced_twice_the_last_trace_counts(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run appended to the file of the first, in one portion and in two."""
+    changed = [*HYBRID[:4], reranker("cross-encoder", 4, FUSED, [("d", 0.9)])]
+    path = written(tmp_path / "mine.jsonl", ("q1", HYBRID), ("q2", HYBRID))
+    with path.open("a") as file:
+        for line in written(tmp_path / "again.jsonl", ("q1", changed)).read_text().splitlines():
+            file.write(json.dumps(json.loads(line) | {"trace_id": "second run"}) + "\n")
+    for portion in (256, 1):
+        monkeypatch.setattr(traces, "PORTION_TRACES", portion)
+        report = import_traces(path, store)
+        assert "1 query was traced more than once; the last trace counts, such as of q1" in report.notes
+        found = read_traced(store, "mine")
+        assert found is not None and set(found.evidences) == {"q1", "q2"}
+        assert found.evidences["q1"].recorded.results == (("d", 0.9),)  # type: ignore[union-attr]
+        assert found.evidences["q2"].recorded.results != (("d", 0.9),)  # type: ignore[union-attr]
+
+
 def test_measures_losses_and_why_name_the_recorded_stage(store: Store, tmp_path: Path) -> None:
     import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID)), store)
     found = read_traced(store, "mine")
