@@ -59,8 +59,8 @@ MAX_EXPLANATIONS = 5
 """Parameters that are listed."""
 MAX_PRESETS = 5
 """Presets that are listed."""
-MAX_TRIALS = 6000
-"""Configs that a search for the nearest replays at most."""
+MAX_TRIALS, MAX_SCORES = 6000, 4000
+"""Configs that a search for the nearest replays at most, and results that rerankers read."""
 
 
 def fidelity_command(
@@ -193,6 +193,15 @@ def fidelity_command(
             "--trials", metavar="N", min=1, help=f"Configs that --nearest replays at most (default: {MAX_TRIALS})."
         ),
     ] = None,
+    scores: Annotated[
+        int | None,
+        typer.Option(
+            "--scores",
+            metavar="N",
+            min=0,
+            help=f"Results that rerankers read at most in --nearest (default: {MAX_SCORES}); more takes longer.",
+        ),
+    ] = None,
     shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of differing queries to list.")] = 20,
     order: Annotated[
         str,
@@ -248,8 +257,10 @@ def fidelity_command(
             raise InputError("--nearest: name one file of answers, query set or server")
         if explain or repeat is not None:
             raise InputError(f"--nearest: it takes no {'--explain' if explain else '--repeat'}")
-    elif out is not None or trials is not None:
-        raise InputError(f"{'--out' if out is not None else '--trials'} is an option of --nearest")
+    elif given := [
+        name for name, value in (("--out", out), ("--trials", trials), ("--scores", scores)) if value is not None
+    ]:
+        raise InputError(f"{given[0]} is an option of --nearest")
     if repeat is not None and sources > 1:
         raise InputError("--repeat: name the one file of answers that it repeats")
     chosen_lists = _chosen_lists(as_list or ())
@@ -305,6 +316,7 @@ def fidelity_command(
                 progress,
                 known_lists,
                 most_configs=trials or MAX_TRIALS,
+                most_scores=MAX_SCORES if scores is None else scores,
             )
             measured.append(result.reported[1])
         else:

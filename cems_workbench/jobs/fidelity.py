@@ -617,10 +617,10 @@ def settled_as_recorded(
 
 
 def _scored(found: Evidence, before: Evidence, setting: FidelitySetting, resources: Resources) -> Evidence:
-    """Other lists bring other memories to a reranker, whose scores are then missing."""
+    """Other lists bring other memories to a reranker, whose scores are then missing. No judge is asked: it moves nothing."""
     if found is before or RERANK.is_off(setting.searched):
         return found
-    return gather_scores(found, setting.searched, resources)
+    return gather_scores(found, setting.searched, resources, judge="decisive")
 
 
 @dataclass(frozen=True, slots=True)

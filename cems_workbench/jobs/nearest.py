@@ -6,9 +6,12 @@
 Which queries are held out is decided by a digest of their text, so that a rerun decides the same and equal texts are in the same half. They
 are not read until everything is decided.
 
+Presets without a reranker come first. If one of them gives every recorded order, those with a reranker are not run; else their rerankers
+read at most `most_scores` results in all, so that such a preset is measured on as many queries as fit. What that leaves out is reported.
+
 A preset is measured as `jobs.fidelity` measures a config: with the settings and the limit that the recording states, which the search
 leaves alone. Evidence of a few queries is kept in memory, once for configs that gather alike; that of the best presets is gathered into the
-store's files, which `fidelity` shares. So most trials are replays, and model scores are in the store's cache.
+store's files. No judge is asked, as it moves nothing. So most trials are replays, and model scores are in the store's cache.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +73,12 @@ FIRST_QUERIES, MORE_QUERIES = 8, 24
 """Queries of the searched half that every preset is measured on, and the better ones."""
 MORE_STARTS, STARTS = 8, 3
 """Presets that are measured on more queries, and that a search starts from."""
+MAX_SCORES = 4_000
+"""Results that rerankers read in a search: about a minute of a small cross-encoder on two cores."""
+MOST_READ = 100
+"""Results that a reranker without a depth is taken to read of a query."""
+FEWEST_RERANKED = 3
+"""Queries of the searched half that a preset with a reranker is measured on at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,8 @@ class Nearest:
 
     `before` and `after` are the measured halves, the searched one first; the second is None if nothing is held out. `presets` has every
     preset that could be measured, that with the nearest part first, `left_out` the others with the reason. `configs` were replayed in
-    `seconds` altogether, `gathered` times a query's evidence was gathered. `unfound` are recorded results of the reported half that no list
+    `seconds` altogether, `gathered` times a query's evidence was gathered; rerankers read `scores` results, at most `most_scores`, and
+    `unread` says what that left out, empty for nothing. `unfound` are recorded results of the reported half that no list
     here finds.
     """
 
@@ -102,6 +113,9 @@ class Nearest:
     seconds: float
     stopped: str
     unfound: int
+    scores: int = 0
+    most_scores: int = MAX_SCORES
+    unread: str = ""
 
     @property
     def reported(self) -> tuple[MeasuredFidelity, MeasuredFidelity]:
@@ -119,7 +133,7 @@ class Nearest:
                 f"nothing is held out of {queries} quer{'y' if queries == 1 else 'ies'}: the agreement is of the "
                 "queries that were searched with"
             )
-        return found + self.remaining() + [self.effort()]
+        return found + self.remaining() + [self.effort()] + ([self.unread] if self.unread else [])
 
     def remaining(self) -> list[str]:
         """What no parameter explains: how many queries still differ and why, and what no list finds."""
@@ -188,6 +202,9 @@ class Nearest:
             "gathered": self.gathered,
             "seconds": round(self.seconds, 1),
             "stopped": self.stopped,
+            "scores": self.scores,
+            "most_scores": self.most_scores,
+            "unread": self.unread,
         }
 
 
@@ -254,6 +271,12 @@ class _Start:
     fixed: frozenset[str] = frozenset()
     agreement: NearAgreement | None = None
     part: NearAgreement | None = None
+    headroom: float = math.inf
+    """How much nearer than its part anything can come on these queries."""
+
+    @property
+    def reranks(self) -> bool:
+        return not RERANK.is_off(self.setting.searched)
 
     @property
     def name(self) -> str:
@@ -295,7 +318,45 @@ class _Search:
     progress: Progress
     order: list[str]
     """The searched qids in the order in which they are drawn."""
+    most_scores: int
     configs: int = 0
+    read: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By reranker and query how many results it read at most."""
+
+    @property
+    def spent(self) -> int:
+        return sum(self.read.values())
+
+    def within(self, start: _Start, qids: Iterable[str], most: int) -> list[str]:
+        """The first of the queries whose results its reranker can read within so many scores, which are counted; without one all."""
+        if not start.reranks:
+            return list(qids)
+        rerank = start.setting.searched.rerank
+        answers = {answer.qid: answer for answer in self.recording.answers}
+        found = []
+        for qid in qids:
+            hits: set[str] = set()
+            if start.setting.which_lists == "recorded":
+                for ranked in answers[qid].lists.values():
+                    hits |= {key for variant in ranked for key, _ in variant}
+            depth = rerank.depth or MOST_READ
+            cost = min(depth, len(hits)) if hits else depth
+            key = (repr(model_key(rerank)), qid)
+            more = max(cost - self.read.get(key, 0), 0)
+            if more > most:
+                break
+            most -= more
+            self.read[key] = self.read.get(key, 0) + more
+            found.append(qid)
+        return found
+
+    def scored(self, start: _Start, qid: str, evidence: Evidence) -> Evidence:
+        """The evidence with what the reranker makes of our lists; recorded ones are scored where they are taken (`as_recorded`)."""
+        answer = next(answer for answer in self.recording.answers if answer.qid == qid)
+        config = start.setting.searched
+        if start.reranks and start.setting.which_lists == "recorded" and answer.lists:
+            return evidence
+        return gather_scores(evidence, config, self.resources, self.progress, judge="decisive")
 
     def replays(self, start: _Start, qids: Sequence[str], evidences: Mapping[str, Evidence]) -> NearReplays:
         """The queries of a start on the evidence as the recording gives it."""
@@ -314,30 +375,40 @@ class _Search:
             precision=setting.tolerance or precision_of(self.recording),
             depth=setting.depth,
             before_cut={qid: dict(answer.scored) for qid, answer in answers.items() if answer.scored},
-            score=lambda evidence, config: gather_scores(evidence, config, resources),
+            score=lambda evidence, config: gather_scores(evidence, config, resources, judge="decisive"),
         )
 
-    def screened(self, starts: Sequence[_Start], queries: int, left_out: dict[str, str]) -> list[_Start]:
-        """The starts that can be measured, nearest first, on the first so many queries of the searched half."""
-        qids = self.order[:queries]
+    def screened(
+        self, starts: Sequence[_Start], queries: int, left_out: dict[str, str], most_scores: int = 0
+    ) -> list[_Start]:
+        """The starts that can be measured, nearest first, on the first so many queries of the searched half.
+
+        With a reranker they are measured on fewer, if it would read more than its share of `most_scores` results.
+        """
         able = []
+        share = most_scores // max(sum(start.reranks for start in starts), 1)
         for i, start in enumerate(starts):
-            self.progress(f"presets, {len(qids)} queries", i, len(starts))
+            qids = self.within(start, self.order[:queries], share)
+            self.progress(f"presets, {min(queries, len(self.order))} queries", i, len(starts))
+            if len(qids) < min(FEWEST_RERANKED, len(self.order)):
+                left_out[start.name] = "its reranker would read too many results (--scores)"
+                continue
             try:
-                evidences = self._few(start, qids)
+                replays = self.replays(start, qids, self._few(start, qids))
+                _require_scores(start, replays.batch.evidences)
             except WorkbenchError as error:
                 left_out[start.name] = str(error)
                 continue
-            replays = self.replays(start, qids, evidences)
             start.agreement = replays.agreement(start.setting.searched)
             start.part = replays.agreement(best_part(replays, start.setting.searched, start.fixed))
+            start.headroom = replays.headroom(start.part)
             self.configs += replays.count
             able.append(start)
-        self.progress(f"presets, {len(qids)} queries", len(starts), len(starts))
+        self.progress(f"presets, {min(queries, len(self.order))} queries", len(starts), len(starts))
         return sorted(able, key=_farness)
 
     def _few(self, start: _Start, qids: Sequence[str]) -> dict[str, Evidence]:
-        """The evidence of a few queries under a start. Raises WorkbenchError if its reranker gives no score."""
+        """The evidence of a few queries under a start. Raises WorkbenchError if its reranker gives no score of the first."""
         config, found = start.setting.searched, {}
         queries = start.of(qids)
         embed_ahead(queries, self.resources)
@@ -346,16 +417,21 @@ class _Search:
                 lists = self.gathered.lists(query, config)
             except InputError:  # one that cannot be searched, as in every gather
                 continue
-            found[query.qid] = gather_scores(lists, config, self.resources, self.progress)
-            if not RERANK.is_off(config):
-                scores = found[query.qid].model_scores.get(model_key(config.rerank), {}).values()
-                if scores and not any(score.good for score in scores):
-                    raise InputError(
-                        next((score.error for score in scores if score.error), "its reranker gives no score")
-                    )
+            found[query.qid] = self.scored(start, query.qid, lists)
+            _require_scores(start, [found[query.qid]])
         if not found:
             raise InputError("no query could be searched")
         return found
+
+
+def _require_scores(start: _Start, evidences: Iterable[Evidence]) -> None:
+    """Raises InputError if its reranker scored none of what it read."""
+    if not start.reranks:
+        return
+    key = model_key(start.setting.searched.rerank)
+    scores = [score for one in evidences for score in one.model_scores.get(key, {}).values()]
+    if scores and not any(score.good for score in scores):
+        raise InputError(next((score.error for score in scores if score.error), "its reranker gives no score"))
 
 
 def _farness(start: _Start) -> tuple[float, float]:
@@ -375,11 +451,13 @@ def find_nearest(
     lists: Mapping[str, Lists] | None = None,
     *,
     most_configs: int = MAX_CONFIGS,
+    most_scores: int = MAX_SCORES,
 ) -> Nearest:
     """Search all configs, usually every preset, for the one that comes closest to a recording, and its parameters.
 
     `setting_of` and `queries_of` say how a config is measured: `fidelity.setting_for` and `fidelity.asked_queries`. `lists` are those of
-    `lexical_lists`. The result depends on nothing but its arguments and the store. Raises InputError if no recorded memory is in the store
+    `lexical_lists`. `most_configs` bounds the configs that are replayed, `most_scores` the results that rerankers read. The result depends
+    on nothing but its arguments and the store. Raises InputError if no recorded memory is in the store
     or no config can be measured, and a `Cancelled` of `progress`; gathered evidence is kept.
     """
     begun = time.monotonic()
@@ -387,26 +465,52 @@ def find_nearest(
     searched, held = halves(recording)
     order = _drawn(searched, recording)
     gathered = _Gathered(resources, datetime.now(UTC))
-    search = _Search(recording, resources, productions_in(resources, recording), gathered, progress, order)
+    search = _Search(recording, resources, productions_in(resources, recording), gathered, progress, order, most_scores)
     left_out: dict[str, str] = {}
     starts = []
     for config in configs:
         setting = setting_of(config)
         starts.append(_Start(setting, queries_of(setting), _fixed(config, setting)))
-    first = search.screened(starts, FIRST_QUERIES, left_out)
+    cheap = [start for start in starts if not start.reranks]
+    first = search.screened(cheap, FIRST_QUERIES, left_out)
+    more = search.screened(first[:MORE_STARTS], MORE_QUERIES, left_out) if len(order) > FIRST_QUERIES else first
+    costly = [start for start in starts if start.reranks]
+    if costly and more and more[0].headroom < MIN_GAIN:
+        left_out |= {start.name: f"not run, as {more[0].name} comes as close as can be" for start in costly}
+        costly = []
+    if costly:
+        # A third for each of the two screenings, and the rest for the search.
+        reranked = search.screened(costly, FIRST_QUERIES, left_out, most_scores // 3)
+        first += reranked
+        if len(order) > FIRST_QUERIES:
+            better = sorted([*more, *reranked], key=_farness)[:MORE_STARTS]
+            again = search.screened([one for one in better if one.reranks], MORE_QUERIES, left_out, most_scores // 3)
+            more = sorted([*(one for one in better if not one.reranks), *again], key=_farness)
+        else:
+            more = sorted(first, key=_farness)
     if not first:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise InputError(f"{recording.name}: no preset can be measured: {why}")
-    more = search.screened(first[:MORE_STARTS], MORE_QUERIES, left_out) if len(order) > FIRST_QUERIES else first
     best: tuple[tuple[float, int, int], _Start, NearestParameters, EvidenceSet] | None = None
     chosen = more[:STARTS]
+    # Of both halves in turn, so that a reranker reads as many of each.
+    both = [qid for pair in zip_longest(order, _drawn(held, recording)) for qid in pair if qid is not None]
     for i, start in enumerate(chosen):
         if best is not None and best[2].headroom < MIN_GAIN:
             break  # the rest cannot come nearer
         setting = start.setting
-        selection = selection_for(setting, start.queries)
-        evidence = ensure_evidence(setting.searched, selection, (), resources, progress)
-        replays = search.replays(start, order, evidence.evidences)
+        evidence = ensure_evidence(
+            _bare(setting.searched), selection_for(setting, start.queries), (), resources, progress
+        )
+        share = max(most_scores - search.spent, 0) // sum(one.reranks for one in chosen[i:]) if start.reranks else 0
+        taken = search.within(start, both, share)
+        evidence = replace(
+            evidence,
+            evidences={
+                qid: search.scored(start, qid, evidence.evidences[qid]) for qid in taken if qid in evidence.evidences
+            },
+        )
+        replays = search.replays(start, [qid for qid in order if qid in evidence.evidences], evidence.evidences)
         found = nearest_parameters(
             replays,
             setting.searched,
@@ -430,15 +534,19 @@ def find_nearest(
     scored = replace(
         evidence,
         evidences={
-            qid: one if RERANK.is_off(after.searched) else gather_scores(one, after.searched, resources, progress)
+            qid: one
+            if RERANK.is_off(after.searched)
+            else gather_scores(one, after.searched, resources, progress, judge="decisive")
             for qid, one in evidence.evidences.items()
         },
     )
 
     def measured(setting: FidelitySetting, which: EvidenceSet, qids: frozenset[str]) -> MeasuredFidelity | None:
-        if not qids:
+        if not qids & evidence.evidences.keys():
             return None
-        return compared(setting, start.of(qids), search.productions, which, resources, progress, lists)
+        return compared(
+            setting, start.of(qids & evidence.evidences.keys()), search.productions, which, resources, progress, lists
+        )
 
     before_searched, after_searched = measured(start.setting, evidence, searched), measured(after, scored, searched)
     assert before_searched is not None  # a recording has an answer
@@ -459,7 +567,29 @@ def find_nearest(
         time.monotonic() - begun,
         found.stopped,
         _unfound(after_held or after_searched, search.productions),
+        search.spent,
+        most_scores,
+        _unread(search, [one for one in first if one.reranks], start, len(evidence.evidences), len(start.queries)),
     )
+
+
+def _bare(config: PipelineConfig) -> PipelineConfig:
+    """The config without model scores, which are added to the queries whose results a reranker may read."""
+    off = {} if config.abstain.judge is not None else {"judge.backend": "none"}
+    return with_values(config, {"rerank.backend": "none", **off})
+
+
+def _unread(search: _Search, measured: Sequence[_Start], chosen: _Start, taken: int, queries: int) -> str:
+    """What the limit on scores left out; empty if nothing."""
+    fewest = min((one.agreement.queries for one in measured if one.agreement is not None), default=FIRST_QUERIES)
+    lines = []
+    if fewest < min(FIRST_QUERIES, len(search.order)):
+        lines.append(f"presets with a reranker were measured on as few as {fewest} queries")
+    if taken < queries:
+        lines.append(f"{chosen.name} was searched and measured on {taken} of {queries} queries")
+    if not lines:
+        return ""
+    return f"rerankers read {search.spent:,} results, at most {search.most_scores:,}: {', and '.join(lines)}; --scores N raises that"
 
 
 def _stem(recording: Recording) -> str:

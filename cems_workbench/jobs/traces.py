@@ -14,7 +14,7 @@ stays in memory is 24 bytes a span, the ids of traces and memories, the queries,
 from __future__ import annotations
 
 import hashlib
-import json
+import marshal
 import os
 import re
 import tempfile
@@ -228,7 +228,8 @@ class _Spill:
 
     def add(self, span: Span) -> None:
         """Append a span."""
-        line = json.dumps(span.to_values(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        # This process alone reads it back: `marshal` takes a third of the time of `json`, and holds what is no UTF-8.
+        line = marshal.dumps(span.to_values())
         self._file.write(line)
         self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
         self._start.append(self._end)
@@ -253,7 +254,7 @@ class _Spill:
 
     def _read(self, place: int) -> Span:
         self._file.seek(self._start[place])
-        return Span.from_values(json.loads(self._file.read(self._length[place])))
+        return Span.from_values(marshal.loads(self._file.read(self._length[place])))  # noqa: S302
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs.fidelity import asked_queries, setting_for
-from cems_workbench.jobs.nearest import Nearest, find_nearest, halves
+from cems_workbench.jobs.nearest import MAX_SCORES, Nearest, find_nearest, halves
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
@@ -40,13 +40,16 @@ def answered_by(config: PipelineConfig, resources: Resources, count: int) -> Rec
     return parse_recording(json.dumps({"engine": "elsewhere", "answers": answers}), "elsewhere.json")
 
 
-def nearest_of(recording: Recording, names: tuple[str, ...], resources: Resources) -> Nearest:
+def nearest_of(
+    recording: Recording, names: tuple[str, ...], resources: Resources, most_scores: int = MAX_SCORES
+) -> Nearest:
     return find_nearest(
         recording,
         [preset(name).config for name in names],
         lambda config: setting_for(recording, config),
         lambda setting: asked_queries(recording, {}, setting=setting),
         resources,
+        most_scores=most_scores,
     )
 
 
@@ -65,6 +68,18 @@ def test_a_preset_with_two_changed_parameters_is_found_again(resources: Resource
     assert after.fidelity.value("up_to_ties") == 1.0
     again = nearest_of(recording, STARTS, resources)
     assert (again.to_json() | {"seconds": 0}) == (found.to_json() | {"seconds": 0})
+
+
+def test_rerankers_read_as_much_as_is_allowed_and_what_is_left_out_is_said(resources: Resources) -> None:
+    recording = answered_by(with_values(preset("mem0").config, CHANGES), resources, 12)
+    none = nearest_of(recording, ("engram_search", "workbench"), resources, most_scores=0)
+    assert none.scores == 0 and "too many results (--scores)" in none.left_out["workbench"]
+    few = nearest_of(recording, ("workbench",), resources, most_scores=600)
+    assert 0 < few.scores <= 600 and "--scores N raises that" in few.lines()[-1]
+    assert len(few.after[0].fidelity.queries) < len(halves(recording)[0])
+    made = answered_by(preset("engram_search").config, resources, 12)
+    same = nearest_of(made, ("engram_search", "workbench"), resources)
+    assert same.scores == 0 and "engram_search comes as close as can be" in same.left_out["workbench"]
 
 
 def test_the_config_is_written_and_reproduces_the_answers(command: Command, store: Path, tmp_path: Path) -> None:
@@ -100,6 +115,7 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
         ([path, path, "--nearest"], "--nearest: name one file of answers, query set or server"),
         ([path, "--nearest", "--explain"], "--nearest: it takes no --explain"),
         ([path, "--out", tmp_path / "x.yaml"], "--out is an option of --nearest"),
+        ([path, "--scores", "9"], "--scores is an option of --nearest"),
         ([path, "--nearest", "--lists", "theirs"], "--lists: 'theirs' is not one of own, ties, recorded"),
         ([path, "--nearest", "--preset", "none"], "none"),
     ):

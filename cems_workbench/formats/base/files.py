@@ -66,9 +66,9 @@ class Repeating(dict[str, Any]):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
-    inner = [key for value in values.values() if type(value) is Repeating for key in value.repeated]
-    if len(values) == len(pairs) and not inner:
+    if len(values) == len(pairs) and Repeating not in set(map(type, values.values())):
         return values
+    inner = [key for value in values.values() if type(value) is Repeating for key in value.repeated]
     keys = [key for key, _ in pairs]
     found = Repeating(values)
     found.repeated = tuple(dict.fromkeys([*(key for key, count in Counter(keys).items() if count > 1), *inner]))

@@ -24,6 +24,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cems_workbench.formats.base import fields
@@ -65,7 +67,10 @@ MAX_NAME_CHARS = 80
 _ROOTS = frozenset(
     {"retrieval", "reranker", "workbench", "openinference", "input", "gen_ai", "document", "status", "context", "name"}
 )
-_LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input")
+DROPPED = f"{STAGE}dropped"
+_LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", DROPPED)
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_USUAL = frozenset({"id", "score", "content"})
 _OF_DOCUMENT = re.compile(
     rf"({'|'.join(map(re.escape, _LISTS))})(?:\.([0-9]{{1,6}})\.(?:document\.)?(.+))?\Z", re.DOTALL
 )
@@ -114,18 +119,20 @@ class Span:
     dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
 
     def to_values(self) -> list[Any]:
-        """The span as plain JSON values, for `from_values`."""
-        return [getattr(self, name) for name in _FIELDS]
+        """The span as plain tuples, dicts, texts and numbers, for `from_values`."""
+        values = list(_values_of(self))
+        for place in _OF_DOCUMENTS:
+            if values[place] is not None:
+                values[place] = tuple(map(tuple, values[place]))
+        return values
 
     @classmethod
-    def from_values(cls, values: Sequence[Any]) -> Span:
-        """The span of `to_values`."""
-        given = dict(zip(_FIELDS, values, strict=True))
-        for name in ("output", "input"):
-            if given[name] is not None:
-                given[name] = tuple(map(SpanDocument._make, given[name]))
-        given["dropped"] = {key: (reason, limit) for key, (reason, limit) in given["dropped"].items()}
-        return cls(**given)
+    def from_values(cls, values: list[Any]) -> Span:
+        """The span of `to_values`, whose list is used up."""
+        for place in _OF_DOCUMENTS:
+            if values[place] is not None:
+                values[place] = tuple(map(SpanDocument._make, values[place]))
+        return cls(*values)
 
     @property
     def has_documents(self) -> bool:
@@ -141,6 +148,8 @@ class Span:
 
 
 _FIELDS = tuple(Span.__dataclass_fields__)
+_values_of = attrgetter(*_FIELDS)
+_OF_DOCUMENTS = (_FIELDS.index("output"), _FIELDS.index("input"))
 
 
 def spans_of(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -170,7 +179,12 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
     kind = str(_first(values, KINDS) or "").upper()
     if not kind and values.get("gen_ai.operation.name") in SEARCHES:
         kind = "RETRIEVER"
-    found = _documents_by_list(values)
+    rows = _rows_by_list(values)
+    dropped = rows.pop(DROPPED, {})
+    found = {
+        name: [document for place in sorted(own) if (document := _document(own[place])) is not None]
+        for name, own in rows.items()
+    }
     retrieved = next((found[name] for name in RETRIEVED if name in found), None)
     output = found.get(RERANKED) if kind == "RERANKER" and RERANKED in found else retrieved
     if output is None:
@@ -186,14 +200,14 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
     end = microseconds(values, END_FIELDS, END_NANOSECOND_FIELDS)
     return Span(
         row,
-        str(_first(values, TRACE_IDS) or f"row {row}"),
-        str(_first(values, SPAN_IDS) or f"row {row}"),
-        str(_first(values, PARENT_IDS) or ""),
-        str(values.get("name") or kind.lower() or "span")[:MAX_NAME_CHARS],
+        _whole(str(_first(values, TRACE_IDS) or f"row {row}")),
+        _whole(str(_first(values, SPAN_IDS) or f"row {row}")),
+        _whole(str(_first(values, PARENT_IDS) or "")),
+        _whole(str(values.get("name") or kind.lower() or "span")[:MAX_NAME_CHARS]),
         kind,
         start,
         None if start is None or end is None else (end - start) / 1000,
-        str(_first(values, MESSAGES) or "") if status in FAILED else None,
+        _whole(str(_first(values, MESSAGES) or "")) if status in FAILED else None,
         _query_of(values),
         _text(values.get("workbench.query.id")),
         None if output is None else tuple(output),
@@ -202,7 +216,7 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
         stage_kind,
         values.get(f"{STAGE}ranked") not in (False, "false"),
         _text(values.get(f"{STAGE}problem")),
-        _dropped(values),
+        _dropped(dropped),
     )
 
 
@@ -221,7 +235,7 @@ def flat(span: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(attributes, list):
         attributes = {str(pair.get("key")): otlp(pair.get("value"), 0) for _, pair in objects(attributes)}
     if isinstance(attributes, dict):
-        if not any(isinstance(value, dict | list) for value in attributes.values()):
+        if set(map(type, attributes.values())) <= _PLAIN:
             return values | attributes
         for name, value in attributes.items():
             if not isinstance(value, dict | list):
@@ -318,29 +332,34 @@ def _is_span(row: Mapping[str, Any]) -> bool:
     return begun and any(name == "attributes" or name.startswith("attributes.") or name in KINDS for name in row)
 
 
-def _documents_by_list(values: Mapping[str, Any]) -> dict[str, list[SpanDocument]]:
+@lru_cache(maxsize=20_000)
+def _place(name: str) -> tuple[str, int | None, str] | None:
+    """The list that an attribute is of, the place of its document and the field of that; the spans of a file have the same names."""
+    found = _OF_DOCUMENT.match(name)
+    if found is None:
+        return None
+    listed, number, what = found.groups()
+    return listed, None if number is None else int(number), what
+
+
+def _rows_by_list(values: Mapping[str, Any]) -> dict[str, dict[int, dict[str, Any]]]:
+    """The fields of every document, by list and place."""
     rows: dict[str, dict[int, dict[str, Any]]] = {}
-    match = _OF_DOCUMENT.match
     for name, value in values.items():
-        found = match(name)
+        found = _place(name)
         if found is None or value is None:
             continue
-        listed, number, what = found.groups()
+        listed, place, what = found
         own = rows.get(listed)
         if own is None:
             own = rows[listed] = {}
-        if number is None:
+        if place is None:
             own.update(enumerate(json_rows(value)))
-            continue
-        place = int(number)
-        if place in own:
+        elif place in own:
             own[place][what] = value
         else:
             own[place] = {what: value}
-    return {
-        name: [document for place in sorted(own) if (document := _document(own[place])) is not None]
-        for name, own in rows.items()
-    }
+    return rows
 
 
 def json_rows(value: Any) -> Iterator[dict[str, Any]]:
@@ -359,6 +378,10 @@ def json_rows(value: Any) -> Iterator[dict[str, Any]]:
 
 def _document(values: Mapping[str, Any]) -> SpanDocument | None:
     named, title = values.get("id"), None
+    if type(named) is str and named and not named.isspace() and values.keys() <= _USUAL:
+        content = values.get("content")
+        text = _whole(content) if isinstance(content, str) and content.strip() else None
+        return SpanDocument(_whole(named), _number(values.get("score")), text)
     if named is None or named == "" or len(values) > 3 or "metadata" in values:
         metadata = metadata_of(values)
         title = metadata.get("title")
@@ -373,7 +396,7 @@ def _document(values: Mapping[str, Any]) -> SpanDocument | None:
     if named is None and text is None:
         return None
     return SpanDocument(
-        None if named is None else str(named),
+        None if named is None else _whole(str(named)),
         _number(values.get("score")),
         text,
         _whole(title)[:1000] if isinstance(title, str) and title.strip() else None,
@@ -392,14 +415,12 @@ def metadata_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name.removeprefix("metadata."): value for name, value in values.items() if name.startswith("metadata.")}
 
 
-def _dropped(values: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
-    prefix, rows = f"{STAGE}dropped.", dict[str, dict[str, Any]]()
-    for name, value in values.items():
-        if name[0:1] == "w" and name.startswith(prefix):
-            number, _, what = name[len(prefix) :].partition(".")
-            rows.setdefault(number, {})[what.removeprefix("document.")] = value
+def _dropped(rows: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
     return {
-        str(row["id"]): (str(row.get("reason") or "dropped")[:1000], row.get("past_limit") in (True, "true"))
+        _whole(str(row["id"])): (
+            _whole(str(row.get("reason") or "dropped")[:1000]),
+            row.get("past_limit") in (True, "true"),
+        )
         for row in rows.values()
         if isinstance(row.get("id"), str | int)
     }
@@ -425,7 +446,7 @@ def _text(value: Any) -> str | None:
 
 def _whole(text: str) -> str:
     """The text, with a question mark for each half of a surrogate pair: no store could hold that."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _number(value: Any) -> float | None:

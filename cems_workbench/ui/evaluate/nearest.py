@@ -45,12 +45,12 @@ def draw(
         place = st.empty()
         if not place.button("Find the nearest preset", key="evaluate:nearest", icon=":material/near_me:"):
             st.caption(
-                f"Takes a few minutes for a hundred queries: {len(preset_names())} presets, then some thousand replays. Recorded lists are "
+                f"Takes some minutes for a hundred queries: {len(preset_names())} presets, then some thousand replays. Recorded lists are "
                 "used where there are any."
             )
             return
         configs = [preset(name).config for name in preset_names()]
-        with cancellable("evaluate:nearest_cancel", "Gathered evidence is kept.", place=place) as progress:
+        with cancellable("evaluate:nearest_cancel", "Model scores are kept.", place=place) as progress:
             cached = (key, find_nearest(recording, configs, setting_of, queries_of, resources, progress, lists))
         st.session_state[FOUND] = cached
     _result(cached[1])
