@@ -394,7 +394,9 @@ class _Reading:
         first.pop("joined", None)
         name = self._unique(f"input of {first['name']}")
         self.lists.append({"name": name, "hits": [list(hit) for hit in hits]})
-        self._warn(LISTS, f"no list was traced: what {first['name']} read is taken as one")
+        self._warn(
+            LISTS, f'no list was traced: what {first["name"]} read is taken as one; trace a search with kind="list"'
+        )
 
     def _finish(self, left: Sequence[_Source]) -> None:
         """A last stage for a query whose own span has no documents and whose lists no stage read, or that failed."""
