@@ -199,7 +199,7 @@ def _has_stages(node: _Node) -> bool:
 
 
 def _is_same_call(child: _Node, node: _Node) -> bool:
-    """Whether a span is just the inner half of the one around it, as LlamaIndex's `_retrieve` is: a search without results of its own."""
+    """Whether a span is just the inner half of the one around it, as LlamaIndex's `_retrieve` is: a search that recorded no results."""
     span = child.span
     silent = span.output is None and span.input is None and span.stage_kind is None and span.error is None
     return (
