@@ -147,6 +147,7 @@ def test_entries_that_are_not_imported_are_named_with_their_folder(
     assert "note: not imported from talks: more: is a directory\n" in printed
     assert len(json.loads(command("import", "talks", "--store", "s", "--json").out)["inputs"][0]["notes"]) == 2
     monkeypatch.setattr("cems_workbench.cli.import_.SAMPLE_DATA", folder)
+    monkeypatch.setattr("cems_workbench.cli.import_.SAMPLE_FILES", ("queries.jsonl",))
     assert "not imported" not in command("import", "talks", "--store", "s").out, "the bundled sample is known to us"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from cems_workbench import trace
 from cems_workbench.trace.opentelemetry import JsonLinesExporter
+from tests.event_loop import run
 
 TEXTS = {
     "m0": "the test database port is 5433",
@@ -83,7 +83,7 @@ def test_langchain(tmp_path: Path) -> None:
     expected = [document.id for document in plain.invoke("database port")]
     file = tmp_path / "trace.jsonl"
     with trace.to(file):
-        calls = [retriever.invoke("database port"), asyncio.run(retriever.ainvoke("database port"))]
+        calls = [retriever.invoke("database port"), run(retriever.ainvoke("database port"))]
         calls += retriever.batch(["database port"] * 3)
         traced(retriever | (lambda found: calls.append(found))).invoke("database port")
     assert [[document.id for document in found] for found in calls] == [expected] * 6
@@ -142,7 +142,7 @@ def test_llama_index(tmp_path: Path) -> None:
     try:
         with trace.to(file):
             returned = [found.node.node_id for found in engine.query("database port").source_nodes]
-            asyncio.run(engine.aquery("database port"))
+            run(engine.aquery("database port"))
             with trace.retrieval("mine", query="database port") as root:
                 root.documents(
                     LengthRerank().postprocess_nodes(fusion.retrieve("database port"), query_str="database port")

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from cems_workbench import trace
 from cems_workbench.trace import sink
 from cems_workbench.trace.documents import Document, UnreadableResultError, read_documents
+from tests.event_loop import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +74,7 @@ async def retrieve(question: str) -> list[tuple[str, float]]:
 
 def test_spans_hold_the_tree_the_query_and_every_ranking(tmp_path: Path) -> None:
     with trace.to(tmp_path / "trace.jsonl"):
-        asyncio.run(retrieve("which port"))
+        run(retrieve("which port"))
     spans = {span["name"]: span for span in spans_of(tmp_path / "trace.jsonl")}
     assert list(spans) == ["dense", "bm25", "fuse", "rerank", "retrieve"], "in the order of their ends, the root last"
     root, fused, reranked = spans["retrieve"], spans["fuse"], spans["rerank"]
@@ -239,9 +240,9 @@ def test_async_generator_keeps_what_is_sent_and_thrown(tmp_path: Path) -> None:
         assert [one async for one in source] == []
         return heard
 
-    assert asyncio.run(listen()) == ("a", "b", "c")
+    assert run(listen()) == ("a", "b", "c")
     with trace.to(tmp_path / "trace.jsonl"):
-        assert asyncio.run(listen()) == ("a", "b", "c")
+        assert run(listen()) == ("a", "b", "c")
     (span,) = spans_of(tmp_path / "trace.jsonl")
     assert ids_of(span) == ["a", "b", "c"]
 
@@ -287,7 +288,7 @@ async def twenty_queries() -> None:
 
 def test_tasks_do_not_mix(tmp_path: Path) -> None:
     with trace.to(tmp_path / "trace.jsonl"):
-        asyncio.run(twenty_queries())
+        run(twenty_queries())
     check_unmixed(spans_of(tmp_path / "trace.jsonl"), 20, 4)
 
 
@@ -338,7 +339,7 @@ def test_exception_is_recorded_and_raised_again(tmp_path: Path) -> None:
 def test_failure_to_write_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with trace.to(tmp_path / "missing" / "trace.jsonl"):
         for _ in range(3):
-            assert asyncio.run(retrieve("q"))
+            assert run(retrieve("q"))
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "missing" in caplog.text
 
@@ -361,20 +362,20 @@ def test_what_cannot_be_read_is_a_warning_and_passes(
 
 
 def test_nothing_is_written_before_start_and_after_stop(tmp_path: Path) -> None:
-    asyncio.run(retrieve("before"))
+    run(retrieve("before"))
     trace.start(tmp_path / "trace.jsonl")
     bm25("while")
     trace.stop()
     trace.stop()
-    asyncio.run(retrieve("after"))
+    run(retrieve("after"))
     assert [span["attributes"]["input.value"] for span in spans_of(tmp_path / "trace.jsonl")] == ["while"]
 
 
 def test_query_id_is_of_the_queries_of_its_block(tmp_path: Path) -> None:
     with trace.to(tmp_path / "trace.jsonl"):
         with trace.query_id("q17"):
-            asyncio.run(retrieve("judged"))
-        asyncio.run(retrieve("other"))
+            run(retrieve("judged"))
+        run(retrieve("other"))
     given = [span["attributes"].get("workbench.query.id") for span in spans_of(tmp_path / "trace.jsonl")]
     assert given == [None, None, None, None, "q17", None, None, None, None, None]
 

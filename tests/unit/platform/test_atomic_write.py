@@ -22,6 +22,8 @@ NOT_ATOMIC = {
     "store/search/postgres/ts_rank_refresh.py": "a new index",
     "store/claims.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
+    "trace/sink.py": "spans, appended",
+    "jobs/traces.py": "rows of a file that is written atomically",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
 
