@@ -282,8 +282,8 @@ class _Import:
     repeated: dict[str, None] = field(default_factory=dict)
     """Queries with several traces in the file, such as one that a second run was appended to; the last counts."""
     longest: int = 0
-    warned: int = 0
-    first_warning: str = ""
+    warned: dict[str, str] = field(default_factory=dict)
+    """By query the first warning of its trace."""
     added: int = 0
 
     def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
@@ -336,10 +336,10 @@ class _Import:
             self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
             fresh[query.qid] = query
             self.longest = max(self.longest, len(query.results))
+            self.warned.pop(query.qid, None)
             if query.warnings:
                 stage, lines = next(iter(query.warnings.items()))
-                self.first_warning = self.first_warning or f"{stage}: {lines[0]}"
-                self.warned += 1
+                self.warned[query.qid] = f"{stage}: {lines[0]}"
         if not fresh:
             return
         memories = self._memories(list(fresh.values()))
@@ -427,10 +427,9 @@ class _Import:
                 f"{several} traced more than once; the last trace counts, such as of {next(iter(self.repeated))}"
             )
         if self.warned:
-            several = "1 query has" if self.warned == 1 else f"{self.warned:,} queries have"
-            notes.append(
-                f"{several} stages that contradict themselves; their traces say which, such as {self.first_warning}"
-            )
+            several = "1 query has" if len(self.warned) == 1 else f"{len(self.warned):,} queries have"
+            first = next(iter(self.warned.values()))
+            notes.append(f"{several} stages that contradict themselves; their traces say which, such as {first}")
         if self.changed:
             several = "1 memory has" if len(self.changed) == 1 else f"{len(self.changed):,} memories have"
             notes.append(
