@@ -70,6 +70,7 @@ def test_a_preset_with_two_changed_parameters_is_found_again(resources: Resource
     assert (again.to_json() | {"seconds": 0}) == (found.to_json() | {"seconds": 0})
 
 
+@pytest.mark.thorough
 def test_rerankers_read_as_much_as_is_allowed_and_what_is_left_out_is_said(resources: Resources) -> None:
     recording = answered_by(with_values(preset("mem0").config, CHANGES), resources, 12)
     none = nearest_of(recording, ("engram_search", "workbench"), resources, most_scores=0)
