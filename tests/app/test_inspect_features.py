@@ -127,6 +127,7 @@ def test_the_lists_view_has_a_table_per_list_with_raw_and_normalised(open_page: 
             assert list(table["raw"]) == pytest.approx([best[memory_id] for memory_id in table["memory"]])
 
 
+@pytest.mark.thorough
 def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> None:
     page = search(open_page())
     page.session_state["inspect:picker"] = True

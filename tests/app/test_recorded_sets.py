@@ -62,6 +62,7 @@ def test_a_kept_set_is_measured_and_its_failing_queries_stand_first(open_page: O
     assert listed["cause"][1] == "not here"
 
 
+@pytest.mark.thorough
 def test_recorded_queries_are_listed_failing_first_and_beside_the_config_on_request(
     open_page: OpenPage, logged_store: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_the_line_of_what_was_applied_goes_when_another_parameter_is_moved(open_
     assert not page.exception and not buttons(page, "inspect:why:back")
 
 
+@pytest.mark.thorough
 def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page: OpenPage) -> None:
     page = open_page()
     query, memory_id = wanted("q11")

@@ -12,6 +12,7 @@ from .whole_way import case
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_from_a_wrong_answer_to_the_successor_of_its_memory(window: Window) -> None:
     Inspect.open(window).preset(DEFAULT_PRESET)
     case(window, prove=False)

@@ -18,6 +18,7 @@ LAST_POINT = """(plot, id) => {
 """The place on the screen of the last point of a memory's line."""
 
 
+@pytest.mark.thorough
 def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(window: Window) -> None:
     inspect = Inspect.open(window)
     first, *_ = inspect.search(QUERY)

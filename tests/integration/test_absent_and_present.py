@@ -27,7 +27,7 @@ REQUESTS = [
     Request("postgres upgrade", "harbor/api", MOMENT, project_only=True),
     Request("where did we leave off", "harbor/dashboard", MOMENT),
 ]
-PRESETS = first_of(("workbench", "cems", "cems_head", "ace", "mem0", "letta"), 2)
+PRESETS = first_of(("workbench", "cems", "cems_head", "ace", "mem0", "letta"))
 NOTE = "The browser eats all the RAM when it is left open until evening: an EventSource leaks in the harbor dashboard."
 
 

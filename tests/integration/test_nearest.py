@@ -53,6 +53,7 @@ def nearest_of(
     )
 
 
+@pytest.mark.thorough
 def test_a_preset_with_two_changed_parameters_is_found_again(resources: Resources) -> None:
     made = with_values(preset("engram_head").config, CHANGES)
     recording = answered_by(made, resources, 30)
