@@ -6,6 +6,7 @@ without a rank in the baseline are new; those with a rank only there are gone. A
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,8 +15,9 @@ import numpy as np
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import ABSTAIN, FUSION, RANKING_STAGES
+from cems_workbench.pipeline.stages import ABSTAIN, FILTER, FUSION, RANKING_STAGES, THRESHOLD
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
 
 RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
@@ -166,24 +168,46 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
 def nothing_returned(trace: Trace) -> tuple[str, str] | None:
     """The stage that left no result, empty if all lists are empty, and why, as a clause; None if there are results.
 
-    The reason is that of the best memory it dropped: "best vector score 0.31 is below 0.45".
+    The reason is that of the best memory it dropped, with the parameters that decided: "filter dropped all 6 candidates by
+    filter.min_score (the best, m2: score 0.3100 is below the minimum 0.45)".
     """
     if trace.results:
         return None
     for stage in trace.candidate_stages:
         traced = trace.stage(stage)
         if traced.candidates_in and not traced.candidates_out:
-            reason = str(traced.rows[0].reason)
             if stage.name == LISTS.name:
                 break
+            best = _best_in(stage, traced.rows)
             if stage is ABSTAIN:
-                return stage.name, reason
+                return stage.name, str(best.reason)
             count = traced.candidates_in
-            return (
-                stage.name,
-                f"{stage.name} dropped {'the only candidate' if count == 1 else f'all {count} candidates'} ({reason})",
-            )
+            named = [] if trace.external else _deciding(stage, trace.config)
+            by = f" by {' and '.join(named)}" if named else ""
+            if count == 1:
+                return stage.name, f"{stage.name} dropped the only candidate{by} ({best.memory_id}: {best.reason})"
+            said = f"the best, {best.memory_id}: {best.reason}"
+            return stage.name, f"{stage.name} dropped all {count} candidates{by} ({said})"
     return "", "no list has a hit" if trace.external else "no list that is switched on has a hit"
+
+
+def _best_in(stage: AnyStage, rows: Sequence[StageRow]) -> StageRow:
+    """The best row as it entered: by rank, or by score where there are no ranks yet or scores decide; of equal ones the first."""
+
+    def order(row: StageRow) -> tuple[float, float]:
+        score = np.inf if row.score_in is None else -row.score_in
+        rank = np.inf if row.rank_in is None else float(row.rank_in)
+        return (score, rank) if stage is FILTER else (rank, score)
+
+    return min(rows, key=order)
+
+
+def _deciding(stage: AnyStage, config: PipelineConfig) -> list[str]:
+    """The parameters by which a stage drops candidates under this config; empty where its reasons alone say it."""
+    if stage is THRESHOLD:
+        return ["threshold.fixed" if config.threshold.mode == "fixed" else "threshold.adaptive.min"]
+    off = {} if stage.switch is None else stage.switch.off
+    return [path for path, value in off.items() if config.get(path) != value]
 
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, TIMES, VALIDITY, Relation, TakenMemory
+from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader

@@ -57,7 +57,9 @@ def test_best_candidate_dropped_by_a_stage_leads_to_it_unless_it_is_judged_irrel
 def test_nothing_returned_leads_to_the_stage_that_dropped_it_or_to_the_judged_memory():
     high = {"filter.min_score": 0.5}
     assert step(changes=high).place == "stages"
-    assert step(changes=high).words.startswith("Nothing returned: filter dropped all 4 candidates (")
+    assert step(changes=high).words.startswith(
+        "Nothing returned: filter dropped all 4 candidates by filter.min_score (the best, a: "
+    )
     assert (step({"b": 2}, high).place, step({"b": 2}, high).memory_id) == ("why", "b")
     assert next_step(trace(evidence({"vector": {}}))).place == "lists"
 

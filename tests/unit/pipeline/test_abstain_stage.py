@@ -133,8 +133,19 @@ def test_other_stages_that_leave_nothing_say_so_themselves() -> None:
     cut = trace(evidence({"vector": {"a": 0.31, "b": 0.2}}), {"filter.min_score": 0.45, "fusion.single_list": "bypass"})
     assert nothing_returned(cut) == (
         "filter",
-        "filter dropped all 2 candidates (score 0.3100 is below the minimum 0.45)",
+        "filter dropped all 2 candidates by filter.min_score (the best, a: score 0.3100 is below the minimum 0.45)",
     )
+
+
+def test_best_of_what_was_dropped_is_named_not_the_first_by_id() -> None:
+    uneven = evidence({"vector": {"a": 0.1, "b": 0.3, "c": 0.2}})
+    cut = trace(uneven, {"threshold.mode": "fixed", "threshold.fixed": 0.5})
+    assert nothing_returned(cut) == (
+        "threshold",
+        "threshold dropped all 3 candidates by threshold.fixed (the best, b: best list score 0.3000 is below the threshold 0.5)",
+    )
+    filtered = nothing_returned(trace(uneven, {"filter.min_score": 100, "fusion.single_list": "bypass"}))
+    assert filtered is not None and "(the best, b: score 0.3000 is below the minimum 100)" in filtered[1]
 
 
 def test_the_judge_reads_what_decides_even_where_nothing_is_returned() -> None:
