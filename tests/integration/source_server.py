@@ -13,7 +13,14 @@ from cems_workbench.sources.source import Batch, Source
 
 ROLE = "reader"
 PASSWORD = "a-secret-4417"
-ALLOWED = ("SELECT ", "WITH ", "SET LOCAL ", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "ROLLBACK")
+ALLOWED = (
+    "SELECT ",
+    "WITH ",
+    "EXPLAIN (FORMAT JSON) SELECT ",
+    "SET LOCAL ",
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "ROLLBACK",
+)
 
 
 @contextmanager

@@ -245,6 +245,53 @@ def test_a_view_is_read_by_the_hash_of_its_rows(database: Connection, opened: Op
     assert [id for id in first if first[id].marker != second[id].marker] == ["3"]
 
 
+VIEW = """
+CREATE TABLE notes (id int PRIMARY KEY, body jsonb, v vector(5), hidden bool);
+INSERT INTO notes SELECT i, jsonb_build_object('text', 'note ' || i),
+    (SELECT array_agg(sin(i * j)) FROM generate_series(1, 5) j)::vector(5), false FROM generate_series(1, 1000) i;
+CREATE VIEW inner_view AS SELECT * FROM notes WHERE NOT hidden;
+CREATE VIEW memories AS SELECT id, body ->> 'text' AS content, v FROM inner_view;
+"""
+
+
+def test_a_view_is_exact_only_if_no_index_below_it_can_be_used(database: Connection, opened: Opened) -> None:
+    database.execute(VIEW)
+    query = EngineQuery("", numbers(9), {"vector": 150})
+    source = opened(table="memories")
+    assert source.probe().index_line == "none: every search is exact" and source.probe().distance == "cosine"
+    assert len(source.search(query)[0].hits) == 150
+    database.execute("CREATE INDEX ON notes USING hnsw (v vector_l2_ops)")
+    database.execute("ANALYZE notes")
+    database.execute("ALTER DATABASE own SET enable_seqscan = off")
+    source = opened(table="memories")
+    probe = source.probe()
+    assert (probe.index, probe.distance) == ("hnsw (v vector_l2_ops)", "l2")
+    assert next(each.name for each in probe.settings) == "hnsw.ef_search"
+    assert [each for each in probe.notes if "EXPLAIN" in each or "no index" in each] == []
+    (short,), (more,), (exact,) = (
+        source.search(query, trial) for trial in (Trial(), Trial({"hnsw.ef_search": "200"}), Trial(exact=True))
+    )
+    assert (len(short.hits), len(more.hits), len(exact.hits)) == (40, 150, 150)
+    assert exact.hits[0].score == pytest.approx(-min(distances()), abs=1e-6)
+
+
+def distances() -> Iterator[float]:
+    """Of all rows of VIEW to the query."""
+    for i in range(1, 1001):
+        yield float(np.linalg.norm(np.sin(i * np.arange(1, 6)) - numbers(9)))
+
+
+def test_an_index_that_is_not_used_now_is_said_to_be_exact_now(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    database.execute("INSERT INTO mem0 SELECT gen_random_uuid(), vector, payload FROM mem0, generate_series(1, 5)")
+    database.execute("ANALYZE mem0")
+    probe = opened().probe()
+    assert probe.index == "hnsw (vector vector_cosine_ops)"
+    assert (
+        "PostgreSQL does not use the index for a search of 40 rows now (EXPLAIN): such a search is exact" in probe.notes
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, LiteralString
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.postgres.connection import Database, Reader
@@ -133,13 +134,23 @@ def _table(reader: Reader, oid: int) -> Table:
 
 def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
     """The first valid index over a vector column that orders by a known distance."""
+    condition = "i.indrelid = %(oid)s::oid AND a.attname = %(column)s AND i.indisvalid"
+    return _first_index(reader, condition, {"oid": oid, "column": column})
+
+
+def vector_index_named(reader: Reader, names: Sequence[str]) -> VectorIndex | None:
+    """The first index of these names, which a plan uses, that is over vectors."""
+    return _first_index(reader, "x.relname = ANY(%(names)s)", {"names": list(names)})
+
+
+def _first_index(reader: Reader, condition: LiteralString, values: Mapping[str, Any]) -> VectorIndex | None:
     rows = reader.rows(
         "SELECT am.amname, pg_get_indexdef(i.indexrelid), o.opcname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid "
-        "JOIN pg_am am ON am.oid = x.relam JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "JOIN pg_opclass o ON o.oid = i.indclass[0] "
-        "WHERE i.indrelid = %(oid)s::oid AND a.attname = %(column)s AND i.indisvalid AND am.amname IN ('hnsw', 'ivfflat', 'diskann') "
-        "ORDER BY i.indexrelid",
-        {"oid": oid, "column": column},
+        "JOIN pg_am am ON am.oid = x.relam LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] WHERE am.amname IN ('hnsw', 'ivfflat', 'diskann') AND "
+        + condition
+        + " ORDER BY i.indexrelid",
+        values,
     )
     for method, definition, operators in rows:
         for distance in OPERATORS:

@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
-from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.postgres.snapshot import (
     Page,
@@ -37,6 +39,7 @@ from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,
     Changed,
+    Distance,
     EngineHit,
     EngineList,
     EngineQuery,
@@ -173,22 +176,18 @@ class CemsSource:
                 ).format(clause),
                 values,
             )
-            index = catalog.vector_index(reader, shape.chunks.oid, "embedding")
-            notes = self._notes(reader, shape)
-            if index and index.distance != "cosine":
-                notes.append(
-                    f"the index {index.definition} orders by {index.distance}, CEMS by cosine, so it is not used"
-                )
-                index = None
+            dimension = self._dimension(reader, shape)
+            planned = self._plan(reader, shape, dimension)
+            notes = [*self._notes(reader, shape), *planned.notes(found[0])]
             return SourceInfo(
                 kind="cems",
                 engine=engine,
                 memories=memories,
                 vectors=found[0],
-                dimension=self._dimension(reader, shape),
-                index=index.definition if index else None,
+                dimension=dimension,
+                index=planned.index_line,
                 lists=("vector", "ts_rank") if shape.full_text else ("vector",),
-                settings=catalog.settings(reader, index),
+                settings=catalog.settings(reader, planned.index),
                 missing=_missing(shape),
                 notes=tuple(notes),
             )
@@ -249,6 +248,13 @@ class CemsSource:
 
     def _dimension(self, reader: Reader, shape: _Schema) -> int | None:
         return catalog.dimension(reader, shape.chunks, shape.vector)
+
+    def _plan(self, reader: Reader, shape: _Schema, dimension: int | None) -> plans.SearchPlan:
+        """How PostgreSQL makes the vector list; CEMS's distance is cosine."""
+        clause, values = shape.visible()
+        nought = vector_literal(np.zeros(dimension or 1, np.float32))
+        values = {"vector": nought, "asked": plans.PLANNED_ROWS, **values}
+        return plans.plan(reader, lambda distance: _vector_statement(shape, clause, distance), values, "cosine")
 
     def _notes(self, reader: Reader, shape: _Schema) -> list[str]:
         notes = []
@@ -472,18 +478,23 @@ def _with_offsets(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple
 
 
 def _vector_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
-    """The vector half of CEMS's search; its window function affects the plan and the order of ties."""
+    """The vector half of CEMS's search."""
+    clause, values = shape.visible(query.scope)
+    statement = _vector_statement(shape, clause, "cosine")
+    return _ranked_list("vector", reader, statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
+
+
+def _vector_statement(shape: _Schema, clause: sql.Composable, distance: Distance) -> sql.Composed:
+    """CEMS's statement; its window function affects the plan and the order of ties."""
     from psycopg import sql
 
-    clause, values = shape.visible(query.scope)
     kind = sql.SQL("halfvec" if shape.vector.type == "halfvec" else "vector")
-    statement = sql.SQL(
-        "SELECT c.document_id::text, c.seq, 1 - (c.embedding <=> %(vector)s::{kind}) AS vector_score, "
-        "ROW_NUMBER() OVER (ORDER BY c.embedding <=> %(vector)s::{kind}) AS vector_rank "
+    return sql.SQL(
+        "SELECT c.document_id::text, c.seq, 1 - (c.embedding {operator} %(vector)s::{kind}) AS vector_score, "
+        "ROW_NUMBER() OVER (ORDER BY c.embedding {operator} %(vector)s::{kind}) AS vector_rank "
         "FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id WHERE {clause} "
-        "ORDER BY c.embedding <=> %(vector)s::{kind} LIMIT %(asked)s"
-    ).format(kind=kind, clause=clause)
-    return _ranked_list("vector", reader, statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
+        "ORDER BY c.embedding {operator} %(vector)s::{kind} LIMIT %(asked)s"
+    ).format(kind=kind, clause=clause, operator=sql.SQL(catalog.OPERATORS[distance]))
 
 
 def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:

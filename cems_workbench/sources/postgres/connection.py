@@ -1,4 +1,5 @@
-"""Read-only connections to PostgreSQL: they send SELECT, SET LOCAL and the BEGIN and ROLLBACK of READ ONLY transactions.
+"""Read-only connections to PostgreSQL: they send SELECT, EXPLAIN of one, SET LOCAL, and the BEGIN
+and ROLLBACK of READ ONLY transactions.
 
 A transaction sees one snapshot (REPEATABLE READ). The server ends a statement that takes too long; if the server does not respond at all,
 the connection is closed here. Every error is one line that names the source and the remedy, without the secret.

@@ -21,10 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, TIMES, VALIDITY, Relation, TakenMemory
 from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
-from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.postgres.snapshot import (
@@ -115,24 +117,20 @@ class TableSource:
             where, values = self._condition(layout)
             count = sql.SQL("SELECT count(*), count({}) FROM {} WHERE {}")
             memories, with_vector = reader.row(count.format(_vector(layout), _from(layout), where), values)
-            index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
-            distance, notes = _distance(layout, index), list(layout.notes)
-            if index and index.distance != distance:
-                notes.append(
-                    f"the index {index.definition} orders by {index.distance}, not by {distance}, so it is not used"
-                )
-                index = None
-            if layout.distance is None and index is None:
+            dimension = catalog.dimension(reader, layout.table, layout.vector)
+            planned = self._plan(reader, layout, dimension)
+            notes = [*layout.notes, *planned.notes(with_vector)]
+            if layout.distance is None and planned.index is None:
                 notes.append("no index tells the distance: cosine is assumed; set `distance:` in a mapping for another")
             return SourceInfo(
                 kind=layout.kind,
                 engine=engine,
                 memories=memories,
                 vectors=with_vector,
-                dimension=catalog.dimension(reader, layout.table, layout.vector),
-                distance=distance,
-                index=index.definition if index else None,
-                settings=catalog.settings(reader, index),
+                dimension=dimension,
+                distance=planned.distance,
+                index=planned.index_line,
+                settings=catalog.settings(reader, planned.index),
                 notes=tuple(notes),
             )
 
@@ -150,33 +148,20 @@ class TableSource:
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """The rows by distance. Raises SourceError, InputError for an unknown setting."""
-        from psycopg import sql
 
         asked = query.depths.get("vector")
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
             layout = self._readable_layout(reader)
-            catalog.prepare(reader, query, trial, catalog.dimension(reader, layout.table, layout.vector), self.address)
+            dimension = catalog.dimension(reader, layout.table, layout.vector)
+            catalog.prepare(reader, query, trial, dimension, self.address)
             if not asked:
                 return ()
+            distance = layout.distance or self._plan(reader, layout, dimension).distance
             if trial.exact:
                 catalog.scan_exactly(reader)
-            index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
-            distance = _distance(layout, index)
             where, values = self._condition(layout, query.scope)
-            if layout.deleted is not None:
-                where = sql.SQL("{} AND NOT {}").format(where, layout.deleted)
-            statement = sql.SQL(
-                "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
-                "ORDER BY distance LIMIT %(asked)s"
-            ).format(
-                id=layout.id,
-                vector=_vector(layout),
-                operator=sql.SQL(catalog.OPERATORS[distance]),
-                table=_from(layout),
-                type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
-                where=where,
-            )
+            statement = _search(layout, distance, where)
             started = time.perf_counter()
             rows = reader.rows(statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
             seconds = time.perf_counter() - started
@@ -187,6 +172,14 @@ class TableSource:
     def close(self) -> None:
         """Close the connection."""
         self._database.close()
+
+    def _plan(self, reader: Reader, layout: Layout, dimension: int | None) -> plans.SearchPlan:
+        """How PostgreSQL searches the rows that a query without a scope may find."""
+        where, values = self._condition(layout)
+        # Of the right length, because an index scan could check it.
+        nought = vector_literal(np.zeros(dimension or 1, np.float32))
+        values = {"vector": nought, "asked": plans.PLANNED_ROWS, **values}
+        return plans.plan(reader, lambda distance: _search(layout, distance, where), values, layout.distance)
 
     def _readable_layout(self, reader: Reader) -> Layout:
         layout = self.layout(reader)
@@ -499,9 +492,23 @@ def _unique(reader: Reader, table: Table, column: str) -> bool:
     return bool(rows)
 
 
-def _distance(layout: Layout, index: catalog.VectorIndex | None) -> Distance:
-    """The distance of the mapping, else of the index, else cosine."""
-    return layout.distance or (index.distance if index else "cosine")
+def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Composed:
+    """The statement of a search, with the parameters `vector` and `asked`; rows that are deleted are left out."""
+    from psycopg import sql
+
+    if layout.deleted is not None:
+        where = sql.SQL("{} AND NOT {}").format(where, layout.deleted)
+    return sql.SQL(
+        "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
+        "ORDER BY distance LIMIT %(asked)s"
+    ).format(
+        id=layout.id,
+        vector=_vector(layout),
+        operator=sql.SQL(catalog.OPERATORS[distance]),
+        table=_from(layout),
+        type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
+        where=where,
+    )
 
 
 def _from(layout: Layout) -> sql.Identifier:
