@@ -92,6 +92,15 @@ class TakenChunk:
     start: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RowProblem:
+    """A row that was not imported, or only in part: its id, the field and the reason."""
+
+    memory_id: str
+    field: str
+    reason: str
+
+
 DELETED_MARK = "deleted:"
 """How the marker of a memory begins that its system has deleted."""
 

@@ -20,9 +20,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
-from cems_workbench.sources.address import Address
-from cems_workbench.sources.payload import (
+from cems_workbench.formats.base.payload import (
     USER_NAMES,
     Payload,
     canonical,
@@ -35,6 +33,8 @@ from cems_workbench.sources.payload import (
     used_names,
     user_path,
 )
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
+from cems_workbench.sources.address import Address
 from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import (
     BATCH_BYTES,

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cems_workbench.errors import InputError, server_message
+from cems_workbench.formats.base.memory_fields import SHARED_WORDS
+from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
-from cems_workbench.sources.memory_fields import SHARED_WORDS
-from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Trial

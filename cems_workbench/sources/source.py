@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.records import Relation, TakenChunk, TakenMemory
+from cems_workbench.records import Relation, RowProblem, TakenChunk, TakenMemory
 
-__all__ = ["TakenChunk", "TakenMemory"]
+__all__ = ["RowProblem", "TakenChunk", "TakenMemory"]
 Vector = NDArray[np.float32]
 """Shape (dimension,)."""
 Distance = Literal["cosine", "l2", "ip"]
@@ -98,15 +98,6 @@ class SourceInfo:
         """(name, value) of the index and each setting."""
         settings = [(each.name, f"{each.value} {each.unit}".strip()) for each in self.settings]
         return [("index", self.index_line), *settings]
-
-
-@dataclass(frozen=True, slots=True)
-class RowProblem:
-    """A row that was not imported, or only in part: its id, the field and the reason."""
-
-    memory_id: str
-    field: str
-    reason: str
 
 
 def too_long(memory_id: str, content: int, chunks: int = 0) -> RowProblem | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cems_workbench.sources.memory_fields import EXPIRATION_DATE, NAMES, OPTIONAL_FIELDS
+from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE, NAMES, OPTIONAL_FIELDS
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.table import Layout, id_type

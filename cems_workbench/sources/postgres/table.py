@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, TIMES, VALIDITY, Relation, TakenMemory
-from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader

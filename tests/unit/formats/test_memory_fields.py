@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pytest
 
+from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS, SCOPES, SHARED_WORDS, memory_of
 from cems_workbench.records import Memory
-from cems_workbench.sources.memory_fields import OPTIONAL_FIELDS, SCOPES, SHARED_WORDS, memory_of
 
 MORNING = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.sources.payload import canonical, chunk_key, memory_of, names_of, text_of, used_names
+from cems_workbench.formats.base.payload import canonical, chunk_key, memory_of, names_of, text_of, used_names
 
 ANY = names_of(None)
 JSON = st.recursive(

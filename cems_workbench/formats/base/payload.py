@@ -16,11 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats.base import fields
-from cems_workbench.records import Memory
-from cems_workbench.sources import memory_fields
-from cems_workbench.sources.memory_fields import NAMES, STATE_NAMES, is_true
-from cems_workbench.sources.source import RowProblem
+from cems_workbench.formats.base import fields, memory_fields
+from cems_workbench.formats.base.memory_fields import NAMES, STATE_NAMES, is_true
+from cems_workbench.records import Memory, RowProblem
 
 Payload = Mapping[str, Any]
 

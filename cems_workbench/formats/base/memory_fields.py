@@ -16,8 +16,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, TIMES, Memory, project_of
-from cems_workbench.sources.source import RowProblem
+from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, TIMES, Memory, RowProblem, project_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "content": ("data", "page_content", "content", "text", "memory", "document", "chunk", "body", "message", "value"),
