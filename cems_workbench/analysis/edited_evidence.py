@@ -265,14 +265,15 @@ class _Scratch:
         lexical: dict[int | None, ChunkHits] = {}
         for ranked in sorted(self.evidence.lists, key=lambda ranked: ranked.source != "lexical"):
             text = "" if ranked.variant is None else self.evidence.text_for(ranked.source, ranked.variant)
-            elsewhere = answered_elsewhere(self.evidence)
+            elsewhere = answered_elsewhere(self.evidence, ranked.name)
             # A new memory, and one that the filter hides before and after, moves nobody up: no search is needed.
             unsearched = elsewhere or self.edit.stored is None or not (self.inside or self.was_inside)
             kept = [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits] if unsearched else None
             if ranked.source == "lexical":
-                hits = lexical[ranked.variant] = self._lexical(text, kept if elsewhere else None)
+                # Frequencies and lengths change with the edit, so this list is made again whatever else is kept.
+                hits = lexical[ranked.variant] = self._lexical(text)
             elif ranked.source == "vector":
-                hits = self._vector(text, lexical.get(ranked.variant, []), kept)
+                hits = self._vector(text, lexical.get(ranked.variant, []), kept, elsewhere)
             elif ranked.source == "ts_rank":
                 hits = self._ts_rank(text, kept)
             else:
@@ -298,10 +299,8 @@ class _Scratch:
     def _gathered(self, path: str, otherwise: int | None) -> Any:
         return gathered_parameters(self.evidence).get(path, otherwise)
 
-    def _lexical(self, text: str, kept: ChunkHits | None) -> ChunkHits:
+    def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")
-        if kept is not None:
-            return self._placed(kept, {}, depth)
         # Also if the filter hides the memory: frequencies and lengths are those of the whole store.
         index = self.edit.lexical(self.resources.lexical(self.config.lists.lexical))
         return index.search_chunks(text, depth, self.where)
@@ -335,12 +334,12 @@ class _Scratch:
     def _inner(self) -> int:
         return inner_depth(self.config, self.evidence.query, self.evidence.language)
 
-    def _vector(self, text: str, lexical: ChunkHits, kept: ChunkHits | None) -> ChunkHits:
+    def _vector(self, text: str, lexical: ChunkHits, kept: ChunkHits | None, elsewhere: bool) -> ChunkHits:
         depth = max(self._depth("vector"), self._inner)
         if kept is not None and not self.inside:
             return self._placed(kept, {}, depth)
         vector = self.resources.embedder.encode_query(text)
-        if self.config.lists.candidate_set.mode != "all":
+        if self.config.lists.candidate_set.mode != "all" and not elsewhere:
             return self._pooled(vector, lexical, depth)
         hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where) if kept is None else kept
         if not self.inside:
@@ -373,9 +372,10 @@ class _Scratch:
         return truncate_to_memories(sorted(rest, key=lambda hit: (-hit[1], hit[0], hit[2] or 0)), depth)
 
 
-def answered_elsewhere(evidence: Evidence) -> bool:
-    """Whether a running system answered the lists: the store's own indexes cannot fill them."""
-    return bool(evidence.notes.get("engine"))
+def answered_elsewhere(evidence: Evidence, name: str) -> bool:
+    """Whether a running system answered this list: the store's own indexes cannot fill it."""
+    engine = evidence.notes.get("engine") or {"lists": ()}
+    return name in engine["lists"]
 
 
 def _accessed(memory: Memory) -> datetime:

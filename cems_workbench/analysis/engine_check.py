@@ -2,8 +2,8 @@
 
     recall at k = of the k exactly best memories, the share in the engine's list, each by its best chunk
 
-Exact means: every vector of the snapshot compared with the query; every chunk ranked by ts_rank. A setting is tried on the running system
-for one search, and changes nothing there.
+Exact means: every vector of the snapshot compared with the query; every chunk ranked by ts_rank. Other lists have no exact ranking here,
+and are named as not compared. A setting is tried on the running system for one search, and changes nothing there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
-from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config import PipelineConfig, list_depths, with_values
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, engine_depths, search_filter
 from cems_workbench.pipeline.live_engine import LiveEngine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
 from cems_workbench.store.search.hits import best_per_memory
+
+COMPARED: tuple[ListName, ...] = ("vector", "ts_rank")
+"""Lists that have an exact ranking here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class EngineCheck:
     kept: Mapping[ListName, int]
     """Memories that the config keeps of each list."""
     lists: tuple[EngineComparison, ...]
+    not_compared: tuple[ListName, ...] = ()
+    """Lists of the engine that are on and have no exact ranking here."""
 
     def tried(self, setting: str, value: str) -> EngineComparison:
         """The engine's vector list with this setting, for this search only. Raises SourceError."""
@@ -100,7 +105,10 @@ def check_engine(
 ) -> EngineCheck:
     """Request the engine's lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
     probe = engine.info()
-    depths = engine_depths(config, probe, request.query, resources.store.language.current)
+    # The engine is asked here even if the config has the workbench's lists.
+    asked = with_values(config, {"lists.answered_by": "source"})
+    every = engine_depths(asked, probe, request.query, resources.store.language.current)
+    depths = {name: depth for name, depth in every.items() if name in COMPARED}
     where = search_filter(request, config)
     vector = resources.embedder.encode_query(text)
     vectors = resources.indexes.vectors
@@ -115,7 +123,8 @@ def check_engine(
     kept: dict[ListName, int] = {
         name: hybrid.depth if hybrid.enabled else keeps.get(name) or MAX_DEPTH for name in depths
     }
-    check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, ())
+    left_out = tuple(name for name in every if name not in COMPARED)
+    check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, (), left_out)
     return replace(check, lists=tuple(check._compared(NO_TRIAL, None).values()))
 
 

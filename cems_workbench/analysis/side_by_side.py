@@ -24,7 +24,7 @@ from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.judge import JUDGE
-from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.lists import LISTS, shown_only
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
@@ -510,11 +510,13 @@ def _lists(trace: Trace) -> list[_List]:
     found = trace.run.of(LISTS).lists
     if found is None:
         return []
-    places = found.places
-    return [
-        _List(name, found.present[0, i], places.position[0, i], found.score[0, i], places.raw[0, i])
-        for i, name in enumerate(trace.table.lists.names[0])
-    ]
+    places, lists = found.places, []
+    for i, name in enumerate(trace.table.lists.names[0]):
+        present, score = found.present[0, i], found.score[0, i]
+        if shown_only(trace.config.lists, name.partition(":")[0]):
+            present, score = places.position[0, i] > 0, places.raw[0, i]
+        lists.append(_List(name, present, places.position[0, i], score, places.raw[0, i]))
+    return lists
 
 
 def _recorded_lists(trace: Trace) -> list[_List]:

@@ -338,9 +338,10 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
     if edit.edited is not None and not edit.rewritten:
         return said
     what = "edit" if edit.edited and edit.stored else "import" if edit.edited else "deletion"
-    if answered_elsewhere(evidence):
+    live = [ranked.name for ranked in evidence.lists if answered_elsewhere(evidence, ranked.name)]
+    if live:
         said.append(
-            "A running system answered the lists: only it knows what else it would return, and its scores may be on another scale."
+            f"A running system answered {', '.join(live)}: only it knows what else it would return, and its scores may be on another scale."
         )
     if any(ranked.source == "ts_rank" for ranked in evidence.lists):
         said.append(

@@ -18,7 +18,7 @@ from cems_workbench.config.forms.yaml_form import (
     parse_config,
     with_values,
 )
-from cems_workbench.config.model import PipelineConfig, depth_notes, field_spec, field_specs, list_depths
+from cems_workbench.config.model import PipelineConfig, asks_source, depth_notes, field_spec, field_specs, list_depths
 from cems_workbench.config.presets import DEFAULT, Preset, preset
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Measured",
     "PipelineConfig",
     "Preset",
+    "asks_source",
     "assigned",
     "assigned_value",
     "card_path",

@@ -100,7 +100,7 @@ DEEP_LISTS = tuple(
     and {"depth", "first_stage_factor"} <= info.annotation.model_fields.keys()
 )
 """The lists that the first stage may deepen: all that have a depth but the hybrid, which replay cuts where it is made."""
-_NOT_OVERSAMPLED = frozenset({"ts_rank", *ADDED_LISTS})
+_NOT_OVERSAMPLED = frozenset({"ts_rank", "source_hybrid", *ADDED_LISTS})
 
 
 def list_depths(config: PipelineConfig) -> dict[str, int | None]:
@@ -118,6 +118,11 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
                 depth = max(depth, math.ceil(oversample * limit))
         depths[source] = depth
     return depths
+
+
+def asks_source(config: PipelineConfig) -> bool:
+    """Whether a gather asks the running system that the memories are from."""
+    return config.lists.answered_by == "source" or config.lists.source_hybrid.enabled
 
 
 def candidate_set_size(config: PipelineConfig) -> int:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, asks_source
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs import background_priority
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
@@ -32,7 +32,7 @@ def may_start_unasked(config: PipelineConfig) -> bool:
 
 def searches_locally(config: PipelineConfig) -> bool:
     """Whether the lists of a query are searched without a running system or a language model."""
-    return config.lists.answered_by == "workbench" and config.expansion.backend != "llm"
+    return not asks_source(config) and config.expansion.backend != "llm"
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from cems_workbench.analysis.why import LabelledSet
-from cems_workbench.config import PipelineConfig, field_spec, with_values
+from cems_workbench.config import PipelineConfig, asks_source, field_spec, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.jobs.query_set_evidence import (
@@ -78,7 +78,7 @@ class EvidenceMemory:
         queries are kept. Raises as `gather` does, and SourceError if a running system is unavailable.
         """
         gathered = self._slot(self.key(config, resources))
-        if config.lists.answered_by == "workbench" and not all(query in gathered for query in queries):
+        if not asks_source(config) and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
         missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
         for i, query in enumerate(missing):
@@ -152,7 +152,7 @@ def gathered_judged_set(config: PipelineConfig, resources: Resources) -> Labelle
     At most `MAX_CHECKED`, drawn with a fixed seed, so that time and memory do not grow with the files. A damaged file is ignored.
     Lists of a running system never come from a file.
     """
-    if config.lists.answered_by != "workbench" or not evidence_files(resources):
+    if asks_source(config) or not evidence_files(resources):
         return None
     queries, grades = judged_queries(resources)
     relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])

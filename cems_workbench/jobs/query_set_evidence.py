@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 
 from cems_workbench import formats
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, asks_source
 from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
@@ -327,7 +327,16 @@ class _QueryGather:
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
-    """Raises SourceError, with the reason, if the config wants the lists of a running system and the evidence has the store's."""
+    """Raises SourceError, with the reason, if the config wants the lists of a running system and the evidence has the store's.
+
+    A list of it that is only shown may be missing.
+    """
+    hybrid = config.lists.source_hybrid
+    fused = hybrid.enabled and hybrid.weight > 0
+    if fused and not any(ranked.source == "source_hybrid" for ranked in evidence.lists):
+        said = evidence.notes.get("warnings", {}).get("lists", ())
+        why = next((line for line in said if "source_hybrid" in line), "no running system was asked")
+        raise SourceError(f"lists.source_hybrid is on, and of “{evidence.query}” {why}")
     if config.lists.answered_by == "source" and "engine" not in evidence.notes:
         said = evidence.notes.get("warnings", {}).get("lists", ())
         why = next((line for line in said if "the store's own" in line), "no running system was asked")
@@ -541,7 +550,7 @@ def ensure_evidence(
     """
     since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
-    if evidence is not None and config.lists.answered_by == "source":
+    if evidence is not None and asks_source(config):
         asked = asked_between(evidence.evidences.values())
         if asked is None or asked[1] < since:
             discard_evidence(config, selection, resources)

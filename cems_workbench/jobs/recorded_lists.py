@@ -49,7 +49,10 @@ _ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)
 WORD_SOURCES = tuple(
     source.name
     for source in LIST_SOURCES
-    if source.per_variant and source.relevance and not source.nested and source.name != "vector"
+    if source.per_variant
+    and source.relevance
+    and not (source.nested or source.engine_fusion)
+    and source.name != "vector"
 )
 """Our lists by words, in the order of the list sources."""
 DATED = frozenset(source.name for source in LIST_SOURCES if not source.finds)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
-from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
@@ -246,7 +246,7 @@ def gather_lists(
     live, answered, failures = _ask_engine(typed, request, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
     inner = inner_depth(config, typed, spoken)
-    by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague)
+    by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague, live)
     warnings["lists"] += refused
     lists = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
@@ -254,7 +254,7 @@ def gather_lists(
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
-    lists = _by_variant(lists, by_engine)
+    lists = _by_variant(lists, [*by_engine, *_fused_by_engine(variants, config, live)])
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
@@ -448,10 +448,12 @@ def engine_lists(
     where: Filter,
     asked: Request | None = None,
     conversational: bool = False,
+    live: LiveLists | None = None,
 ) -> tuple[list[RankedList], dict[str, Any], list[str]]:
     """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
 
     `asked` may have recorded engine queries (`Request.engine_query`). A `conversational` query gets no list of the engines that skip it.
+    A list is the running system's if `live` has it.
     """
     depths = _depths(config)
     lists: list[RankedList] = []
@@ -465,6 +467,9 @@ def engine_lists(
             warnings.append(f"the query is conversational: no {name} list was searched")
             continue
         for i, variant in enumerate(variants):
+            if live is not None and (i, name) in live:
+                lists.append(_live_list(name, i, live, depths))
+                continue
             recorded = asked.engine_query(name, i) if asked is not None else None
             request = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
             try:
@@ -482,6 +487,16 @@ def engine_lists(
     return lists, answers, warnings
 
 
+def _live_list(name: str, i: int, live: LiveLists, depths: Mapping[str, int]) -> RankedList:
+    return RankedList(f"{name}:{i}", name, i, _hits(truncate_to_memories(live[i, name], depths[name])))
+
+
+def _fused_by_engine(variants: Sequence[Variant], config: PipelineConfig, live: LiveLists) -> list[RankedList]:
+    """The running system's own fused answer to each variant, where it gave one."""
+    numbers = [i for i in range(len(variants)) if (i, "source_hybrid") in live]
+    return [_live_list("source_hybrid", i, live, _depths(config)) for i in numbers]
+
+
 def _ask_engine(
     typed: str,
     request: Request,
@@ -494,18 +509,29 @@ def _ask_engine(
 
     If a request fails there is no list of it at all, so that the lists of one query never come from two engines.
     """
-    if config.lists.answered_by == "workbench":
+    if not asks_source(config):
         return {}, None, []
+    everything = config.lists.answered_by == "source"
+    lost = "the lists are the store's own" if everything else "there is no list source_hybrid"
     engine = resources.engine()
     if engine is None:
-        return {}, None, ["these memories were taken from no running system: the lists are the store's own"]
+        return {}, None, [f"these memories were taken from no running system: {lost}"]
     live: dict[tuple[int, str], ChunkHits] = {}
     asked: dict[str, LiveList] = {}
     said: list[str] = []
     begun = datetime.now(UTC)
     try:
         depths = engine_depths(config, engine.info(), typed, resources.store.language.current)
+        if not depths:
+            return {}, None, [f"the source answers none of the lists that are on: {lost}"]
+        if config.lists.source_hybrid.enabled and "source_hybrid" not in depths:
+            said.append("there is no list source_hybrid: the source has no fused answer of its own")
         for i, variant in enumerate(variants):
+            said += [
+                f"{name}:{i}: the running system was asked with the text of the query, not with what this list was given"
+                for name in depths
+                if name != "vector" and request.engine_query(name, i) is not None
+            ]
             vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
                 live[i, name] = _passing(found.hits, where, resources)
@@ -514,19 +540,30 @@ def _ask_engine(
         note = engine_note(engine.name, engine.info().kind, begun, asked)
     except SourceError as error:
         why = redact_address(str(error), engine.address).removeprefix("…: ")
-        return {}, None, [f"the lists are the store's own, not those of the running system: {why}"]
+        return {}, None, [f"{lost}{', not those of the running system' if everything else ''}: {why}"]
     return live, note, said
 
 
 def engine_depths(
     config: PipelineConfig, probe: SourceInfo, query: str, language: str = ENGLISH
 ) -> dict[ListName, int]:
-    """Rows of each list to request from an engine: as many chunks as CEMS requests, otherwise what fills the depth on average."""
-    inner = inner_depth(config, query, language)
-    rows = math.ceil(_depths(config)["vector"] * probe.vectors / max(1, probe.memories))
-    wanted: dict[ListName, int] = {"vector": inner or rows}
-    if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
-        wanted["ts_rank"] = max(inner, config.lists.ts_rank.chunk_depth)
+    """Rows of each list to request from an engine: as many chunks as CEMS requests, otherwise what fills the depth on average.
+
+    Empty if the engine has none of the lists that the config asks it for.
+    """
+    wanted: dict[ListName, int] = {}
+    depths, rows_of_one = _depths(config), probe.vectors / max(1, probe.memories)
+    if config.lists.answered_by == "source":
+        inner = inner_depth(config, query, language)
+        wanted["vector"] = inner or math.ceil(depths["vector"] * rows_of_one)
+        if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
+            wanted["ts_rank"] = max(inner, config.lists.ts_rank.chunk_depth)
+        lexical: tuple[ListName, ...] = ("ts_rank_cd", "fts5", "sparse")
+        for name in lexical:
+            if config.get(f"lists.{name}.enabled"):
+                wanted[name] = math.ceil(depths[name] * rows_of_one)
+    if config.lists.source_hybrid.enabled:
+        wanted["source_hybrid"] = math.ceil(depths["source_hybrid"] * rows_of_one)
     return {name: depth for name, depth in wanted.items() if name in probe.lists}
 
 
@@ -608,7 +645,10 @@ def metadata_lists(
     sources = {
         source.name
         for source in LIST_SOURCES
-        if source.finds and (source.per_variant or config.get(f"lists.{source.name}.enabled"))
+        if source.finds
+        # What is only shown must not change the ranks by date and use.
+        and not source.engine_fusion
+        and (source.per_variant or config.get(f"lists.{source.name}.enabled"))
     }
     union = {hit.memory_id for ranked in lists if ranked.source in sources for hit in ranked.hits}
     created = {key: moment.timestamp() for key in union if (moment := memories[key].created_at)}

@@ -11,6 +11,7 @@ from cems_workbench.config import PipelineConfig, field_specs
 from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.lists import shown_only
 
 NO_EFFECT = "No effect"
 """What every reason begins with."""
@@ -55,6 +56,8 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
                 f"lists.{name}.ties": "No effect: this list is off",
                 f"lists.{name}.normalization": "No effect: this list is off",
             }
+        elif shown_only(config.lists, name):
+            found |= dict.fromkeys((f"lists.{name}.ties", f"lists.{name}.normalization"), "No effect: its weight is 0")
     if config.expansion.backend == "none":
         found["variants.search"] = "No effect: the query is not expanded"
     elif config.variants.search == "replaced":

@@ -13,9 +13,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.stages.lists import INSIDE
 from cems_workbench.sources.kinds import display_name
+
+OWN = "the workbench's own"
+"""Who answered a list that is not live."""
+_SEARCHED = frozenset(source.name for source in LIST_SOURCES if source.per_variant)
 
 
 def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveList]) -> dict[str, Any]:
@@ -54,13 +59,25 @@ def provenance_of(evidence: Evidence, name: str) -> str:
     return provenance(evidence)
 
 
+def answered_by(evidence: Evidence, name: str) -> str:
+    """Who answered a list, if the evidence has live ones: its provenance, or "the workbench's own"; empty for what nobody searches."""
+    if not evidence.notes.get("engine") or name.partition(":")[0] not in _SEARCHED:
+        return ""
+    return provenance_of(evidence, name) or OWN
+
+
 def answered_lists(evidence: Evidence, names: Iterable[str]) -> str:
-    """The live lists among `names`, with provenance: "vector:0, ts_rank:0: as answered by cems at 2026-11-23 12:04 UTC"; else empty."""
+    """Who answered the lists `names`: "vector:0: as answered by cems at 2026-11-23 12:04 UTC; lexical:0: the workbench's own".
+
+    Empty if no list of the evidence is live. Lists of metadata, which nobody searches, are not named.
+    """
     by_provenance: dict[str, list[str]] = {}
     for name in names:
-        if line := provenance_of(evidence, name):
+        if line := answered_by(evidence, name):
             by_provenance.setdefault(line, []).append(name)
-    return "; ".join(f"{', '.join(lists)}: {line}" for line, lists in by_provenance.items())
+    own = by_provenance.pop(OWN, [])
+    lines = [f"{', '.join(lists)}: {line}" for line, lists in by_provenance.items()]
+    return "; ".join([*lines, *([f"{', '.join(own)}: {OWN}"] if own and lines else [])])
 
 
 def provenance(*evidences: Evidence) -> str:

@@ -24,6 +24,7 @@ class ListSource:
     candidates. `most`: the largest score of a hit, which
     `fusion.divisor` counts the list with. `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`:
     equal scores stay in the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
+    `engine_fusion`: another system fused it, so it is neither by words nor by meaning; without a weight it is shown and takes no part.
     """
 
     name: Source
@@ -35,6 +36,7 @@ class ListSource:
     relevance: bool = True
     ordered: bool = False
     nested: bool = False
+    engine_fusion: bool = False
     most: float = 1.0
 
 
@@ -87,6 +89,14 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="ts_rank_cd of its best chunk.",
         per_variant=True,
         ordered=True,
+    ),
+    ListSource(
+        name="source_hybrid",
+        description="The running system's own fused answer, beside ours.",
+        raw="The running system's own fused score.",
+        per_variant=True,
+        ordered=True,
+        engine_fusion=True,
     ),
     ListSource(
         name="recency",

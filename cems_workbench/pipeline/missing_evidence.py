@@ -135,7 +135,7 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
     if path.startswith("lists.ts_rank."):
         return not config.lists.ts_rank.enabled
     listed = path.split(".")[1] if path.startswith("lists.") else ""
-    if listed in (*ENGINE_LISTS, "entities"):
+    if listed in (*ENGINE_LISTS, "entities", "source_hybrid"):
         return not config.get(f"lists.{listed}.enabled")
     if path == "variants.search":
         return config.expansion.backend == "none"

@@ -21,8 +21,9 @@ __all__ = ["RowProblem", "TakenChunk", "TakenMemory"]
 Vector = NDArray[np.float32]
 """Shape (dimension,)."""
 Distance = Literal["cosine", "l2", "ip"]
-ListName = Literal["vector", "ts_rank"]
-"""The list of the workbench that a live list replaces."""
+ListName = Literal["vector", "ts_rank", "ts_rank_cd", "fts5", "sparse", "source_hybrid"]
+"""A live list. Each replaces the workbench's list of its name; `source_hybrid`, the engine's or library's own fused answer, is beside
+ours."""
 
 BATCH_ROWS = 4_000
 """Most memories in a batch."""
@@ -148,8 +149,8 @@ class EngineHit:
 class EngineList:
     """One live list in the engine's order, best first.
 
-    Scores of the vector list are cosines (for other distances: negated distances), of ts_rank the rank. `asked` is the number of rows
-    requested.
+    Scores of the vector list are cosines (for other distances: negated distances); of every other list they are the engine's own. `asked`
+    is the number of rows requested.
     """
 
     name: ListName
@@ -160,7 +161,7 @@ class EngineList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineQuery:
-    """A query to an engine: text, vector, and rows of each list."""
+    """A query to an engine: text, vector, and the rows wanted of each list; other lists are not asked for."""
 
     text: str
     vector: Vector

@@ -50,7 +50,9 @@ MAX_ORDERS = 150
 """Maximum number of replays with another order of equal values, per query."""
 LEXICAL, VECTOR = ("ts_rank", "lexical"), ("hybrid", "vector")
 """Our lists for a recorded one: the first that the evidence has is used."""
-WORDS = tuple(source.name for source in LIST_SOURCES if source.per_variant and not source.nested)[2:]
+WORDS = tuple(
+    source.name for source in LIST_SOURCES if source.per_variant and not (source.nested or source.engine_fusion)
+)[2:]
 """Our lists by words other than the plain lexical one."""
 _ORDERED = {source.name for source in LIST_SOURCES if source.ordered}
 _NESTED = {source.name for source in LIST_SOURCES if source.nested}

@@ -6,6 +6,9 @@ By exact cosine, by BM25, by ts_rank; a hybrid list is computed from complete li
                                                             ceil(rank of its chunk inside / inner_factor))
 
 because hits that a shallower list omits only lower the scores of others.
+
+A list that a running system answered is never computed as ours: the memory's place is that of the answer. If it is not in it, the exact
+rank here is named as what it is, and no depth is advised that the answer had already.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from cems_workbench.config import PipelineConfig, field_spec, list_depths
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, search_filter
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
@@ -97,12 +101,14 @@ class _Search:
         by_ts_rank = lists.ts_rank.enabled or lists.hybrid.enabled
         by_meaning = self._by_cosine(text)
         yield self._place("vector", i, self._cosine_place(text, by_meaning))
+        by_meaning = self._live("vector", i) or by_meaning
         if lists.lexical.enabled or not by_ts_rank:
             yield self._place("lexical", i, self._by_terms(self.evidence.text_for("lexical", i)))
         if by_ts_rank:
             by_words = self.resources.full_text().ranking(self.evidence.text_for("ts_rank", i), self.where)
             found = _placed(self.memory_id, by_words)
             yield self._place("ts_rank", i, ListRank(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
+            by_words = self._live("ts_rank", i) or by_words
             if lists.hybrid.enabled and by_meaning is not None:
                 yield self._hybrid_place(i, by_meaning, by_words)
 
@@ -128,6 +134,11 @@ class _Search:
     def _gathered(self, source: Source, i: int) -> RankedList | None:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
 
+    def _live(self, source: Source, i: int) -> ChunkHits | None:
+        """The hits of a list that a running system answered; None for a list of the store."""
+        ranked = self._gathered(source, i) if provenance_of(self.evidence, f"{source}:{i}") else None
+        return None if ranked is None else [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits]
+
     def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
         """The memory's rank in a gathered list, and in the whole store."""
         name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
@@ -137,11 +148,32 @@ class _Search:
             else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
         )
         returned = own.rank is not None and limits.hold(own)
+        if whose := provenance_of(self.evidence, name):
+            return self._answered(source, name, own, found, limits, whose)
         words = _words(source, found, limits, ranked is not None, returned)
         if not returned and self._only_inside(source) and limits.chunks is not None:
             words += f", of which hybrid:{i} is made" if found.chunk_rank and found.chunk_rank > limits.chunks else ""
         deeper = () if returned or ranked is None else tuple(self._deeper(source, found))
         return ListEntry(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
+
+    def _answered(
+        self, source: Source, name: str, own: ListRank, found: ListRank, limits: DepthLimits, whose: str
+    ) -> ListEntry:
+        """The place in a live list; for a memory that is not in it, its exact rank here, and deeper lists only past the depth."""
+        returned = own.rank is not None and limits.hold(own)
+        if own.rank is not None:
+            words = f"{ordinal(own.rank)} ({own.score:.4g}), {whose}"
+            if not returned:
+                words += f", past the depth of {limits.memories if limits.memories is not None else limits.chunks}"
+            deeper = () if returned else tuple(self._deeper(source, own))
+            return ListEntry(name, own.rank, own.score, limits.memories, returned, words, limits.chunks, deeper)
+        exact = _words(source, found, DepthLimits(), True, False)
+        passed_by = found.rank is not None and limits.hold(found)
+        words = f"not returned, {whose}; compared exactly here, {exact}" + (
+            "; Index check says why" if passed_by else ""
+        )
+        deeper = () if passed_by else tuple(self._deeper(source, found))
+        return ListEntry(name, None, found.score, limits.memories, False, words, limits.chunks, deeper)
 
     def _only_inside(self, source: Source) -> bool:
         """Whether this is an inner list of a hybrid list."""

@@ -22,14 +22,15 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import fusion_method
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK, SUPERSESSION
 from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.table import Floats
 
 LINEAR = frozenset(
     {
-        *(f"lists.{source}.weight" for source in SOURCES),
+        # Another system's fused list takes no part at all at weight 0, so its line has a step there.
+        *(f"lists.{source.name}.weight" for source in LIST_SOURCES if not source.engine_fusion),
         *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
         "fusion.top_rank_bonus.rank1",
         "fusion.top_rank_bonus.rank2_3",

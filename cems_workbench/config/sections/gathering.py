@@ -341,6 +341,63 @@ class TsRankList(Section):
     )
 
 
+class SourceHybridList(Section):
+    """The running system's own fused answer, beside ours."""
+
+    enabled: bool = param(
+        False,
+        "Source's own hybrid list",
+        "The running system's own answer of several lists that it fuses itself (Qdrant, Chroma, a library's hybrid search), asked also if the "
+        "workbench answers the other lists. Lists and Side by side show it beside ours.",
+        cost="gather",
+        added=True,
+    )
+    depth: int | None = param(
+        50,
+        "Source's hybrid depth",
+        "Memories kept of each list. The rows that are asked for may decide how the system fuses: many cut every list to them first.",
+        cost="deepen",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 300),
+        added=True,
+    )
+    first_stage_factor: int = param(
+        0,
+        "Source's hybrid first-stage factor",
+        "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=1,
+        soft=(0, 10),
+        added=True,
+    )
+    weight: float = param(
+        0.0,
+        "Source's hybrid weight",
+        "Weight of the lists in the fusion, times the variant's weight. At 0 they are only shown: they add no candidate and change nothing.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        added=True,
+    )
+    ties: Ties = param(
+        "ordinal",
+        "Source's hybrid ties",
+        f"Rank of equal scores. ordinal: consecutive, in the order in which they came; {SHARED_RANK}.",
+        added=True,
+    )
+    normalization: Normalization = param(
+        "none",
+        "Source's hybrid normalisation",
+        "none keeps the system's own score; the others make it comparable with those of other lists.",
+        added=True,
+    )
+
+
 class RecencyList(Section):
     """The candidates ranked by created_at, newest first."""
 
@@ -597,6 +654,7 @@ class ListsConfig(Section):
     sparse: SparseList = SparseList()
     lucene: LuceneList = LuceneList()
     ts_rank_cd: TsRankCdList = TsRankCdList()
+    source_hybrid: SourceHybridList = SourceHybridList()
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
@@ -605,8 +663,8 @@ class ListsConfig(Section):
     answered_by: Literal["workbench", "source"] = param(
         "workbench",
         "Lists answered by",
-        "workbench: its own indexes. source: the running system that the memories were imported from, whose engine is asked again for its "
-        "vector and ts_rank lists (connect).",
+        "workbench: its own indexes. source: the running system that the memories were imported from, whose engine is asked again for "
+        "those of the vector, ts_rank, ts_rank_cd, fts5 and sparse lists that it has (connect); the others stay the workbench's.",
         cost="gather",
     )
     first_stage_factor: int = param(
@@ -648,6 +706,7 @@ OUR_LISTS = (
     "sparse",
     "lucene",
     "ts_rank_cd",
+    "source_hybrid",
     "recency",
     "access",
     "relations",

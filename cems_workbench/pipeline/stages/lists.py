@@ -37,12 +37,30 @@ INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getattr(ListsConfig(), source)).model_fields)
 """Lists whose scores a config can normalise."""
 # Every replay reads these of all lists, so one call does it.
-_enabled = attrgetter(*(f"{source}.enabled" for source in SOURCES))
+_switches = attrgetter(*(f"{source}.enabled" for source in SOURCES))
+_FUSIONS = tuple((SOURCES.index(one.name), one.name) for one in LIST_SOURCES if one.engine_fusion)
 _methods = attrgetter(*(f"{source}.normalization" for source in NORMALISED))
 ONLY_RANKED = "only recency or access lists have it, and they rank what another list in use returns"
 """Why a candidate is dropped that is in no other list (`lists.metadata_ranks: in_use`)."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
+
+
+def shown_only(config: ListsConfig, source: Source) -> bool:
+    """Whether lists of this source are on and have no weight: the fused answer of another system is then shown, and takes no part."""
+    if all(source != name for _, name in _FUSIONS):
+        return False
+    section = getattr(config, source)
+    return bool(section.enabled and section.weight == 0)
+
+
+def _enabled(config: ListsConfig) -> tuple[bool, ...]:
+    """By source, whether its lists take part."""
+    switches: tuple[bool, ...] = _switches(config)
+    for place, name in _FUSIONS:
+        if shown_only(config, name):
+            switches = (*switches[:place], False, *switches[place + 1 :])
+    return switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +136,16 @@ def apply_lists(
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
     scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth, config.metadata_ranks)
-    key = (made_with, _enabled(config), scales, tuple(depths.items()), frozenset(switched_off), frozenset(lists_off))
+    shown = tuple(shown_only(config, name) for _, name in _FUSIONS)
+    key = (
+        made_with,
+        _enabled(config),
+        shown,
+        scales,
+        tuple(depths.items()),
+        frozenset(switched_off),
+        frozenset(lists_off),
+    )
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
         return _prepared(table, places, config, depths, _left_out(table, switched_off, lists_off), several)
@@ -239,7 +266,8 @@ def _reason(
             elif not place or (not active[q, i] and SOURCES[source] in INSIDE and config.hybrid.enabled):
                 cut = None  # of what is inside a hybrid list, that list says why
             elif not active[q, i]:
-                off.append((f"{list_label(name)}: list is off", bool(ONLY_RANKS[source])))
+                why = "it is only shown: its weight is 0" if shown_only(config, SOURCES[source]) else "list is off"
+                off.append((f"{list_label(name)}: {why}", bool(ONLY_RANKS[source])))
                 continue
             elif source == TS_RANK and place <= depth[source]:
                 cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"

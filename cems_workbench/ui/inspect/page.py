@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.config import preset, preset_names
+from cems_workbench.config import asks_source, preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.labelling import query_grades
 from cems_workbench.pipeline import Trace
@@ -113,7 +113,8 @@ def _draw_sidebar(resources: Resources) -> None:
             if present.config_error:
                 st.error(plain(present.config_error))
         inert = idle_parameters(present.config)
-        inert |= {} if resources.engine() is not None else {"lists.answered_by": NO_SOURCE}
+        if resources.engine() is None:
+            inert |= {"lists.answered_by": NO_SOURCE, "lists.source_hybrid.enabled": NO_SOURCE}
         remarks = cosine_remarks(present.config)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
@@ -351,7 +352,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
-    if answered or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
+    if answered or (asks_source(trace.config) and context.resources.engine() is not None):
         draw_provenance(
             "inspect",
             answered or "No list was returned by the live system",

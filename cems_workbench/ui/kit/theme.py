@@ -14,6 +14,7 @@ SOURCE_COLOURS = {
     "sparse": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "lucene": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "ts_rank_cd": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "source_hybrid": ("#6A5A8C", "#9C8CC0", "#4B3F66", "#BDB2D6"),
     "recency": ("#009E73",),
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),

@@ -272,6 +272,8 @@ def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> Non
     st.caption(plain(f"{check.probe.engine} at {where}, index: {check.probe.index_line}"))
     for each in check.lists:
         _draw_live_list(context, check, each, where)
+    if check.not_compared:
+        st.caption(f"Not compared: {', '.join(check.not_compared)}; there is no exact ranking of them here.")
     _draw_settings(check)
 
 

@@ -10,10 +10,10 @@ import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.pipeline.list_provenance import answered_by
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks
+from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
@@ -52,7 +52,11 @@ def draw(context: InspectContext) -> None:
     if not entries:
         st.caption("No list has hits.")
         return
-    off = [entry for entry in entries if not entry.active and not stage.fields.inside(entry)]
+    off = [
+        entry
+        for entry in entries
+        if not (entry.active or stage.fields.inside(entry) or shown_only(trace.config.lists, entry.source))
+    ]
     on = [entry for entry in entries if entry not in off]
     if on:
         with st.container(key="inspect:lists"):
@@ -71,8 +75,10 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            whose = provenance_of(trace.evidence, entry.name)
-            use = f"{use_text(fields, entry)} · {plain(whose)}" if whose else use_text(fields, entry)
+            whose = "" if trace.external else answered_by(trace.evidence, entry.name)
+            shown = shown_only(trace.config.lists, entry.source)
+            use = f"{entry.gathered} hits · only shown" if shown else use_text(fields, entry)
+            use += f" · {plain(whose)}" if whose else ""
             st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)
 
