@@ -30,15 +30,30 @@ NESTED = ("metadata", "meta")
 
 @dataclass(frozen=True)
 class Names:
-    """Names of fields in payloads; those in `given` are from a mapping."""
+    """Names of fields in payloads; those in `given` are from a mapping.
+
+    `outers` are the paths of objects whose fields count as those of the payload. `closed`: no field is read but those of `given`.
+    """
 
     given: Mapping[str, str]
+    outers: tuple[str, ...] = NESTED
+    closed: bool = False
 
     @cached_property
     def known(self) -> Mapping[str, tuple[str, ...]]:
         """Paths by field; a mapped field has only that one."""
-        nested = {field: tuple(path for name in names for path in _paths(name)) for field, names in NAMES.items()}
-        return nested | {field: (name,) for field, name in self.given.items()}
+        usual: dict[str, tuple[str, ...]] = dict.fromkeys(NAMES, ())
+        if not self.closed:
+            usual = {
+                field: tuple(path for name in names for path in self.paths(name)) for field, names in NAMES.items()
+            }
+        return usual | {field: (name,) for field, name in self.given.items()}
+
+    def paths(self, name: str) -> Iterator[str]:
+        """Where a name may be: in the payload itself, then in each of its `outers`."""
+        yield name
+        for outer in self.outers:
+            yield f"{outer}.{name}"
 
     def found(self, payload: Payload, field: str) -> str | None:
         """The path at which the payload has the field, None if it has none."""
@@ -47,6 +62,9 @@ class Names:
     def value(self, payload: Payload, field: str) -> Any:
         """The payload's value of the field, None if it has none."""
         return next((value for path in self.known[field] if (value := _at(payload, path)) is not None), None)
+
+
+ANY_NAMES = Names({})
 
 
 def names_of(mapping: Mapping[str, Any] | None) -> Names:
@@ -91,22 +109,30 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
     Raises FieldError if the id or the content cannot be stored.
     """
+    found, values = found_values(payload, names)
+    return memory_fields.memory_of(
+        fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content"), values, found
+    )
+
+
+def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[str, Any]]:
+    """(path, value) of each field that the payload has; among the values are also `active` and `superseded_at`."""
     found = {
         field: path for field in memory_fields.OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None
     }
     values = {field: _at(payload, path) for field, path in found.items()}
-    return memory_fields.memory_of(
-        fields.identifier({"id": memory_id}, "id"),
-        fields.required_text({"content": content}, "content"),
-        values | {name: state_of(payload, name) for name in ("active", "superseded_at")},
-        found,
-    )
+    return found, values | {name: state_of(payload, name, names) for name in ("active", "superseded_at")}
 
 
-def state_of(payload: Payload, name: str) -> Any:
+def state_path(payload: Payload, name: str, names: Names) -> str | None:
+    """The path of one of STATE_NAMES, None if the payload has none."""
+    return next((path for path in names.paths(STATE_NAMES[name]) if _at(payload, path) is not None), None)
+
+
+def state_of(payload: Payload, name: str, names: Names = ANY_NAMES) -> Any:
     """The payload's value of one of STATE_NAMES, None if it has none."""
-    paths = _paths(STATE_NAMES[name])
-    return next((value for path in paths if (value := _at(payload, path)) is not None), None)
+    path = state_path(payload, name, names)
+    return None if path is None else _at(payload, path)
 
 
 def is_deleted(payload: Payload) -> bool:
@@ -133,16 +159,10 @@ def user_path(payloads: Sequence[Payload], names: Names) -> str | None:
     """The path of the user: that mapped as author, else the most frequent; None if no payload has one."""
     if "author" in names.given:
         return names.given["author"]
-    paths = [path for name in USER_NAMES for path in _paths(name)]
+    paths = [path for name in USER_NAMES for path in names.paths(name)]
     counts = {path: sum(_at(payload, path) is not None for payload in payloads) for path in paths}
     best = max(paths, key=lambda path: counts[path])
     return best if counts[best] else None
-
-
-def _paths(name: str) -> Iterator[str]:
-    yield name
-    for outer in NESTED:
-        yield f"{outer}.{name}"
 
 
 def _at(payload: Payload, path: str) -> Any:

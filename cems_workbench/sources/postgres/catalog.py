@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
+
+if TYPE_CHECKING:
+    from psycopg import sql
 
 VECTOR_TYPES = ("vector", "halfvec")
 OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
@@ -98,7 +101,7 @@ def tables_with_vectors(reader: Reader) -> list[Table]:
         "AND t.typname = ANY(%(types)s) AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2, 3",
         {"types": list(VECTOR_TYPES)},
     )
-    return [_table(reader, oid) for oid, _, _ in rows]
+    return [table_of(reader, oid) for oid, _, _ in rows]
 
 
 def table(reader: Reader, name: str) -> Table | None:
@@ -110,10 +113,11 @@ def table(reader: Reader, name: str) -> Table | None:
         "AND CASE WHEN %(schema)s::text = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %(schema)s::text END",
         {"name": last, "schema": schema},
     )
-    return _table(reader, rows[0][0]) if rows else None
+    return table_of(reader, rows[0][0]) if rows else None
 
 
-def _table(reader: Reader, oid: int) -> Table:
+def table_of(reader: Reader, oid: int) -> Table:
+    """The table with an oid of pg_class."""
     schema, name, kind = reader.row(
         "SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.oid = %(oid)s::oid",
@@ -185,15 +189,26 @@ def scan_exactly(reader: Reader) -> None:
         reader.set(name, value)
 
 
-def dimension(reader: Reader, table: Table, column: Column) -> int | None:
-    """The dimension of the column's type, else the most frequent of 1,000 vectors."""
+def dimension(reader: Reader, table: Table, column: Column, condition: sql.Composable | None = None) -> int | None:
+    """The dimension of the column's type, else the most frequent of 1,000 vectors of rows that meet the condition."""
     from psycopg import sql
 
     if column.dimension is not None:
         return column.dimension
     query = sql.SQL(
-        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} WHERE {0} IS NOT NULL LIMIT 1000) s GROUP BY 1 "
+        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} WHERE {0} IS NOT NULL AND {2} LIMIT 1000) s GROUP BY 1 "
         "ORDER BY count(*) DESC, 1 LIMIT 1"
     )
-    rows = reader.rows(query.format(sql.Identifier(column.name), sql.Identifier(table.schema, table.name)))
+    where = sql.SQL("TRUE") if condition is None else condition
+    rows = reader.rows(query.format(sql.Identifier(column.name), sql.Identifier(table.schema, table.name), where))
     return rows[0][0] if rows else None
+
+
+def has_rows(reader: Reader, table: Table) -> bool:
+    """Whether a table has a row; True for one that the role may not read."""
+    from psycopg import sql
+
+    if not any(column.readable for column in table.columns.values()):
+        return True
+    (found,) = reader.row(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.schema, table.name)))
+    return bool(found)

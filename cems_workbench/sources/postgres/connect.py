@@ -6,16 +6,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.postgres import catalog, mem0
+from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.cems import TABLES, CemsSource
 from cems_workbench.sources.postgres.connection import Database, Reader
-from cems_workbench.sources.postgres.table import Layout, TableSource, guessed, mapped, with_state
+from cems_workbench.sources.postgres.layout import Layout
+from cems_workbench.sources.postgres.layouts import EVERY, PostgresLayout, recognised
+from cems_workbench.sources.postgres.mapping import (
+    checked_distance,
+    corrected,
+    guessed,
+    mapped,
+    mapped_table,
+    validate,
+)
+from cems_workbench.sources.postgres.table import TableSource
 from cems_workbench.sources.source import Source, SourceError
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
-    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table with vectors.
+    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table of a known layout or with vectors.
 
     Raises InputError for a mapping or an option that does not fit, and SourceError.
     """
@@ -23,7 +35,7 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     try:
         with database.transaction() as reader:
             catalog.engine(reader, database)
-            source = _source(reader, database, mapping)
+            source = _source(reader, database, mapping or {})
         if isinstance(source, TableSource):
             with database.transaction() as reader:
                 source.layout(reader)
@@ -33,41 +45,79 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     return source
 
 
-def _source(reader: Reader, database: Database, mapping: Mapping[str, Any] | None) -> Source:
-    if mapping is not None:
-        plain = database.address.plain
-        return TableSource(database, lambda reader: with_state(mapped(reader, mapping, plain)))
-    name = database.address.options.get("table")
-    if name is None and all(catalog.table(reader, each) for each in TABLES):
+def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> Source:
+    address = database.address
+    distance = checked_distance(address.options.get("distance"), f"{address.plain}: distance=")
+    whole = validate(mapping)
+    name = mapping.get("table") or address.options.get("table")
+    if name is None and not mapping and all(catalog.table(reader, each) for each in TABLES):
         return CemsSource(database)
-    name = name or _only(reader, database.address.plain)
-    return TableSource(database, lambda reader: _layout(reader, name, database.address.plain))
+    if name is None:
+        only = _only(reader, address.plain)
+        name = f"{only.schema}.{only.name}"
+
+    def layout(reader: Reader) -> Layout:
+        made = _layout(reader, name, address, mapping, whole)
+        return replace(made, distance=distance) if distance else made
+
+    return TableSource(database, layout)
 
 
-def _only(reader: Reader, plain: str) -> str:
-    """The only table with vectors; raises SourceError if there is none or more than one."""
+def _only(reader: Reader, plain: str) -> Table:
+    """The only table of a known layout, else with vectors; raises SourceError if there is none or more than one.
+
+    Among several, the only one with rows counts: Letta, for one, makes two.
+    """
     tables = catalog.tables_with_vectors(reader)
-    tables = mem0.collections(tables) or tables
-    if len(tables) == 1:
-        return f"{tables[0].schema}.{tables[0].name}"
+    tables = [table for _, table in recognised(tables)] or tables
     if not tables:
         raise SourceError(
             f"{plain}: has neither CEMS's tables ({' and '.join(TABLES)}) nor another with a column of vectors"
         )
+    filled = tables if len(tables) == 1 else [table for table in tables if catalog.has_rows(reader, table)]
+    if len(filled) == 1:
+        return filled[0]
     raise SourceError(
         f"{plain}: has several tables with vectors ({', '.join(map(str, tables))}); ?table=NAME chooses one"
     )
 
 
-def _layout(reader: Reader, name: str, plain: str) -> Layout:
-    """mem0's if the table has its columns, else a guess, which its notes show."""
-    table = catalog.table(reader, name)
-    if table is None:
+def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, Any], whole: bool) -> Layout:
+    """The layout of a table: that of a library if it has its columns, else a guess, which its notes show; as the mapping corrects it."""
+    plain = address.plain
+    if "table" in mapping:
+        table = mapped_table(reader, name, plain)
+    elif (found := catalog.table(reader, name)) is not None:
+        table = found
+    else:
         tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
         raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
-    if mem0.is_mem0(table):
-        return mem0.layout(reader, table)
-    mapping = guessed(reader, table, plain)
-    guess = ", ".join(f"{field}: {column}" for field, column in mapping.items())
-    guessed_notes = (f"guessed by names and types; a mapping can correct it: {guess}",)
-    return with_state(replace(mapped(reader, mapping, plain), notes=guessed_notes))
+    known: PostgresLayout | None = next((layout for layout, _ in recognised([table])), None)
+    if "collection" in address.options and (known is None or not known.collections):
+        raise InputError(f"{plain}: {table} has no collections, so collection= has no effect")
+    if whole:
+        made = mapped(reader, mapping, table)
+        return made if known is None else _with_rows_of(made, known, reader, address)
+    made = guessed(reader, table, plain) if known is None else known.layout(reader, table, address)
+    return corrected(made, mapping) if mapping else made
+
+
+def _with_rows_of(made: Layout, known: PostgresLayout, reader: Reader, address: Address) -> Layout:
+    """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it does.
+
+    A mapping names the table, so it takes every collection unless the address names one.
+    """
+    if known.collections and "collection" not in address.options:
+        address = replace(address, options={**address.options, "collection": EVERY})
+    theirs = known.layout(reader, made.table, address)
+    if theirs.vector.name == made.vector.name:
+        made = replace(made, width=theirs.width, padded=theirs.padded, model=theirs.model)
+    return replace(
+        made,
+        distance=made.distance or theirs.distance,
+        condition=theirs.condition,
+        hidden=theirs.hidden,
+        known=made.known | theirs.known,
+        notes=theirs.notes,
+        missing=theirs.missing,
+    )

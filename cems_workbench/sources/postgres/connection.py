@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 10
 """How long to wait for a connection."""
 UNRESPONSIVE_S = 15
 """How long after the statement timeout a server that does not respond is given up."""
-OWN_OPTIONS = ("user", "team", "table")
+OWN_OPTIONS = ("user", "team", "table", "collection", "distance")
 """Options of an address that the workbench defines; the others are libpq's."""
 LIBPQ_OPTIONS = (
     "host",

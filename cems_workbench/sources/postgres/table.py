@@ -1,16 +1,7 @@
-"""Memories in any table or view with an id, a text and a vector in each row.
+"""Memories in a table or view with an id, a text and a vector in each row, read as a `Layout` says.
 
-A mapping in YAML names the columns:
-
-    table: public.notes
-    id: note_id
-    text: body
-    vector: embedding
-    title: subject         # any field of a memory: a column
-    distance: cosine       # or l2, ip; default: that of the index
-
-Without a mapping it is guessed by names and types, and a note shows the guess. The marker of a row is its ctid and last transaction
-(xmin); views have neither, so theirs is a hash of the row.
+The layout is that of a library (`layouts`), of a mapping, or a guess by names and types (`mapping`), which a note shows. The marker of a
+row is its ctid and last transaction (xmin); views have neither, so theirs is a hash of the row.
 """
 
 from __future__ import annotations
@@ -18,22 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
-from cems_workbench.records import DELETED_MARK, SUPERSEDES, TIMES, VALIDITY, Relation, TakenMemory
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.memory_fields import SHARED_WORDS, memory_of
+from cems_workbench.formats.base.payload import found_values
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenMemory
 from cems_workbench.sources.postgres import catalog, plans
-from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.layout import Layout, Recognised, recognise, relation
 from cems_workbench.sources.postgres.snapshot import (
     Page,
     batches,
     block_ranges,
-    python_time,
     vector_literal,
     vectors,
     wrong_dimension,
@@ -46,10 +38,10 @@ from cems_workbench.sources.source import (
     EngineHit,
     EngineList,
     EngineQuery,
-    RowProblem,
     SourceError,
     SourceInfo,
     Trial,
+    Vector,
     too_long,
 )
 
@@ -60,40 +52,46 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 20_000
 """Rows of a view per request."""
-REQUIRED = ("table", "id", "text", "vector")
-TEXT_TYPES = ("text", "varchar", "bpchar")
-TIME_TYPES = ("timestamptz", "timestamp", "date")
-GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at", *VALIDITY)
-"""Fields whose columns can be guessed by name and type."""
+WITHIN_PLACE = "ctid >= %(from)s::tid AND ctid < %(to)s::tid"
+"""The condition of a page of `block_ranges`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The expressions over columns of one table that make up a memory."""
+class Rows:
+    """The rows of a layout that belong to the source: those of the address's user, if it names one."""
 
-    kind: str
-    table: Table
-    id: sql.Composable
-    id_type: str
-    unique: bool
-    text: sql.Composable
-    vector: Column
-    distance: Distance | None
-    fields: Mapping[str, sql.Composable]
-    user: sql.Composable | None = None
-    """Compared with the address's user."""
-    notes: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    """The columns or keys that fields come from, where that changes what they mean."""
-    deleted: sql.Composable | None = None
-    """Whether its system has deleted the row."""
-    state: Mapping[str, sql.Composable] = field(default_factory=dict)
-    """Of STATE_NAMES, those that the table has: is it active, what supersedes it, since when."""
+    layout: Layout
+    recognised: Recognised
+    where: sql.Composable
+    """The condition of these rows, deleted and expired ones among them."""
+    values: Mapping[str, Any]
 
     @property
-    def read(self) -> Mapping[str, sql.Composable]:
-        """Everything that is read of a row besides id, text and vector, by name."""
-        return {**self.fields, **self.state}
+    def deleted(self) -> sql.Composable | None:
+        """Whether the system has deleted the row; None if no row says so."""
+        from psycopg import sql
+
+        path = self.recognised.states.get("deleted")
+        if self.layout.deleted is not None or path is None:
+            return self.layout.deleted
+        return sql.SQL("COALESCE(lower({}) IN ('true', '1', 't'), FALSE)").format(self.layout.at(path))
+
+    def searched(self, scope: str | None) -> tuple[sql.Composable, dict[str, Any]]:
+        """The condition, and its values, of rows that the system's search returns; rows without a scope are personal."""
+        from psycopg import sql
+
+        conditions, values = [self.where], dict(self.values)
+        conditions += [
+            sql.SQL("NOT {}").format(each) for each in (self.deleted, self.layout.hidden) if each is not None
+        ]
+        path = self.recognised.fields.get("scope")
+        if scope and path:
+            shared = sql.SQL("= ANY" if scope == "shared" else "<> ALL")
+            conditions.append(sql.SQL("COALESCE({}, '') {}(%(shared)s)").format(self.layout.at(path), shared))
+            values["shared"] = list(SHARED_WORDS)
+        elif scope == "shared":
+            conditions.append(sql.SQL("FALSE"))
+        return sql.SQL(" AND ").join(conditions), values
 
 
 class TableSource:
@@ -101,6 +99,7 @@ class TableSource:
 
     def __init__(self, database: Database, layout: Callable[[Reader], Layout]) -> None:
         self._database, self.layout = database, layout
+        self._recognised: Recognised | None = None
 
     @property
     def address(self) -> str:
@@ -113,15 +112,20 @@ class TableSource:
 
         with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
-            layout = self._readable_layout(reader)
-            where, values = self._condition(layout)
+            rows = self._rows(reader)
+            layout = rows.layout
+            kept = rows.where
+            if rows.deleted is not None:
+                kept = sql.SQL("{} AND NOT {}").format(kept, rows.deleted)
             count = sql.SQL("SELECT count(*), count({}) FROM {} WHERE {}")
-            memories, with_vector = reader.row(count.format(_vector(layout), _from(layout), where), values)
-            dimension = catalog.dimension(reader, layout.table, layout.vector)
-            planned = self._plan(reader, layout, dimension)
-            notes = [*layout.notes, *planned.notes(with_vector)]
+            memories, with_vector = reader.row(count.format(_vector(layout), relation(layout), kept), rows.values)
+            dimension = _dimension(reader, layout)
+            planned = self._plan(reader, rows, dimension)
+            notes = [*_notes(rows), *planned.notes(with_vector)]
             if layout.distance is None and planned.index is None:
-                notes.append("no index tells the distance: cosine is assumed; set `distance:` in a mapping for another")
+                notes.append(
+                    "no index tells the distance: cosine is assumed; ?distance=l2 or ?distance=ip says another"
+                )
             return SourceInfo(
                 kind=layout.kind,
                 engine=engine,
@@ -130,7 +134,9 @@ class TableSource:
                 dimension=dimension,
                 distance=planned.distance,
                 index=planned.index_line,
+                model=layout.model,
                 settings=catalog.settings(reader, planned.index),
+                missing=layout.missing,
                 notes=tuple(notes),
             )
 
@@ -140,94 +146,85 @@ class TableSource:
         own = self._database.new_connection()
         try:
             with own.transaction() as reader:
-                layout = self._readable_layout(reader)
-                where, values = self._condition(layout)
-                yield TableSnapshot(reader, layout, where, values)
+                yield TableSnapshot(reader, self._rows(reader))
         finally:
             own.close()
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """The rows by distance. Raises SourceError, InputError for an unknown setting."""
-
+        """The rows by distance, without deleted and expired ones. Raises SourceError, InputError for an unknown setting."""
         asked = query.depths.get("vector")
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
-            layout = self._readable_layout(reader)
-            dimension = catalog.dimension(reader, layout.table, layout.vector)
+            rows = self._rows(reader, self._recognised)
+            layout = rows.layout
+            dimension = _dimension(reader, layout)
             catalog.prepare(reader, query, trial, dimension, self.address)
             if not asked:
                 return ()
-            distance = layout.distance or self._plan(reader, layout, dimension).distance
+            distance = layout.distance or self._plan(reader, rows, dimension).distance
             if trial.exact:
                 catalog.scan_exactly(reader)
-            where, values = self._condition(layout, query.scope)
+            where, values = rows.searched(query.scope)
             statement = _search(layout, distance, where)
             started = time.perf_counter()
-            rows = reader.rows(statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
+            nearest = reader.rows(statement, {"vector": _literal(query.vector, layout), "asked": asked, **values})
             seconds = time.perf_counter() - started
         high = 1.0 if distance == "cosine" else 0.0
-        hits = tuple(EngineHit(id, high - far) for id, far in rows if far is not None)
+        hits = tuple(EngineHit(id, high - far) for id, far in nearest if far is not None)
         return (EngineList("vector", asked, hits, seconds),)
 
     def close(self) -> None:
         """Close the connection."""
         self._database.close()
 
-    def _plan(self, reader: Reader, layout: Layout, dimension: int | None) -> plans.SearchPlan:
+    def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> plans.SearchPlan:
         """How PostgreSQL searches the rows that a query without a scope may find."""
-        where, values = self._condition(layout)
+        where, values = rows.searched(None)
         # Of the right length, because an index scan could check it.
-        nought = vector_literal(np.zeros(dimension or 1, np.float32))
+        nought = _literal(np.zeros(dimension or 1, np.float32), rows.layout)
         values = {"vector": nought, "asked": plans.PLANNED_ROWS, **values}
-        return plans.plan(reader, lambda distance: _search(layout, distance, where), values, layout.distance)
+        return plans.plan(reader, lambda distance: _search(rows.layout, distance, where), values, rows.layout.distance)
 
-    def _readable_layout(self, reader: Reader) -> Layout:
+    def _rows(self, reader: Reader, recognised: Recognised | None = None) -> Rows:
+        """The rows of the source; fields are recognised again unless they are given."""
+        from psycopg import sql
+
         layout = self.layout(reader)
         if not all(column.readable for column in layout.table.columns.values()):
             table = layout.table
             raise SourceError(
                 f"{self.address}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
             )
-        return layout
-
-    def _condition(self, layout: Layout, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
-        """The condition for the address's user and a scope; rows without a scope are personal."""
-        from psycopg import sql
-
-        conditions: list[sql.Composed] = []
-        values: dict[str, Any] = {}
-        if user := self._database.address.options.get("user"):
-            if layout.user is None:
-                raise InputError(
-                    f"{self.address}: no column has the user of a row, so user= has no effect; map `author`"
-                )
-            conditions.append(sql.SQL("({})::text = %(user)s").format(layout.user))
-            values["user"] = user
-        if scope and "scope" in layout.fields:
-            shared = sql.SQL("= ANY" if scope == "shared" else "<> ALL")
-            conditions.append(sql.SQL("COALESCE(({})::text, '') {}(%(shared)s)").format(layout.fields["scope"], shared))
-            values["shared"] = list(SHARED_WORDS)
-        elif scope == "shared":
-            conditions.append(sql.SQL("FALSE").format())
-        return sql.SQL(" AND ").join(conditions or [sql.SQL("TRUE").format()]), values
+        condition = sql.SQL("TRUE") if layout.condition is None else layout.condition
+        self._recognised = recognised or recognise(reader, layout, condition)
+        user = self._database.address.options.get("user")
+        if not user:
+            return Rows(layout, self._recognised, condition, {})
+        path = self._recognised.user
+        if path is None:
+            raise InputError(
+                f"{self.address}: no column and no key has the user of a row, so user= has no effect; map `author`"
+            )
+        of_user = sql.SQL("{} AND {} = %(user)s").format(condition, layout.at(path))
+        return Rows(layout, self._recognised, of_user, {"user": user})
 
 
 class TableSnapshot:
     """The rows of a table in physical order, of a view by id."""
 
-    def __init__(self, reader: Reader, layout: Layout, where: sql.Composed, values: dict[str, Any]) -> None:
+    def __init__(self, reader: Reader, rows: Rows) -> None:
         from psycopg import sql
 
-        self._reader, self._layout, self._where, self._values = reader, layout, where, values
-        self._dimension = catalog.dimension(reader, layout.table, layout.vector)
+        self._reader, self._rows_of, self._layout = reader, rows, rows.layout
+        self._where, self._values = rows.where, rows.values
+        self._dimension = _dimension(reader, rows.layout)
         # Part of every marker: another mapping makes every row count as changed.
-        (self._prefix,) = reader.row(
-            "SELECT to_hex(hashtext(%(said)s))",
-            {"said": "|".join(each.as_string() for each in (layout.text, _vector(layout), *layout.read.values()))},
-        )
+        self._prefix = rows.layout.digest
         self._seen: set[str] = set()
-        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(_from(layout), where)
-        self._total: int = reader.row(count, values)[0]
+        self._place: Mapping[str, str] = {}
+        """The blocks of the page that is being read."""
+        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(relation(rows.layout), rows.where)
+        self._total: int = reader.row(count, rows.values)[0]
 
     @property
     def total(self) -> int:
@@ -241,8 +238,8 @@ class TableSnapshot:
 
     def relations(self) -> Iterator[Sequence[Relation]]:
         """What the rows say supersedes them; a table of memories has no other relations."""
-        newer = self._layout.state.get("superseded_by")
-        return iter(()) if newer is None else self._superseding(newer)
+        newer = self._rows_of.recognised.states.get("superseded_by")
+        return iter(()) if newer is None else self._superseding(self._layout.at(newer))
 
     def _superseding(self, newer: sql.Composable) -> Iterator[Sequence[Relation]]:
         from psycopg import sql
@@ -252,37 +249,40 @@ class TableSnapshot:
             "SELECT ({newer})::text, {id}::text FROM {table} WHERE {where} AND {newer} IS NOT NULL ORDER BY 1, 2"
         )
         rows = self._reader.rows(
-            query.format(newer=newer, id=layout.id, table=_from(layout), where=self._where), self._values
+            query.format(newer=newer, id=layout.id, table=relation(layout), where=self._where), self._values
         )
         for start in range(0, len(rows), PAGE_ROWS):
             yield [Relation(new, old, SUPERSEDES) for new, old in rows[start : start + PAGE_ROWS] if new != old]
 
     def _rows(self) -> Iterator[list[Row]]:
-        """Id, marker and size of every row, a page at a time."""
+        """Id, marker and sizes of every row, a page at a time."""
         from psycopg import sql
 
         layout = self._layout
-        size = sql.SQL("octet_length(({})::text)").format(layout.text)
-        head = sql.SQL("SELECT {id}::text, {marker}, {size} FROM {table} WHERE {where} AND {page}")
+        length = sql.SQL("COALESCE(octet_length(({})::text), 0)")
+        others: list[sql.Composable] = [length.format(layout.columns[name]) for name in layout.json_columns]
+        sizes = sql.SQL("{}, {}").format(length.format(layout.text), sql.SQL(" + ").join([sql.SQL("0"), *others]))
+        head = sql.SQL("SELECT {id}::text, {marker}, {sizes} FROM {table} WHERE {where} AND {page}")
         if layout.table.has_blocks:
             query = head.format(
                 id=layout.id,
-                size=size,
-                table=_from(layout),
+                sizes=sizes,
+                table=relation(layout),
                 where=self._where,
-                marker=_marker(layout, sql.SQL("xmin::text || ctid::text")),
-                page=sql.SQL("ctid >= %(from)s::tid AND ctid < %(to)s::tid ORDER BY ctid"),
+                marker=self._marker(sql.SQL("xmin::text || ctid::text")),
+                page=sql.SQL("{} ORDER BY ctid").format(sql.SQL(WITHIN_PLACE)),
             )
             for place in block_ranges(self._reader, layout.table.oid):
+                self._place = place
                 yield self._reader.rows(query, {**self._values, **place})
             return
-        every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.read.values()])
+        every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.columns.values()])
         query = head.format(
             id=layout.id,
-            size=size,
-            table=_from(layout),
+            sizes=sizes,
+            table=relation(layout),
             where=self._where,
-            marker=_marker(layout, sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every)),
+            marker=self._marker(sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every)),
             page=sql.SQL("(%(last)s::text IS NULL OR {id} > %(last)s::{type}) ORDER BY {id} LIMIT %(most)s").format(
                 id=layout.id, type=sql.SQL(layout.id_type)
             ),
@@ -294,6 +294,16 @@ class TableSnapshot:
             if last is None or len(rows) < PAGE_ROWS:
                 return
 
+    def _marker(self, plain: sql.Composable) -> sql.Composable:
+        """The marker of a row; it begins with DELETED_MARK for a deleted one."""
+        from psycopg import sql
+
+        deleted = self._rows_of.deleted
+        if deleted is None:
+            return plain
+        marked = sql.SQL("CASE WHEN {} THEN {} ELSE '' END || {}")
+        return marked.format(deleted, sql.Literal(DELETED_MARK), plain)
+
     def _page(self, rows: Sequence[Row]) -> Page:
         """The rows with an id that no earlier row has."""
         good, problems = [], []
@@ -302,7 +312,7 @@ class TableSnapshot:
                 problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
             elif row[0] in self._seen:
                 problems.append(RowProblem(row[0], "id", "is the id of more than one row; the first was imported"))
-            elif problem := too_long(row[0], row[2] or 0):
+            elif problem := too_long(row[0], row[2]):
                 problems.append(problem)
             else:
                 good.append(row)
@@ -312,7 +322,7 @@ class TableSnapshot:
         return Page(
             [row[0] for row in good],
             [_prefixed(self._prefix, row[1]) for row in good],
-            [(row[2] or 0) + width for row in good],
+            [row[2] + row[3] + width for row in good],
             problems,
         )
 
@@ -320,25 +330,27 @@ class TableSnapshot:
         from psycopg import sql
 
         layout = self._layout
-        columns = [layout.id, layout.text, *layout.read.values()]
-        named = sql.SQL(", ").join([_vector(layout), *(sql.SQL("({})").format(each) for each in columns[2:])])
         query = sql.SQL(
-            "SELECT {id}::text, ({text})::text, {named} FROM {table} WHERE {id} = ANY(%(ids)s::{type}[]) AND {where} {order}"
+            "SELECT {id}::text, ({text})::text, {vector}, {padded}{columns} FROM {table} "
+            "WHERE {id} = ANY(%(ids)s::{type}[]) AND {where} {order}"
         )
+        in_place = sql.SQL("AND {} ORDER BY ctid").format(sql.SQL(WITHIN_PLACE))
         found = self._reader.rows(
             query.format(
                 id=layout.id,
                 text=layout.text,
-                named=named,
-                table=_from(layout),
+                vector=layout.vector_read,
+                padded=sql.SQL("TRUE") if layout.padded is None else layout.padded,
+                columns=sql.SQL("").join(sql.SQL(", {}").format(each) for each in layout.columns.values()),
+                table=relation(layout),
                 where=self._where,
                 type=sql.SQL(layout.id_type),
-                order=sql.SQL("ORDER BY ctid" if layout.table.has_blocks else ""),
+                order=in_place if layout.table.has_blocks else sql.SQL(""),
             ),
-            {**self._values, "ids": list(ids)},
+            {**self._values, **self._place, "ids": list(ids)},
         )
         problems: list[RowProblem] = []
-        rows: dict[str, tuple[Row, Any]] = {}
+        rows: dict[str, tuple[Row, Vector | None]] = {}
         for row, vector in zip(found, vectors([row[2] for row in found], layout.vector.type), strict=True):
             rows.setdefault(row[0], (row, vector))
         taken = []
@@ -347,25 +359,33 @@ class TableSnapshot:
             if row[1] is None or not row[1].strip():
                 problems.append(RowProblem(id, "text", "is empty; the row was left out"))
                 continue
-            if vector is None:
-                problems.append(RowProblem(id, layout.vector.name, "has no vector"))
-            elif len(vector) != self._dimension:
-                problems.append(RowProblem(id, layout.vector.name, wrong_dimension(vector, self._dimension)))
-                vector = None
-            memory, unused = memory_of(id, row[1], dict(zip(layout.read, row[3:], strict=True)), layout.names)
+            vector, problem = self._usable(id, vector, row[3])
+            problems += [problem] if problem else []
+            paths, values = found_values(layout.payload(row[4:], id, problems), layout.names)
+            called = {field: path for field, path in paths.items() if "." in path or field == "valid_until"}
+            try:
+                memory, unused = memory_of(id, row[1], values, called)
+            except FieldError as error:
+                problems.append(RowProblem(id, error.field, f"{error.reason}; the row was left out"))
+                continue
             problems += unused
             taken.append(TakenMemory(memory, marker, vector=vector))
         return taken, problems
 
-
-def _marker(layout: Layout, plain: sql.Composable) -> sql.Composable:
-    """The marker of a row; it begins with DELETED_MARK for a deleted one."""
-    from psycopg import sql
-
-    if layout.deleted is None:
-        return plain
-    marked = sql.SQL("CASE WHEN {} THEN {} ELSE '' END || {}")
-    return marked.format(layout.deleted, sql.Literal(DELETED_MARK), plain)
+    def _usable(self, id: str, vector: Vector | None, padded: bool | None) -> tuple[Vector | None, RowProblem | None]:
+        """The vector if it can be searched, else None and why."""
+        name = self._layout.vector.name
+        if vector is None:
+            return None, RowProblem(id, name, "has no vector")
+        if len(vector) != self._dimension:
+            return None, RowProblem(id, name, wrong_dimension(vector, self._dimension))
+        if not padded:
+            return None, RowProblem(
+                id,
+                name,
+                f"its vector is not zero after {self._dimension} numbers, as the others there; it was left out",
+            )
+        return vector, None
 
 
 def _prefixed(prefix: str, marker: str) -> str:
@@ -373,131 +393,34 @@ def _prefixed(prefix: str, marker: str) -> str:
     return f"{DELETED_MARK if deleted else ''}{prefix}.{marker.removeprefix(DELETED_MARK)}"
 
 
-def with_state(layout: Layout) -> Layout:
-    """The layout with the table's columns that say whether a row is deleted, active or superseded; a note says which were found."""
-    from psycopg import sql
-
-    columns = layout.table.columns
-    found = {name: columns[column] for name, column in STATE_NAMES.items() if column in columns}
-    deleted = found.pop("deleted", None)
-    found.pop("original_id", None)
-    if deleted is not None and deleted.type != "bool":
-        deleted = None
-    if deleted is None and not found:
-        return layout
-    named = ", ".join(column.name for column in (*([deleted] if deleted else []), *found.values()))
-    return replace(
-        layout,
-        deleted=None if deleted is None else sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name)),
-        state={name: _expression(column) for name, column in found.items()},
-        notes=(*layout.notes, f"the state of a memory is read from {named}"),
-    )
-
-
-def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
-    """The layout of a mapping. Raises InputError if it does not fit the table."""
-    from psycopg import sql
-
-    known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
-    for name, value in mapping.items():
-        if name not in known:
-            like = nearest(str(name), known)
-            hint = f" (did you mean {like}?)" if like else ""
-            raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
-        if not isinstance(value, str) or not value:
-            raise InputError(f"mapping: {name}: must be a name, found {value!r}")
-    if missing := [name for name in REQUIRED if name not in mapping]:
-        raise InputError(f"mapping: {', '.join(missing)} missing: table, id, text and vector are required")
-    if mapping.get("distance") not in (None, *get_args(Distance)):
-        raise InputError(
-            f"mapping: distance: must be one of {', '.join(get_args(Distance))}, found {mapping['distance']!r}"
+def _notes(rows: Rows) -> list[str]:
+    """What was recognised, and what was not read."""
+    layout, recognised = rows.layout, rows.recognised
+    notes = [*layout.notes]
+    fields = ", ".join(f"{field}: {path}" for field, path in recognised.fields.items())
+    if layout.guess:
+        notes.append(
+            f"guessed by names and types; a mapping can correct it: {', '.join(filter(None, (layout.guess, fields)))}"
         )
-    table = catalog.table(reader, mapping["table"])
-    if table is None:
-        tables = [str(each) for each in catalog.tables_with_vectors(reader)]
-        raise InputError(
-            f"mapping: table: {plain} has no {mapping['table']!r}; tables with vectors: {', '.join(tables) or 'none'}"
-        )
-    for name, column in mapping.items():
-        if name not in ("table", "distance") and column not in table.columns:
-            like = nearest(column, table.columns)
-            hint = f" (did you mean {like}?)" if like else ""
-            raise InputError(
-                f"mapping: {name}: {table} has no column {column!r}{hint}; it has {', '.join(table.columns)}"
-            )
-    vector = table.columns[mapping["vector"]]
-    if vector.type not in catalog.VECTOR_TYPES:
-        raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
-    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
-    return Layout(
-        "table",
-        table,
-        sql.Identifier(mapping["id"]),
-        id_type(reader, table, mapping["id"]),
-        _unique(reader, table, mapping["id"]),
-        sql.Identifier(mapping["text"]),
-        vector,
-        mapping.get("distance"),
-        {field: _expression(table.columns[name]) for field, name in given.items()},
-        user=sql.Identifier(given["author"]) if "author" in given else None,
-        names={name: given[name] for name in ("valid_until",) if name in given},
-    )
+    elif not layout.names.closed and recognised.fields_note:
+        notes.append(recognised.fields_note)
+    states = [path for name, path in recognised.states.items() if name != "original_id"]
+    if states:
+        notes.append(f"the state of a memory is read from {', '.join(states)}")
+    if rows.values:
+        notes.append(f"only the rows of {rows.values['user']}, by {recognised.user}")
+    return [*notes, *([recognised.unread_note] if recognised.unread_note else [])]
 
 
-def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
-    """A mapping guessed by names and types. Raises InputError if that is ambiguous."""
-    rows = reader.rows(
-        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
-        {"table": table.oid},
-    )
-    ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
-    texts = [
-        column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
-    ]
-    # Last: `data` is the text in mem0, but rarely in other tables.
-    likely = sorted(NAMES["content"], key=lambda name: name == "data")
-    text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)
-    if len(table.vectors) != 1 or not ids or text is None:
-        unknown = "id" if not ids else "text" if text is None else "vector"
-        raise InputError(
-            f"{plain}: cannot tell which column of {table} is the {unknown}; use a mapping (table, id, text, vector); "
-            f"it has {', '.join(table.columns)}"
-        )
-    found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
-    for wanted in GUESSED:
-        allowed = TIME_TYPES if wanted in TIMES else (*TEXT_TYPES, "uuid", "int4", "int8")
-        names = (name for name in NAMES[wanted] if name in table.columns)
-        name = next((name for name in names if table.columns[name].type in allowed), None)
-        if name and name not in found.values():
-            found[wanted] = name
-    return found
-
-
-def id_type(reader: Reader, table: Table, column: str) -> str:
-    """The type of a column in SQL."""
-    (name,) = reader.row(
-        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %(table)s::oid AND attname = %(column)s",
-        {"table": table.oid, "column": column},
-    )
-    return str(name)
-
-
-def _unique(reader: Reader, table: Table, column: str) -> bool:
-    rows = reader.rows(
-        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "WHERE i.indrelid = %(table)s::oid AND a.attname = %(column)s AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL",
-        {"table": table.oid, "column": column},
-    )
-    return bool(rows)
+def _dimension(reader: Reader, layout: Layout) -> int | None:
+    """The numbers of a vector, without padding."""
+    return layout.width or catalog.dimension(reader, layout.table, layout.vector, layout.condition)
 
 
 def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Composed:
-    """The statement of a search, with the parameters `vector` and `asked`; rows that are deleted are left out."""
+    """The statement of a search, with the parameters `vector` and `asked`."""
     from psycopg import sql
 
-    if layout.deleted is not None:
-        where = sql.SQL("{} AND NOT {}").format(where, layout.deleted)
     return sql.SQL(
         "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
         "ORDER BY distance LIMIT %(asked)s"
@@ -505,16 +428,10 @@ def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Co
         id=layout.id,
         vector=_vector(layout),
         operator=sql.SQL(catalog.OPERATORS[distance]),
-        table=_from(layout),
+        table=relation(layout),
         type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
         where=where,
     )
-
-
-def _from(layout: Layout) -> sql.Identifier:
-    from psycopg import sql
-
-    return sql.Identifier(layout.table.schema, layout.table.name)
 
 
 def _vector(layout: Layout) -> sql.Identifier:
@@ -523,26 +440,9 @@ def _vector(layout: Layout) -> sql.Identifier:
     return sql.Identifier(layout.vector.name)
 
 
-def _expression(column: Column) -> sql.Composable:
-    from psycopg import sql
-
-    name = sql.Identifier(column.name)
-    if column.type in TIME_TYPES:
-        return python_time(name)
-    # psycopg returns other types as bytes: select them as text.
-    plain = (
-        *TEXT_TYPES,
-        "uuid",
-        "int2",
-        "int4",
-        "int8",
-        "float4",
-        "float8",
-        "numeric",
-        "bool",
-        "_text",
-        "_varchar",
-        "json",
-        "jsonb",
-    )
-    return name if column.type in plain else sql.SQL("{}::text").format(name)
+def _literal(vector: Vector, layout: Layout) -> str:
+    """The vector of a query as a literal, padded as those of the table."""
+    stored = layout.vector.dimension
+    if layout.width is not None and stored is not None:
+        vector = np.concatenate([vector, np.zeros(stored - layout.width, np.float32)])
+    return vector_literal(vector)

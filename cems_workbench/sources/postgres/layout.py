@@ -1,0 +1,324 @@
+"""Where the memories of one table are: `Layout`, expressions over its columns, and the fields recognised in a sample of its rows.
+
+A row becomes a payload: its columns by name, those of type json or jsonb as the objects that they hold. `payload.Names` then finds the
+fields in it, as in a collection of a vector database: a column's name is a path, and so is `column.key`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
+from cems_workbench.formats.base.payload import ANY_NAMES, NESTED, USER_NAMES, Names, state_path, used_names, user_path
+from cems_workbench.records import TIMES, RowProblem
+from cems_workbench.sources.postgres.catalog import Column, Table
+from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.snapshot import python_time
+from cems_workbench.sources.source import Distance
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+SAMPLE_ROWS = 200
+"""Rows from which keys of JSON columns are recognised."""
+MOST_UNREAD = 12
+"""Most columns and keys that the note of unread ones names."""
+JSON_TYPES = ("json", "jsonb")
+TEXT_TYPES = ("text", "varchar", "bpchar")
+TIME_TYPES = ("timestamptz", "timestamp", "date")
+NUMBER_TYPES = ("int2", "int4", "int8", "float4", "float8", "numeric")
+PLAIN_TYPES = (*TEXT_TYPES, *NUMBER_TYPES, "uuid", "bool", "_text", "_varchar")
+"""Types whose values psycopg returns as Python's; others are selected as text."""
+UNNAMED_TYPES = ("vector", "halfvec", "sparsevec", "tsvector")
+"""Types of columns that are no fields of a memory, so that they are not called unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What makes up a memory in the rows of one table.
+
+    Expressions are over the columns of the table. `columns` are read of every row; `names` says where in them the fields are.
+    """
+
+    kind: str
+    """`SourceInfo.kind`: the name of a `PostgresLayout`, or "table"."""
+    table: Table
+    id: sql.Composable
+    id_type: str
+    unique: bool
+    text: sql.Composable
+    vector: Column
+    distance: Distance | None
+    columns: Mapping[str, sql.Composable]
+    """What is read of a row besides id, text and vector, by the column's name."""
+    names: Names = ANY_NAMES
+    condition: sql.Composable | None = None
+    """The rows that belong to it, such as those of one collection; None: all."""
+    hidden: sql.Composable | None = None
+    """Whether its system returns the row in no search although it keeps it, as an expired one. It is read, and in no live list."""
+    deleted: sql.Composable | None = None
+    """Whether its system has deleted the row."""
+    width: int | None = None
+    """The numbers of a vector that its system has padded with zeros; None: vectors are stored as they are."""
+    padded: sql.Composable | None = None
+    """Whether a vector is zero after `width` numbers."""
+    model: str | None = None
+    """The embedding model, if the table names it."""
+    known: frozenset[str] = frozenset()
+    """Columns, and paths of keys, that are read otherwise or that no memory has a use for: they are not called unread."""
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    guess: str = ""
+    """id, text and vector by column, if they are a guess."""
+
+    @property
+    def json_columns(self) -> frozenset[str]:
+        """The columns among `columns` that hold JSON."""
+        types = self.table.columns
+        return frozenset(name for name in self.columns if name in types and types[name].type in JSON_TYPES)
+
+    @property
+    def vector_read(self) -> sql.Composable:
+        """The vector without padding."""
+        from psycopg import sql
+
+        column = sql.Identifier(self.vector.name)
+        return column if self.width is None else sql.SQL("subvector({}, 1, {})").format(column, sql.Literal(self.width))
+
+    @property
+    def digest(self) -> str:
+        """It differs if the same row would become another memory."""
+        said = [each.as_string() for each in (self.text, self.vector_read, *self.columns.values())]
+        said += [json.dumps({name: list(paths) for name, paths in self.names.known.items()})]
+        return hashlib.blake2b("|".join(said).encode(), digest_size=4).hexdigest()
+
+    def payload(self, values: Sequence[Any], memory_id: str, problems: list[RowProblem]) -> dict[str, Any]:
+        """The payload of a row with these values of `columns`; JSON that Python cannot read is a problem."""
+        found = dict(zip(self.columns, values, strict=True))
+        for name in self.json_columns:
+            if isinstance(found[name], str):
+                try:
+                    found[name] = json.loads(found[name])
+                except (ValueError, RecursionError):
+                    problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
+                    found[name] = None
+        return found
+
+    def at(self, path: str) -> sql.Composable:
+        """An expression for the text at a path: a column, or a key in one of its JSON columns."""
+        return text_at(self.table, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """What a sample of the rows shows: the path of each field, of the user and of states, and what was not read."""
+
+    fields: Mapping[str, str]
+    user: str | None
+    states: Mapping[str, str]
+    unread: tuple[str, ...]
+
+    @property
+    def unread_note(self) -> str | None:
+        """One line that names what was not read; None if there is nothing."""
+        if not self.unread:
+            return None
+        more = len(self.unread) - MOST_UNREAD
+        named = ", ".join(self.unread[:MOST_UNREAD]) + (f" and {more} more" if more > 0 else "")
+        return f"not read: {named}; a mapping can take them"
+
+    @property
+    def fields_note(self) -> str | None:
+        """One line that names where each field comes from; None if there is none."""
+        pairs = [field if field == path else f"{field} from {path}" for field, path in self.fields.items()]
+        return f"fields taken: {', '.join(pairs)}" if pairs else None
+
+
+def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Recognised:
+    """Recognise the fields in the first rows that meet the condition."""
+    from psycopg import sql
+
+    rows = []
+    if layout.columns:
+        query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
+            sql.SQL(", ").join(layout.columns.values()), relation(layout), condition, sql.Literal(SAMPLE_ROWS)
+        )
+        rows = reader.rows(query)
+    payloads = [layout.payload(row, "", []) for row in rows]
+    names = layout.names
+    # A column that is there counts although no row may have a value yet.
+    empty = {name: "" for name in layout.columns}
+    fields = {field: path for field in OPTIONAL_FIELDS if (path := names.found(empty, field)) is not None}
+    fields |= {field: path for field, path in used_names(payloads, names).items() if field in OPTIONAL_FIELDS}
+    states = {name: path for name in STATE_NAMES if (path := state_path(empty, name, names)) is not None}
+    for payload in payloads:
+        found = {name: path for name in STATE_NAMES if (path := state_path(payload, name, names)) is not None}
+        states = found | states
+    user = user_path(payloads, names) or next((name for name in USER_NAMES if name in layout.columns), None)
+    read = set(fields.values()) | set(states.values()) | layout.known
+    for payload in payloads:
+        read.update(path for field in OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None)
+    return Recognised(
+        {field: fields[field] for field in OPTIONAL_FIELDS if field in fields},
+        user or fields.get("author"),
+        states,
+        tuple(_unread(layout, payloads, read)),
+    )
+
+
+def _unread(layout: Layout, payloads: Sequence[Mapping[str, Any]], read: set[str]) -> Iterator[str]:
+    """Columns and keys that have a value in one of these rows, or are not even selected, and are no field."""
+    for name, column in layout.table.columns.items():
+        if name in layout.known or column.type in UNNAMED_TYPES:
+            continue
+        if name not in layout.columns:
+            yield name
+            continue
+        keys: dict[str, None] = {}
+        for payload in payloads:
+            keys |= dict.fromkeys(_paths_in(name, payload.get(name)))
+        yield from (path for path in keys if path not in read)
+
+
+def _paths_in(path: str, value: Any) -> Iterator[str]:
+    """The paths of the values in a column: itself, or its keys, and the keys of its nested metadata."""
+    if not isinstance(value, Mapping):
+        if value is not None and value != "" and value != []:
+            yield path
+        return
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and key not in NESTED and inner:
+            yield f"{path}.{key}"
+        else:
+            yield from _paths_in(f"{path}.{key}", inner)
+
+
+def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:
+    """The columns of a table that may be a field of a memory by name and type, and those that hold JSON."""
+    wanted = {name: field for field in OPTIONAL_FIELDS for name in NAMES[field]}
+    states = set(STATE_NAMES.values())
+    found = []
+    for name, column in table.columns.items():
+        if name in without:
+            continue
+        times = wanted.get(name) in TIMES or name == STATE_NAMES["superseded_at"]
+        plain = column.type in PLAIN_TYPES or (times and column.type in TIME_TYPES)
+        if column.type in JSON_TYPES or (plain and (name in wanted or name in states or name in USER_NAMES)):
+            found.append(name)
+    return found
+
+
+def outers_of(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
+    """The objects whose keys count as fields: each JSON column, then the metadata in it."""
+    roots = [name for name in columns if table.columns[name].type in JSON_TYPES]
+    return (*roots, *(f"{root}.{inner}" for root in roots for inner in NESTED))
+
+
+def read_columns(table: Table, names: Sequence[str]) -> dict[str, sql.Composable]:
+    """Expressions for these columns, whose values Python can read."""
+    return {name: column_expression(table.columns[name]) for name in names}
+
+
+def column_expression(column: Column) -> sql.Composable:
+    """A column, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
+    from psycopg import sql
+
+    name = sql.Identifier(column.name)
+    if column.type in TIME_TYPES:
+        return python_time(name)
+    return name if column.type in PLAIN_TYPES else sql.SQL("{}::text").format(name)
+
+
+def text_at(table: Table, path: str) -> sql.Composable:
+    """An expression for the text at a path. KeyError if no column is at its beginning."""
+    from psycopg import sql
+
+    if path in table.columns:
+        return sql.SQL("({})::text").format(sql.Identifier(path))
+    head, keys = split_path(table, path)
+    column = sql.Identifier(head)
+    nested = sql.SQL("{} #>> {}::text[]").format(column, sql.Literal(keys.split(".")))
+    # A key may itself contain dots.
+    whole = sql.SQL("{} ->> {}").format(column, sql.Literal(keys))
+    return sql.SQL("({})").format(nested if "." not in keys else sql.SQL("COALESCE({}, {})").format(whole, nested))
+
+
+def split_path(table: Table, path: str) -> tuple[str, str]:
+    """(column, keys with dots) of a path into a JSON column. KeyError if there is no such column."""
+    dot = path.find(".")
+    while dot > 0:
+        column = table.columns.get(path[:dot])
+        if column is not None and column.type in JSON_TYPES and path[dot + 1 :]:
+            return column.name, path[dot + 1 :]
+        dot = path.find(".", dot + 1)
+    raise KeyError(path)
+
+
+def relation(layout: Layout) -> sql.Composable:
+    """The table, qualified."""
+    from psycopg import sql
+
+    return sql.Identifier(layout.table.schema, layout.table.name)
+
+
+def id_type(reader: Reader, table: Table, column: str) -> str:
+    """The type of a column in SQL."""
+    (name,) = reader.row(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %(table)s::oid AND attname = %(column)s",
+        {"table": table.oid, "column": column},
+    )
+    return str(name)
+
+
+def is_unique(reader: Reader, table: Table, column: str) -> bool:
+    """Whether a unique index guarantees that no two rows have the same value of a column."""
+    rows = reader.rows(
+        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND a.attname = %(column)s AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL",
+        {"table": table.oid, "column": column},
+    )
+    return bool(rows)
+
+
+def table_layout(
+    reader: Reader,
+    kind: str,
+    table: Table,
+    id: str,
+    text: str,
+    vector: str,
+    *,
+    columns: Sequence[str] | None = None,
+    given: Mapping[str, str] | None = None,
+    closed: bool = False,
+    known: Sequence[str] = (),
+) -> Layout:
+    """The layout of a table with these columns; `text` may be a path. `columns` default to those that may be fields by name."""
+    head = text if text in table.columns else split_path(table, text)[0]
+    own = (id, head, vector)
+    chosen = column_names(table, own) if columns is None else list(columns)
+    names = Names(given or {}, outers_of(table, chosen), closed)
+    from psycopg import sql
+
+    deleted = table.columns.get(STATE_NAMES["deleted"])
+    flag = None
+    if deleted is not None and deleted.type == "bool":
+        flag = sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name))
+    return Layout(
+        kind,
+        table,
+        sql.Identifier(id),
+        id_type(reader, table, id),
+        is_unique(reader, table, id),
+        sql.Identifier(text) if text in table.columns else text_at(table, text),
+        table.columns[vector],
+        None,
+        read_columns(table, chosen),
+        names,
+        deleted=flag,
+        known=frozenset((id, text, vector, *known)),
+    )

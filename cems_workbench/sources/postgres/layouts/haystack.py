@@ -1,0 +1,35 @@
+"""Haystack's PgvectorDocumentStore: (id, embedding, content, blob_data, blob_meta, blob_mime_type, meta jsonb).
+
+Source: pgvector-haystack 8.1.2, document_store.py (`CREATE_TABLE_STATEMENT`), run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
+from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.layout import JSON_TYPES, TEXT_TYPES, Layout, table_layout
+from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
+
+COLUMNS = {
+    "id": TEXT_TYPES,
+    "embedding": VECTOR_TYPES,
+    "content": TEXT_TYPES,
+    "meta": JSON_TYPES,
+    "blob_data": ("bytea",),
+}
+
+
+def found(tables: Sequence[Table]) -> list[Table]:
+    """Tables of documents."""
+    return [table for table in tables if has_columns(table, COLUMNS)]
+
+
+def layout(reader: Reader, table: Table, address: Address) -> Layout:
+    """The layout of such a table."""
+    return table_layout(reader, "haystack", table, "id", "content", "embedding", columns=("meta",))
+
+
+LAYOUT = PostgresLayout("haystack", "Haystack", found, layout, place=50)

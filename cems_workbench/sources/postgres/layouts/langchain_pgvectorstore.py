@@ -1,0 +1,37 @@
+"""LangChain's PGVectorStore: a separate table (langchain_id, content, embedding, own columns, langchain_metadata json).
+
+Every column can be renamed; a table with none of LangChain's names is guessed as any other, with the same fields.
+
+Source: langchain-postgres 0.0.19, v2/engine.py (`_ainit_vectorstore_table`) and v2/async_vectorstore.py, run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres.catalog import Table
+from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.layout import JSON_TYPES, Layout
+from cems_workbench.sources.postgres.layouts import PostgresLayout
+from cems_workbench.sources.postgres.mapping import guessed
+
+ID, METADATA = "langchain_id", "langchain_metadata"
+
+
+def found(tables: Sequence[Table]) -> list[Table]:
+    """Tables with an id or metadata that is called as LangChain calls it."""
+    return [
+        table
+        for table in tables
+        if ID in table.columns or (METADATA in table.columns and table.columns[METADATA].type in JSON_TYPES)
+    ]
+
+
+def layout(reader: Reader, table: Table, address: Address) -> Layout:
+    """The layout of such a table. Raises InputError if it cannot tell which column has the text."""
+    return replace(guessed(reader, table, address.plain), kind=LAYOUT.name)
+
+
+LAYOUT = PostgresLayout("langchain_pgvectorstore", "LangChain PGVectorStore", found, layout, place=30)

@@ -1,0 +1,35 @@
+"""LlamaIndex's PGVectorStore: data_NAME(id bigserial, text, metadata_ json or jsonb, node_id, embedding[, text_search_tsv]).
+
+A row is a node, and LlamaIndex returns it by its node_id; `id` is only a row number. Nodes with the same `ref_doc_id` are parts of one
+document, which LlamaIndex deletes together and never searches as one.
+
+Source: llama-index-vector-stores-postgres 0.9.0, base.py (`get_data_model`, `_db_rows_to_query_result`), run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
+from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.layout import JSON_TYPES, TEXT_TYPES, Layout, table_layout
+from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
+
+COLUMNS = {"text": TEXT_TYPES, "metadata_": JSON_TYPES, "node_id": TEXT_TYPES, "embedding": VECTOR_TYPES}
+OF_NODES = ("_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id")
+"""Keys that LlamaIndex adds to a node's own metadata."""
+
+
+def found(tables: Sequence[Table]) -> list[Table]:
+    """Tables of nodes."""
+    return [table for table in tables if has_columns(table, COLUMNS)]
+
+
+def layout(reader: Reader, table: Table, address: Address) -> Layout:
+    """The layout of such a table."""
+    known = ("id", *(f"metadata_.{key}" for key in OF_NODES))
+    return table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
+
+
+LAYOUT = PostgresLayout("llamaindex", "LlamaIndex PGVectorStore", found, layout, place=40)
