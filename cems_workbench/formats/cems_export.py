@@ -42,7 +42,7 @@ USED = (
 )
 KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
 POSITION_FIELDS = ("seq", "chunk_index", "index")
-_MARKS = {"user_id", "team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
+_MARKS = {"team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
 _OTHERS = {"project", "author", "session", "importance", "role", "speaker", "subject"}
 
 
@@ -226,7 +226,9 @@ def _is_cems(row: dict[str, Any]) -> bool:
     keys = row.keys()
     if "document_id" in keys:
         return "content" in keys
-    return "id" in keys and bool(keys & _MARKS) and not keys & _OTHERS
+    return (
+        "id" in keys and bool({"content", "chunks", "deleted_at"} & keys) and bool(keys & _MARKS) and not keys & _OTHERS
+    )
 
 
 FORMAT = Format(

@@ -14,31 +14,27 @@ from cems_workbench.formats import memories_jsonl
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.records import derived_id, read_memory_rows
+from cems_workbench.formats.base.records import MemoryRead, derived_id, read_memory_rows
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.records import ParsedInput
 
 NAME = "facts-jsonl"
 PARTS = ("subject", "predicate", "object")
-VALIDITY = {"valid_from": ("valid_at",), "valid_until": ("invalid_at", "expired_at")}
-"""What Graphiti's source calls the bounds of a fact, the first that is there."""
-KNOWN = (
-    *PARTS,
-    *(other for names in VALIDITY.values() for other in names),
-    *(name for name in memories_jsonl.KNOWN if name != "content"),
-)
 
 
-def parse_fact(row: dict[str, Any]) -> Memory:
-    """One fact; raises FieldError."""
+def parse_fact(row: dict[str, Any]) -> MemoryRead:
+    """One fact, and its fields that could not be read; raises FieldError."""
     content = " ".join(_word(row, part) for part in PARTS)
-    given = {**row, "content": content}
+    given = {name: value for name, value in row.items() if name not in PARTS} | {"content": content}
     if row.get("id") is None:
         given["id"] = derived_id("f", content)
-    for field, others in VALIDITY.items():
-        if given.get(field) is None:
-            given[field] = next((row[name] for name in others if row.get(name) is not None), None)
-    return memories_jsonl.parse_memory(given)
+    return memories_jsonl.read_memory(given)
+
+
+def unread(row: dict[str, Any]) -> list[str]:
+    """The fields of such a row that no field of a memory is read from."""
+    rest = {name: value for name, value in row.items() if name not in PARTS}
+    return [*memories_jsonl.unread(rest), *(["content"] if row.get("content") is not None else [])]
 
 
 def _word(row: dict[str, Any], part: str) -> str:
@@ -52,7 +48,7 @@ def _word(row: dict[str, Any], part: str) -> str:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the facts of a file; raises InputError when it cannot be read."""
-    return read_memory_rows(path, NAME, parse_fact, KNOWN, progress)
+    return read_memory_rows(path, NAME, parse_fact, unread, progress)
 
 
 def sniff(sample: Sample) -> bool:

@@ -17,12 +17,13 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.csv_table import DELIMITERS, header_of, read_csv_lines, records, written
 from cems_workbench.formats.base.dataset import DataSet, Exported, write_rows
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
-from cems_workbench.formats.base.records import collect
-from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory
+from cems_workbench.formats.base.records import MemoryRead, memories_of
+from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory, read_memory, unread
 from cems_workbench.progress import Progress
-from cems_workbench.records import TIMES, VALIDITY, Memory, ParsedInput, RowError
+from cems_workbench.records import TIMES, VALIDITY, Memory, ParsedInput, RowError, RowProblem
 
 NAME = "memories-csv"
 REQUIRED = ("id", "content")
@@ -50,7 +51,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a file; raises InputError when its header lacks a required column."""
     table = _open(path)
     objects = _objects(table, progress, path.name)
-    collected = collect(str(path), objects, _parse, lambda memory: memory.id, "id", KNOWN, table.errors)
+    collected = memories_of(path, objects, _read, unread, table.errors)
     empty = (f"{table.empty} rows have no value in any column and were left out",) if table.empty else ()
     errors = (replace(error, reason=f"{error.reason} (line {table.line_of[error.row]})") for error in table.errors)
     return collected.parsed(path, NAME, "memories", errors, empty)
@@ -102,16 +103,36 @@ def _objects(table: _Table, progress: Progress, name: str) -> Iterator[tuple[int
     progress(f"reading {name}", len(table.lines), len(table.lines))
 
 
+def _read(row: dict[str, Any]) -> MemoryRead:
+    """One memory, and its fields that could not be read; raises FieldError without id or content."""
+    typed = _typed(row)
+    problems = []
+    if "tags" in typed:
+        try:
+            typed["tags"] = cells.tags("tags", typed["tags"])
+        except FieldError as error:
+            problems.append(RowProblem(typed.get("id", ""), "tags", error.reason))
+            del typed["tags"]
+    memory, more = read_memory(typed)
+    return memory, [*problems, *more]
+
+
 def _parse(row: dict[str, Any]) -> Memory:
-    """One memory; raises FieldError."""
+    """One memory, all of whose fields can be read; raises FieldError."""
+    typed = _typed(row)
+    if "tags" in typed:
+        typed["tags"] = cells.tags("tags", typed["tags"])
+    return parse_memory(typed)
+
+
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    """The values of cells, but for tags."""
     typed: dict[str, Any] = {column: cells.restored(cell) for column, cell in row.items()}
     typed.update({column: cells.number(typed[column]) for column in NUMBERS if column in typed})
     typed.update({column: typed[column].strip() for column in TRIMMED if column in typed})
     if "pinned" in typed:
         typed["pinned"] = cells.flag(typed["pinned"])
-    if "tags" in typed:
-        typed["tags"] = cells.tags("tags", typed["tags"])
-    return parse_memory(typed)
+    return typed
 
 
 def as_cells(memory: Memory, columns: Sequence[str] = KNOWN) -> list[str]:

@@ -3,25 +3,29 @@
 `{id, content, title?, category?, project?, session?, author?, tags?, priority?, pinned?, importance?, created_at?,
 last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref?,
 updated_at?, valid_from?, valid_until?}`
+
+A field that is absent is read under the names that other systems give it (`base/memory_fields.py:NAMES`), also within `metadata`. A field
+that cannot be read costs the field; without an id or content there is no memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from dataclasses import fields as dataclass_fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import fields
+from cems_workbench.formats.base import fields, payload
 from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
-from cems_workbench.formats.base.records import read_memory_rows
+from cems_workbench.formats.base.records import MemoryRead, read_memory_rows
 from cems_workbench.progress import Progress
 from cems_workbench.records import IMPORTANCE, Memory, ParsedInput
 
 NAME = "memories-jsonl"
+ANY_NAME = payload.names_of(None)
 KNOWN = tuple(field.name for field in dataclass_fields(Memory))
 
 
@@ -53,6 +57,24 @@ def parse_memory(row: dict[str, Any]) -> Memory:
     )
 
 
+def read_memory(row: dict[str, Any]) -> MemoryRead:
+    """One memory under any of the known names, and its fields that could not be read; raises FieldError without id or content."""
+    memory, problems = payload.memory_of(
+        fields.identifier(row, "id"), fields.required_text(row, "content"), row, ANY_NAME
+    )
+    if memory.project and ANY_NAME.found(row, "project") is None:  # the one of source_ref, which CEMS alone means so
+        memory = replace(memory, project=None)
+    if isinstance(row.get("tags"), list) and not any(each.field == "tags" for each in problems):
+        # Ours are kept as they are, blanks too.
+        memory = replace(memory, tags=tuple(tag for tag in row["tags"] if tag is not None))
+    return memory, problems
+
+
+def unread(row: dict[str, Any]) -> list[str]:
+    """The fields of such a row that no field of a memory is read from."""
+    return payload.unread(row, ANY_NAME, ("id", "content"))
+
+
 def as_row(memory: Memory) -> dict[str, Any]:
     """The fields of a memory as JSON values; absent values and defaults are left out."""
     row: dict[str, Any] = {}
@@ -65,7 +87,7 @@ def as_row(memory: Memory) -> dict[str, Any]:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a file; raises InputError when it is no file of memories at all."""
-    return read_memory_rows(path, NAME, parse_memory, KNOWN, progress)
+    return read_memory_rows(path, NAME, read_memory, unread, progress)
 
 
 def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:

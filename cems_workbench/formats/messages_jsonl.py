@@ -13,26 +13,30 @@ from cems_workbench.formats import memories_jsonl
 from cems_workbench.formats.base.fields import FieldError, required_text
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.records import derived_id, read_memory_rows
+from cems_workbench.formats.base.records import MemoryRead, derived_id, read_memory_rows
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.records import ParsedInput
 
 NAME = "messages-jsonl"
 SPEAKER_FIELDS = ("author", "speaker", "role")
 TEXT_FIELDS = ("content", "text")
-KNOWN = (*memories_jsonl.KNOWN, "speaker", "role", "text")
 _MEMORY_ONLY = {"title", "category", "tags", "priority", "pinned", "importance", "scope", "source_ref"}
 
 
-def parse_message(row: dict[str, Any]) -> Memory:
-    """One message; raises FieldError."""
+def parse_message(row: dict[str, Any]) -> MemoryRead:
+    """One message, and its fields that could not be read; raises FieldError."""
     author, said = _first(row, SPEAKER_FIELDS), _first(row, TEXT_FIELDS)
     content = f"{author}: {said}"
     given = {**row, "author": author, "content": content}
     if row.get("id") is None:
         said_at = (row.get(name) for name in ("project", "session", "created_at"))
         given["id"] = derived_id("m", content, *(part for part in said_at if isinstance(part, str)))
-    return memories_jsonl.parse_memory(given)
+    return memories_jsonl.read_memory(given)
+
+
+def unread(row: dict[str, Any]) -> list[str]:
+    """The fields of such a row that no field of a memory is read from."""
+    return [name for name in memories_jsonl.unread(row) if name not in (*SPEAKER_FIELDS, *TEXT_FIELDS)]
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -45,7 +49,7 @@ def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the messages of a file; raises InputError when it cannot be read."""
-    return read_memory_rows(path, NAME, parse_message, KNOWN, progress)
+    return read_memory_rows(path, NAME, parse_message, unread, progress)
 
 
 def sniff(sample: Sample) -> bool:

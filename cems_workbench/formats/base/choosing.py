@@ -139,7 +139,7 @@ def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Ite
             continue
         if entry.is_dir():
             inner = _as_folder(entry)
-            if inner is not None:
+            if inner is not None and inner[0].inside:
                 yield entry, inner[0]
             else:
                 skipped.append(f"{entry.name}: is a directory")
@@ -152,8 +152,10 @@ def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Ite
             continue
         if name is None:
             skipped.append(f"{entry.name}: the format is not recognised{_first_object(sample)}")
-        else:
+        elif FORMATS[name].inside:
             yield entry, FORMATS[name]
+        else:
+            skipped.append(f"{entry.name}: {name} is read from a file alone, or from a folder without other data")
 
 
 def _entries(directory: Path) -> list[Path]:

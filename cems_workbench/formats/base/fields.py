@@ -212,14 +212,14 @@ class UnknownFields:
         self._repeated: dict[str, int] = {}
         self._cut: dict[str, int] = {}
 
-    def see(self, row: Row) -> None:
-        """Count what is left out of a row."""
+    def see(self, row: Row, unread: Iterable[str] | None = None) -> None:
+        """Count what is left out of a row; `unread` are the names of those fields if they depend on the row."""
         for name in getattr(row, "repeated", ()):
             self._repeated[name] = self._repeated.get(name, 0) + 1
         for name, value in row.items():
             if type(value) is str and len(value) < 50 and name in self._known and _FINER.search(value):
                 self._cut[name] = self._cut.get(name, 0) + 1
-        for name in row.keys() - self._known:
+        for name in row.keys() - self._known if unread is None else unread:
             self._rows[name] = self._rows.get(name, 0) + 1
 
     def notes(self) -> tuple[str, ...]:

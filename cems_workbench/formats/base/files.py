@@ -195,7 +195,7 @@ def read_records(
     path: Path, errors: list[RowError], progress: Progress = silent
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON-lines file by line number; of a .json file with a list of them, by record number."""
-    if path.suffix.lower() != ".json":
+    if not is_document(path):
         yield from read_objects(path, errors, progress)
         return
     document = read_document(path)
@@ -212,9 +212,23 @@ def read_records(
             errors.append(RowError(str(path), number, f"must be a JSON object, found {type_name(row)}"))
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is one JSON document by its name, and not JSON lines under that name, as the MCP memory server calls its own."""
+    if path.suffix.lower() != ".json":
+        return False
+    with open_file(path).open("rb") as file:
+        first, second = (next((line for line in file if line.strip()), b"") for _ in range(2))
+    if not second.lstrip().startswith(b"{"):
+        return True
+    try:
+        return not isinstance(parse_json(first.removeprefix(BOM)), dict)
+    except ValueError:
+        return True
+
+
 def take_sample(path: Path) -> Sample:
-    """The beginning of a file, for recognising it; of a .json file all of it. Raises InputError."""
-    if open_file(path).suffix.lower() == ".json":
+    """The beginning of a file, for recognising it; of a .json file all of it, unless its lines are objects. Raises InputError."""
+    if is_document(open_file(path)):
         return Sample(path, document=read_document(path))
     ignored: list[RowError] = []
     lines = tuple(line for _, line in islice(read_lines(path, ignored), SAMPLE_LINES))

@@ -79,6 +79,8 @@ class Format:
     judgments: JudgmentWriter | None = None
     dataset: DatasetWriter | None = None
     place: int = extensions.DEFAULT_PLACE
+    inside: bool = True
+    """Whether its files and folders are also read where they lie in a folder of other files."""
     answers: bool = False
     """Whether it is a log: queries that a real system was asked, each with what it answered."""
 

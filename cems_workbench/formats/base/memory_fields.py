@@ -19,7 +19,19 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, TIMES, Memory, RowProblem, project_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "content": ("data", "page_content", "content", "text", "memory", "document", "chunk", "body", "message", "value"),
+    "content": (
+        "data",
+        "page_content",
+        "content",
+        "text",
+        "memory",
+        "document",
+        "chunk",
+        "body",
+        "message",
+        "value",
+        "fact",
+    ),
     "title": ("title", "heading", "document_title", "subject"),
     "category": ("category", "memory_type", "kind"),
     "project": ("project", "project_id", "repository", "repo"),
@@ -62,8 +74,10 @@ SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "pers
 """Scope by the words other systems use."""
 SHARED_WORDS = tuple(word for word, scope in SCOPES.items() if scope == "shared")
 """Values of the scope field of shared memories; all others are personal."""
-LATEST_SECONDS = 1e11
-"""Greater numbers are times in milliseconds."""
+UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+"""(least, by): numbers from `least` are nanoseconds, microseconds or milliseconds, `by` of which are a second; smaller ones are seconds."""
+FEWEST_DIGITS = 9
+"""Of a time since 1970 as text: 20240508 is a date."""
 
 Row = Mapping[str, Any]
 
@@ -95,7 +109,7 @@ def memory_of(
     except ValueError:
         del read["valid_until"]
         called = (names or {}).get("valid_until", "valid_until")
-        problems.append(RowProblem(memory_id, called, "is before the memory is valid; it was left out"))
+        problems.append(RowProblem(memory_id, called, "is before the memory is valid"))
     if read.get("project") is None:
         read["project"] = project_of(read.get("source_ref"))
     return Memory(memory_id, content, **read), problems
@@ -120,7 +134,7 @@ def _end_of_day(moment: datetime) -> datetime | None:
 
 def _end_of_inactive(superseded_at: Any, read: Mapping[str, Any]) -> datetime:
     try:
-        known = None if superseded_at is None else _moment({"superseded_at": superseded_at}, "superseded_at")
+        known = None if superseded_at is None else moment({"superseded_at": superseded_at}, "superseded_at")
     except FieldError:
         known = None
     return known or read.get("updated_at") or read.get("created_at") or UNKNOWN_END
@@ -149,19 +163,35 @@ def _tags(row: Row, field: str) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in fields.tags({field: value}, field) if tag.strip())
 
 
-def _moment(row: Row, field: str) -> datetime | None:
-    """A time or date of SQL, ISO 8601, or seconds or milliseconds since 1970; UTC unless it has a zone."""
+def moment(row: Row, field: str) -> datetime | None:
+    """A time or date of SQL, ISO 8601, or seconds, milliseconds, microseconds or nanoseconds since 1970, also as digits.
+
+    UTC unless it has a zone. Raises FieldError.
+    """
     value = row[field]
     if isinstance(value, date):
         value = value if isinstance(value, datetime) else datetime.combine(value, time())
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, str):
+        number = _since_1970(value.strip())
+        if number is None:
+            return fields.moment(row, field)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
         return fields.moment(row, field)
+    else:
+        number = value
+    by = next((by for least, by in UNITS if abs(number) >= least), 1.0)
     try:
-        seconds = value / 1000 if abs(value) > LATEST_SECONDS else value
-        return datetime.fromtimestamp(seconds, UTC) if math.isfinite(seconds) else fields.moment(row, field)
+        return datetime.fromtimestamp(number / by, UTC) if math.isfinite(number) else fields.moment(row, field)
     except (ValueError, OverflowError, OSError):
         raise FieldError(field, f"is no time: {value!r}"[:80]) from None
+
+
+def _since_1970(text: str) -> float | None:
+    """The number that a text of digits is; None if it is none, or too short."""
+    whole, _, rest = text.partition(".")
+    digits = whole.isdecimal() and whole.isascii() and len(whole) >= FEWEST_DIGITS
+    return float(text) if digits and (not rest or (rest.isdecimal() and rest.isascii())) else None
 
 
 def _numeric(row: Row, field: str) -> Row:
@@ -169,7 +199,8 @@ def _numeric(row: Row, field: str) -> Row:
     value = row[field]
     if isinstance(value, str | Decimal):
         try:
-            return {field: int(value) if str(value).isdecimal() else float(value)}
+            number = int(value) if str(value).isdecimal() else float(value)
+            return {field: number} if math.isfinite(number) else row
         except ValueError:
             pass
     return row
@@ -180,7 +211,7 @@ def _count(row: Row, field: str) -> int:
 
 
 def _priority(row: Row, field: str) -> float:
-    return fields.number(_numeric(row, field), field, 1, 2, 1)
+    return fields.number(_numeric(row, field), field, 1.0, 2.0, 1.0)
 
 
 def _pinned(row: Row, field: str) -> bool:
@@ -202,7 +233,7 @@ _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     "pinned": _pinned,
     "importance": _importance,
     "scope": _scope,
-    **dict.fromkeys(TIMES, _moment),
+    **dict.fromkeys(TIMES, moment),
     **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
 }
 """Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""

@@ -10,7 +10,7 @@ A row with a document and a whole number in it is a chunk; any other row is a me
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -127,6 +127,18 @@ def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[s
 def state_path(payload: Payload, name: str, names: Names) -> str | None:
     """The path of one of STATE_NAMES, None if the payload has none."""
     return next((path for path in names.paths(STATE_NAMES[name]) if _at(payload, path) is not None), None)
+
+
+def unread(payload: Payload, names: Names, read: Collection[str] = ()) -> list[str]:
+    """The paths of values that no field is read from, besides those in `read`; of `outers` what is in them."""
+    taken = {*read, *(path for field in NAMES if (path := names.found(payload, field)) is not None)}
+    taken.update(path for name in STATE_NAMES.values() for path in names.paths(name))
+    left = []
+    for name, value in payload.items():
+        inner = value if name in names.outers and isinstance(value, Mapping) else None
+        paths = [name] if inner is None else [f"{name}.{key}" for key, each in inner.items() if each is not None]
+        left += [] if value is None else [path for path in paths if path not in taken]
+    return left
 
 
 def state_of(payload: Payload, name: str, names: Names = ANY_NAMES) -> Any:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, UnknownFields
 from cems_workbench.formats.base.files import read_records
+from cems_workbench.formats.base.payload import is_deleted
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, RowError
+from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
 Kind = Literal["memories", "relations", "queries", "judgments"]
 MAX_NOTES = 20
+MemoryRead = tuple[Memory, Sequence[RowProblem]]
+"""A memory, and its fields that could not be read."""
+Unread = Callable[[dict[str, Any]], Iterable[str]]
+"""The names of a row's fields that are not read."""
 
 
 @dataclass
@@ -55,15 +60,17 @@ def collect(
     make: Callable[[dict[str, Any]], Record],
     key: Callable[[Record], Hashable],
     key_field: str,
-    known: Iterable[str],
+    known: Iterable[str] | Unread,
     errors: list[RowError],
 ) -> Collected[Record]:
     """Make a record of every (row number, object); of several with one key the first is taken and the others are reported.
 
-    `make` raises FieldError for a row that cannot be used. `known` are the fields it looks at; others are noted.
+    `make` raises FieldError for a row that cannot be used. `known` are the fields it looks at, or says what it does not read of a row;
+    others are noted.
     """
     collected: Collected[Record] = Collected()
-    unknown = UnknownFields(known)
+    unread = known if callable(known) else None
+    unknown = UnknownFields(TIMES if callable(known) else known)
     first: dict[Hashable, int] = {}
     for number, row in objects:
         try:
@@ -76,7 +83,7 @@ def collect(
             errors.append(RowError(source, number, f"{name!r} stands already in row {first[name]}", key_field))
             continue
         first[name] = number
-        unknown.see(row)
+        unknown.see(row, None if unread is None else unread(row))
         collected.records.append(record)
         collected.rows.append(number)
     collected.notes = unknown.notes()
@@ -120,11 +127,46 @@ def derived_id(prefix: str, *parts: str) -> str:
 
 
 def read_memory_rows(
-    path: Path, name: str, parse: Callable[[dict[str, Any]], Memory], known: Iterable[str], progress: Progress
+    path: Path,
+    name: str,
+    parse: Callable[[dict[str, Any]], MemoryRead],
+    known: Iterable[str] | Unread,
+    progress: Progress,
 ) -> ParsedInput:
     """Every good row of a file of JSON rows as a memory made by `parse`; raises InputError when the file cannot be read."""
     errors: list[RowError] = []
-    rows = read_records(path, errors, progress)
-    return collect(str(path), rows, parse, lambda memory: memory.id, "id", known, errors).parsed(
+    return memories_of(path, read_records(path, errors, progress), parse, known, errors).parsed(
         path, name, "memories", errors
     )
+
+
+def memories_of(
+    path: Path,
+    rows: Iterable[tuple[int, dict[str, Any]]],
+    parse: Callable[[dict[str, Any]], MemoryRead],
+    known: Iterable[str] | Unread,
+    errors: list[RowError],
+) -> Collected[Memory]:
+    """The memory of every (row number, object); a field that cannot be read is an error of its row, whose memory is taken without it."""
+    numbers: list[int] = []
+    deleted = 0
+
+    def numbered() -> Iterator[tuple[int, dict[str, Any]]]:
+        nonlocal deleted
+        for number, row in rows:
+            if is_deleted(row):
+                deleted += 1
+                continue
+            numbers[:] = [number]
+            yield number, row
+
+    def make(row: dict[str, Any]) -> Memory:
+        memory, problems = parse(row)
+        reasons = ((each.field, f"{each.reason}; the memory was taken without it") for each in problems)
+        errors.extend(RowError(str(path), numbers[0], reason, field) for field, reason in reasons)
+        return memory
+
+    collected = collect(str(path), numbered(), make, lambda memory: memory.id, "id", known, errors)
+    if deleted:
+        collected.notes += (f"{deleted} rows are deleted in their system and were left out",)
+    return collected

@@ -80,7 +80,7 @@ def test_the_rest_of_a_folder_is_read_by_its_own_readers_or_noted(folder):
     (home / "more").mkdir()
     parsed = read_path(home)
     assert [one.format for one in parsed] == ["beir", "relations-jsonl"]
-    assert "README.md: the format is not recognised" in parsed[0].skipped[0]
+    assert "README.md: markdown-notes is read from a file alone" in parsed[0].skipped[0]
     assert parsed[0].skipped[1] == "more: is a directory"
 
 

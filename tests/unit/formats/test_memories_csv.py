@@ -108,10 +108,10 @@ def test_booleans(write, cell, value):
         ),
     ],
 )
-def test_a_cell_of_the_wrong_kind_costs_its_row_alone(write, field, cell, reason):
+def test_a_cell_that_cannot_be_read_costs_the_field(write, field, cell, reason):
     parsed = read(write("m.csv", f"id,content,{field}", f"bad,x,{cell}", "good,kept,"))
-    assert parsed.memories == (GOOD,)
-    assert problems(parsed) == [(1, field, f"{reason} (line 2)")]
+    assert parsed.memories == (Memory("bad", "x"), GOOD)
+    assert problems(parsed) == [(1, field, f"{reason}; the memory was taken without it (line 2)")]
 
 
 def test_a_row_is_numbered_among_the_rows_and_its_line_is_said(write):

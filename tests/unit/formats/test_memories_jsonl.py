@@ -82,50 +82,74 @@ def test_absent_null_and_blank_optional_fields_take_the_defaults(write):
         ({"content": None}, "content", "is missing"),
         ({"content": "  "}, "content", "is empty"),
         ({"content": 5}, "content", "must be a string, found a number"),
-        (
-            {"valid_from": "2024-05-02", "valid_until": "2024-05-01"},
-            "valid_until",
-            "must not be before valid_from, found '2024-05-01' and '2024-05-02'",
-        ),
         ({"id": None}, "id", "is missing"),
         ({"id": ""}, "id", "is empty"),
         ({"id": True}, "id", "must be a string, found true or false"),
         ({"id": "a\u0000b"}, "id", "must not contain control characters"),
-        ({"title": ["x"]}, "title", "must be a string, found a list"),
-        ({"priority": "high"}, "priority", "must be a number 1.0–2.0, found 'high'"),
-        ({"priority": 3}, "priority", "must be a number 1.0–2.0, found 3"),
-        ({"priority": True}, "priority", "must be a number 1.0–2.0, found True"),
-        ({"pinned": "yes"}, "pinned", "must be true or false, found 'yes'"),
-        ({"importance": "huge"}, "importance", "must be one of low, normal, high, found 'huge'"),
-        ({"scope": ["shared"]}, "scope", "must be one of personal, shared, found a list"),
-        ({"tags": "a,b"}, "tags", "must be a list of strings, found 'a,b'"),
-        ({"tags": ["a", 1]}, "tags", "must be a list of strings, found a list"),
-        ({"access_count": -1}, "access_count", "must be a whole number from 0, found -1"),
-        ({"noise_count": 1.5}, "noise_count", "must be a whole number from 0, found 1.5"),
-        ({"relevant_count": 10**30}, "relevant_count", f"must be a whole number from 0, found {10**30}"),
     ],
 )
-def test_a_field_of_the_wrong_kind_costs_its_row_alone(write, change, field, reason):
+def test_a_row_without_an_id_or_content_costs_itself_alone(write, change, field, reason):
     parsed = read(write("m.jsonl", {"id": "bad", "content": "x", **change}, GOOD))
     assert parsed.memories == (Memory("good", "kept"),)
     assert problems(parsed) == [(1, field, reason)]
 
 
 @pytest.mark.parametrize(
-    "value", ["yesterday", "2024-13-01", "1715176560", 1715176560, "0001-01-01T00:00:00+10:00", True]
+    ("change", "reason"),
+    [
+        ({"valid_until": "2024-05-01", "valid_from": "2024-05-02"}, "is before the memory is valid"),
+        ({"title": ["x"]}, "must be a string, found a list"),
+        ({"priority": "high"}, "must be a number 1.0–2.0, found 'high'"),
+        ({"priority": 3}, "must be a number 1.0–2.0, found 3"),
+        ({"priority": True}, "must be a number 1.0–2.0, found True"),
+        ({"pinned": "yes"}, "must be true or false, found 'yes'"),
+        ({"importance": "huge"}, "must be one of low, normal, high, found 'huge'"),
+        ({"scope": ["shared"]}, "found a list"),
+        ({"tags": ["a", 1]}, "must be a list of strings, found a list"),
+        ({"access_count": -1}, "must be a whole number from 0, found -1"),
+        ({"noise_count": 1.5}, "must be a whole number from 0, found 1.5"),
+        ({"relevant_count": 10**30}, f"must be a whole number from 0, found {10**30}"),
+        ({"created_at": "yesterday"}, "must be an ISO 8601 date or time such as"),
+        ({"created_at": "2024-13-01"}, "must be an ISO 8601 date or time such as"),
+        ({"created_at": "0001-01-01T00:00:00+10:00"}, "must be an ISO 8601 date or time such as"),
+        ({"created_at": True}, "must be an ISO 8601 date or time such as"),
+        ({"created_at": 1e300}, "is no time"),
+    ],
 )
-def test_only_iso_8601_is_a_date(write, value):
-    parsed = read(write("m.jsonl", {**GOOD, "id": "bad", "created_at": value}, GOOD))
-    assert [(row, field) for row, field, _ in problems(parsed)] == [(1, "created_at")]
-    assert "ISO 8601" in parsed.errors[0].reason
+def test_a_field_that_cannot_be_read_costs_the_field(write, change, reason):
+    parsed = read(write("m.jsonl", {"id": "bad", "content": "x", **change}, GOOD))
+    field = next(iter(change))
+    memory = parsed.memories[0]
+    assert len(parsed.memories) == 2 and getattr(memory, field) == getattr(Memory("bad", "x"), field)
+    [error] = parsed.errors
+    assert (error.row, error.field) == (1, field) and reason in error.reason
+    assert error.reason.endswith("; the memory was taken without it")
+
+
+def test_a_time_is_read_as_connect_reads_it(write):
+    moment = datetime(2026, 1, 16, 10, tzinfo=UTC)
+    seconds = 1768557600
+    given = [seconds, seconds * 10**3, seconds * 10**6, seconds * 10**9, f"{seconds}", f"{seconds}000", f"{seconds}.0"]
+    given += ["2026-01-16T10:00:00Z", "2026-01-16 10:00:00+00", "20260116T100000Z"]
+    rows = [{"id": str(i), "content": "x", "timestamp": value} for i, value in enumerate(given)]
+    parsed = read(write("m.jsonl", *rows))
+    assert [memory.created_at for memory in parsed.memories] == [moment] * len(given) and parsed.errors == ()
+
+
+def test_other_names_are_read_too_and_what_is_not_read_is_named(write):
+    row = {**GOOD, "user_id": "kim", "metadata": {"category": "infra", "mood": 1}, "source": "cli", "mood": 2}
+    parsed = read(write("m.jsonl", row))
+    [memory] = parsed.memories
+    assert (memory.author, memory.category, memory.source_ref) == ("kim", "infra", "cli")
+    assert [note.split(" is")[0] for note in parsed.notes] == ["field 'metadata.mood'", "field 'mood'"]
 
 
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite_are_refused(write, literal):
-    rows = [f'{{"id": "a", "content": "x", "{field}": {literal}}}' for field in ("priority", "access_count")]
+    rows = [f'{{"id": "{field}", "content": "x", "{field}": {literal}}}' for field in ("priority", "access_count")]
     parsed = read(write("m.jsonl", *rows, GOOD))
     assert [error.row for error in parsed.errors] == [1, 2]
-    assert len(parsed.memories) == 1
+    assert (parsed.memories[0].priority, parsed.memories[1].access_count) == (1, 0)
 
 
 def test_lines_that_are_no_json_object_are_reported_where_they_stand(write):
@@ -209,7 +233,10 @@ def test_a_json_file_that_is_no_list_is_an_input_error(write, text):
 
 def test_errors_print_as_one_line_with_file_and_line(write):
     path = write("m.jsonl", GOOD, {"id": "b", "content": "x", "pinned": 1})
-    assert str(read(path).errors[0]) == f"{path}:2: pinned: must be true or false, found 1"
+    assert (
+        str(read(path).errors[0])
+        == f"{path}:2: pinned: must be true or false, found 1; the memory was taken without it"
+    )
 
 
 def test_line_numbers_of_the_kept_rows_are_remembered(write):

@@ -59,8 +59,8 @@ def test_the_forms_of_a_value_are_read_alike(field, values, read) -> None:
     [
         ("access_count", -4, "must be a whole number from 0, found -4"),
         ("access_count", "1.5", "must be a whole number from 0, found 1.5"),
-        ("priority", "high", "must be a number 1–2, found 'high'"),
-        ("priority", True, "must be a number 1–2, found True"),
+        ("priority", "high", "must be a number 1.0–2.0, found 'high'"),
+        ("priority", True, "must be a number 1.0–2.0, found True"),
         ("pinned", "yes", "must be true or false, found 'yes'"),
         ("scope", "galaxy", f"must be one of {', '.join(SCOPES)}, found 'galaxy'"),
         ("importance", 0.8, "must be one of low, normal, high, found 0.8"),

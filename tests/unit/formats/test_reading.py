@@ -34,7 +34,7 @@ def test_a_format_is_known_by_what_is_in_the_file(write, name, rows, format):
 
 def test_a_file_of_no_known_format_names_those_there_are(write):
     with pytest.raises(InputError, match=r"pass one of .*memories-jsonl.*qrels"):
-        detect(write("README.md", "# Read me", "", "Some words."))
+        detect(write("README", "# Read me", "", "Some words."))
 
 
 def test_what_a_file_of_no_known_format_begins_with_is_said(write):
@@ -86,7 +86,7 @@ def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_
     parsed = read_path(tmp_path)
     assert [one.format for one in parsed] == ["memories-jsonl", "relations-jsonl", "queries-jsonl", "qrels"]
     notes = " | ".join(parsed[0].skipped)
-    assert "README.md: the format is not recognised" in notes
+    assert "README.md: markdown-notes is read from a file alone" in notes
     assert "empty.jsonl: is empty" in notes
     assert "more: is a directory" in notes
     assert ".hidden" not in notes
