@@ -1,0 +1,1 @@
+"""SQLite files as sources: read beside the program that owns them, without its extensions."""

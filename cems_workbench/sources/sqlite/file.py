@@ -1,0 +1,305 @@
+"""A SQLite file that another program may be writing to: read without a trace beside it, and without making its owner wait.
+
+What is read is a private copy (`copying`): it is consistent, holds no lock while rows are read, works in a folder that cannot be written
+to, and recovers what a crash left half done in the copy alone. It is made again when the file, its WAL or its journal has changed.
+
+A file in rollback-journal mode whose owner writes all the time cannot be copied as of one moment: a reader's lock keeps commits waiting.
+It is then read itself, in steps of at most STEP_S (`Reader.stepped`), and rows may change between two steps. So is a file for whose copy
+there is no room.
+
+Nothing in the file is executed that is not SQLite's own: PRAGMA trusted_schema is off, extensions cannot be loaded, statements only read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.source import SourceError
+
+Row = tuple[Any, ...]
+
+MAGIC = b"SQLite format 3\0"
+COPY_S = 5.0
+"""Seconds in which a copy of one moment has to succeed; a single attempt may take longer."""
+STEP_S = 0.02
+"""Longest step of reading the owner's file itself."""
+MOST_STEP_S = 0.045
+"""After this a statement on the owner's file is interrupted."""
+FIRST_STEP_ROWS = 64
+MOST_STEP_ROWS = 4_000
+PROGRESS_STEPS = 2_000
+"""Instructions of SQLite between two looks at the clock."""
+MAX_ERROR_CHARS = 300
+
+
+class Reader:
+    """A connection that only reads. `stepped`: it reads the owner's file itself, so each request has to be short."""
+
+    def __init__(self, connection: sqlite3.Connection, plain: str, timeout: float, stepped: bool) -> None:
+        self.connection, self.plain, self.timeout, self.stepped = connection, plain, timeout, stepped
+        self._end = 0.0
+        connection.set_progress_handler(self._late, PROGRESS_STEPS)
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._end
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Statements within, with the time limit; errors become one line. Raises SourceError."""
+        self._end = time.monotonic() + (MOST_STEP_S if self.stepped else self.timeout)
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise SourceError(f"{self.plain}: {self._reason(error)}") from None
+
+    def _reason(self, error: sqlite3.Error) -> str:
+        message = one_line(str(error), MAX_ERROR_CHARS)
+        if "interrupted" not in message:
+            return message
+        if self.stepped:
+            return (
+                f"its owner writes all the time, and this request would keep it waiting for more than {MOST_STEP_S * 1000:.0f} ms; "
+                "try again when it rests, or connect to a copy"
+            )
+        return f"no answer in {self.timeout:g} s"
+
+    def rows(self, statement: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> list[Row]:
+        """All rows of a statement. Raises SourceError."""
+        with self.limited():
+            return self.connection.execute(statement, values).fetchall()
+
+    def row(self, statement: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> Row:
+        """The only row of a statement. Raises SourceError."""
+        return self.rows(statement, values)[0]
+
+    def pages(
+        self, select: str, key: str | None, values: Mapping[str, Any] | None = None, page_bytes: int = 0
+    ) -> Iterator[list[Row]]:
+        """The rows of `select`, which has a WHERE and no ORDER BY, in pages; the first column is `key`, an expression with an index.
+
+        A key that is None can only be read from a copy. A page has at most MOST_STEP_ROWS rows, and about `page_bytes` bytes if that is
+        given. Raises SourceError.
+        """
+        if not self.stepped:
+            yield from self._stream(select, values or {}, page_bytes)
+            return
+        if key is None:
+            raise SourceError(
+                f"{self.plain}: its owner writes all the time, and its rows cannot be read in parts: they have no key; "
+                "try again when it rests, or connect to a copy"
+            )
+        most, last = FIRST_STEP_ROWS, None
+        while True:
+            started = time.perf_counter()
+            after = "" if last is None else f" AND {key} > :last"
+            page = self.rows(
+                f"{select}{after} ORDER BY {key} LIMIT :most", {**(values or {}), "last": last, "most": most}
+            )
+            took = time.perf_counter() - started
+            if page:
+                yield page
+            if len(page) < most:
+                return
+            last = page[-1][0]
+            most = max(1, min(MOST_STEP_ROWS, 2 * most, int(most * STEP_S / 2 / max(took, 1e-6))))
+
+    def _stream(self, select: str, values: Mapping[str, Any], page_bytes: int) -> Iterator[list[Row]]:
+        size = FIRST_STEP_ROWS if page_bytes else MOST_STEP_ROWS
+        with self.limited():
+            cursor = self.connection.execute(select, values)
+        with closing(cursor):
+            while True:
+                with self.limited():
+                    page = cursor.fetchmany(size)
+                if page:
+                    yield page
+                if len(page) < size:
+                    return
+                if page_bytes:
+                    mean = sum(_size(row) for row in page) / len(page)
+                    size = max(1, min(MOST_STEP_ROWS, 2 * size, int(page_bytes / max(mean, 1.0))))
+
+
+def _size(row: Row) -> int:
+    return sum(len(each) for each in row if isinstance(each, bytes | str))
+
+
+class DatabaseFile:
+    """The file of an address. `reading` may be called from any thread, one at a time."""
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        """Look at it. Raises InputError for what is not a SQLite file, and SourceError if it cannot be read."""
+        self.address, self.timeout = address, timeout
+        self.plain = address.plain
+        self.path = _existing(address)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._copied: list[Any] | None = None
+        self._lock = threading.RLock()
+        self.note = ""
+        """How the file is read, if not from a copy."""
+        self._check_header()
+
+    def close(self) -> None:
+        """Delete the copy."""
+        with self._lock:
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
+            self._copied = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A reader of the file as it is now. Raises SourceError."""
+        with self._lock, ExitStack() as opened:
+            copy = self._fresh_copy()
+            stepped = copy is None
+            connection = opened.enter_context(closing(self._connected(copy or self.path, stepped)))
+            yield Reader(connection, self.plain, self.timeout, stepped)
+
+    def _connected(self, path: Path, stepped: bool) -> sqlite3.Connection:
+        # Recovering a copy after a crash writes to it.
+        uri = f"file:{quote(str(path))}?mode={'ro' if stepped else 'rw'}"
+        try:
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            )
+            try:
+                for name, value in (
+                    ("trusted_schema", "OFF"),
+                    ("cell_size_check", "ON"),
+                    ("mmap_size", "0"),
+                    ("query_only", "ON"),
+                ):
+                    connection.execute(f"PRAGMA {name}={value}").fetchall()
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise SourceError(f"{self.plain}: {_opening(error)}") from None
+        return connection
+
+    def _fresh_copy(self) -> Path | None:
+        """The copy, made again if the file changed; None if the file itself has to be read."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="cems-workbench-sqlite-")
+        copy = Path(self._folder.name) / "copy.db"
+        if self._copied is not None and self._copied == _state(self.path):
+            return copy
+        self._copied = None
+        for each in Path(self._folder.name).iterdir():
+            each.unlink()
+        need, free = sum(each[1] for each in _state(self.path) if each), shutil.disk_usage(self._folder.name).free
+        if need > free:
+            self.note = (
+                f"there is no room for a copy of its {need / 1e9:.1f} GB in {self._folder.name}, so the file itself is read in short "
+                "steps: rows may change between two"
+            )
+            self._refuse_wal()
+            return None
+        found = self._asked("copy", self._folder.name, str(COPY_S))
+        if problem := found.get("problem"):
+            if problem != "busy":
+                raise SourceError(f"{self.plain}: it cannot be read: {problem}")
+            self.note = (
+                "its owner writes all the time, so the file itself is read in short steps that never keep a commit waiting for long: "
+                "rows may change between two"
+            )
+            self._refuse_wal()
+            return None
+        self._copied, self.note = found["copied"], ""
+        return copy
+
+    def _refuse_wal(self) -> None:
+        # A connection of mode=ro to such a file would leave files beside it.
+        if self._is_wal:
+            raise SourceError(
+                f"{self.plain}: {self.note.partition(', so')[0]}, and it is in WAL mode: it cannot be read without a copy"
+            )
+
+    def _check_header(self) -> None:
+        found = self._asked("look")
+        if problem := found.get("problem"):
+            raise SourceError(f"{self.plain}: it cannot be read: {problem}")
+        header = bytes.fromhex(found["header"])
+        self._is_wal = header[18:20] == b"\2\2"
+        if not header:
+            # SQLite makes a file of no bytes for a database that nothing was written to.
+            raise InputError(f"{self.plain}: the file is empty: it has no table yet")
+        if header[:16] != MAGIC:
+            hint = " (an encrypted one looks like that; write a plain copy with its program)" if _random(header) else ""
+            raise InputError(f"{self.plain}: is not a SQLite file{hint}")
+
+    def _asked(self, command: str, *rest: str) -> dict[str, Any]:
+        """The answer of `copying`. Raises SourceError."""
+        script = Path(__file__).with_name("copying.py")
+        done = subprocess.run(  # noqa: S603 (a module of this package, no shell)
+            [sys.executable, "-I", "-S", str(script), command, str(self.path), *rest],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SourceError(f"{self.plain}: it cannot be copied: {one_line(done.stderr[-MAX_ERROR_CHARS:])}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+
+def _existing(address: Address) -> Path:
+    """The file of an address. Raises InputError if there is none."""
+    if address.host:
+        raise InputError(f"{address.plain}: a SQLite file has no host; write sqlite:/FOLDER/FILE (one slash)")
+    path = Path(address.path).expanduser()
+    if not address.path:
+        raise InputError(f"{address.plain}: names no file; write sqlite:/FOLDER/FILE")
+    if path.is_dir():
+        raise InputError(f"{address.plain}: {path} is a folder; name the SQLite file in it")
+    if not path.exists():
+        raise InputError(f"{address.plain}: there is no file {path}; blanks may stay, # and ? are written %23 and %3F")
+    return path
+
+
+def _state(path: Path) -> list[list[int] | None]:
+    """As `copying.state`; it opens nothing."""
+    found: list[list[int] | None] = []
+    for suffix in ("", "-wal", "-journal"):
+        try:
+            stat = os.stat(f"{path}{suffix}")
+        except OSError:
+            found.append(None)
+        else:
+            found.append([stat.st_ino, stat.st_size, stat.st_mtime_ns])
+    return found
+
+
+def _random(header: bytes) -> bool:
+    """Whether bytes look encrypted: hardly any is there twice, and many are no text."""
+    return (
+        len(header) >= 64
+        and len(set(header)) > len(header) // 2
+        and sum(each >= 127 for each in header) > len(header) // 5
+    )
+
+
+def _opening(error: sqlite3.Error) -> str:
+    message = one_line(str(error), MAX_ERROR_CHARS)
+    if "locked" in message:
+        return "its owner keeps it locked and writes to it, so it cannot be read now"
+    if "not a database" in message:
+        return "is damaged or encrypted: SQLite does not read it"
+    return message

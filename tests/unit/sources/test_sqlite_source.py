@@ -1,0 +1,118 @@
+"""A SQLite file as a source: its rows, fields and vectors, beside a program that has it open."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.source import EngineQuery, Source, TakenMemory
+
+VECTORS = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
+
+
+@contextmanager
+def opened(path: Path, options: str = "", mapping: Mapping[str, Any] | None = None) -> Iterator[Source]:
+    with closing(open_source(parse(f"sqlite:{path}{options}"), mapping)) as source:
+        yield source
+
+
+def taken(source: Source) -> dict[str, TakenMemory]:
+    with source.snapshot() as snapshot:
+        return {each.memory.id: each for batch in snapshot.batches(lambda ids, _: ids) for each in batch.taken}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "my notes.db"
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute("PRAGMA journal_mode=WAL")
+        owner.execute(
+            "CREATE TABLE notes (uid TEXT PRIMARY KEY, body TEXT, meta BLOB, user_id TEXT, created_at TEXT, color TEXT, emb BLOB)"
+        )
+        owner.execute("CREATE VIRTUAL TABLE notes_fts USING fts5(body, content='notes', content_rowid='rowid')")
+        for i, vector in enumerate(VECTORS):
+            meta = json.dumps({"title": f"Title {i}", "tags": ["a", f"t{i}"], "own": i}).encode()
+            row = (
+                f"n{i}",
+                f"note {i} about deploy",
+                meta,
+                "ann" if i % 2 else "bob",
+                "2026-01-02T03:04:05Z",
+                "red",
+                vector.tobytes(),
+            )
+            owner.execute("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        owner.execute("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
+        owner.commit()
+    return path
+
+
+def test_a_table_is_guessed_with_its_fields(notes: Path) -> None:
+    with opened(notes) as source:
+        info, found = source.probe(), taken(source)
+    assert (info.memories, info.vectors, info.dimension, info.lists) == (20, 20, 8, ("vector", "fts5"))
+    memory = found["n3"].memory
+    assert (memory.title, memory.tags, memory.author, memory.content) == (
+        "Title 3",
+        ("a", "t3"),
+        "ann",
+        "note 3 about deploy",
+    )
+    assert memory.created_at is not None and memory.created_at.year == 2026
+    assert np.array_equal(found["n3"].vector, VECTORS[3])
+    assert "not read: meta.own, color; a mapping can take them" in info.notes
+
+
+def test_live_lists_are_those_of_the_file(notes: Path) -> None:
+    with opened(notes, "?user=ann") as source:
+        vector, words = source.search(EngineQuery("deploy 5", VECTORS[4], {"vector": 5, "fts5": 3}))
+    cosines = VECTORS @ VECTORS[4] / np.linalg.norm(VECTORS, axis=1) / np.linalg.norm(VECTORS[4])
+    best = [f"n{i}" for i in np.argsort(-cosines) if i % 2][:5]
+    assert [hit.memory_id for hit in vector.hits] == best
+    assert words.hits[0].memory_id == "n5"
+
+
+def test_a_second_snapshot_gives_only_what_changed(notes: Path) -> None:
+    with opened(notes) as source:
+        before = {name: each.marker for name, each in taken(source).items()}
+        with closing(sqlite3.connect(notes)) as owner:
+            owner.execute("UPDATE notes SET body = 'new' WHERE uid = 'n1'")
+            owner.execute("DELETE FROM notes WHERE uid = 'n2'")
+            owner.commit()
+        after = {name: each.marker for name, each in taken(source).items()}
+    assert before.keys() - after.keys() == {"n2"}
+    assert {name for name in after if after[name] != before[name]} == {"n1"}
+
+
+def test_nothing_is_left_beside_the_file(notes: Path) -> None:
+    with opened(notes) as source:
+        source.probe()
+        taken(source)
+    assert [each.name for each in notes.parent.iterdir()] == [notes.name]
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"table": "notes", "id": "uid"}, "text missing: table, id and text are required"),
+        ({"table": "note", "id": "uid", "text": "body"}, "has no 'note'; it has notes"),
+        ({"table": "notes", "id": "uid", "text": "boddy"}, "notes has no column 'boddy' (did you mean body?)"),
+        ({"table": "notes", "id": "uid", "text": "body", "distance": "L3"}, "must be one of cosine, l2, ip"),
+        ({"table": "notes", "id": "uid", "text": "body", "vector": "color"}, "has no vectors that are read"),
+        ({"table": "notes", "id": "uid", "text": "body", "titel": "uid"}, "did you mean title?"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_named(notes: Path, mapping: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match="mapping") as raised, opened(notes, mapping=mapping):
+        pass
+    assert message in str(raised.value)
