@@ -99,6 +99,8 @@ class RowProblem:
     memory_id: str
     field: str
     reason: str
+    duplicate: bool = False
+    """Whether another row has its id already."""
 
 
 DELETED_MARK = "deleted:"

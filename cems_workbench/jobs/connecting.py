@@ -22,6 +22,7 @@ from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.jobs import factory
 from cems_workbench.jobs.embedder_match import match_embedder
 from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.pipeline.live_scores import scale_note
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import gc_tuning
 from cems_workbench.platform.parsing import yaml_values
@@ -33,7 +34,7 @@ from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_s
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import ImportRows, SourceRecord
+from cems_workbench.store.sources import NO_VECTORS, ImportRows, SourceRecord, VectorLengths
 
 Item = TypeVar("Item")
 
@@ -64,6 +65,10 @@ class SnapshotReport:
     """Memories that are past their valid_until when the snapshot begins."""
     deleted_there: int = 0
     """Memories that the source keeps as deleted, which are imported as deleted."""
+    duplicates: int = 0
+    """Rows with the id of another row, which are left out."""
+    lengths: VectorLengths = NO_VECTORS
+    """The lengths of all vectors that the store has of the source."""
 
     @property
     def counts(self) -> list[dict[str, str | int]]:
@@ -94,7 +99,24 @@ class SnapshotReport:
                 f"{self.deleted_there:,} {'memory is' if one else 'memories are'} deleted there; imported as deleted, to be restored on "
                 "Memories"
             )
-        return [read, *([without] if self.without else []), *hidden, *self.probe.missing, *self.probe.notes]
+        without_text = [without] if self.without else []
+        return [read, *without_text, *hidden, *self._vector_lines(), *self.probe.missing, *self.probe.notes]
+
+    def _vector_lines(self) -> list[str]:
+        """Lines about ids that occur twice, vectors of zeros, and what the scores of the source's own list are."""
+        found = []
+        if count := self.duplicates:
+            found.append(
+                f"{count:,} {'row has' if count == 1 else 'rows have'} the id of another row; the first of each was imported"
+            )
+        if count := self.lengths.zeros:
+            found.append(
+                f"{count:,} {'vector is' if count == 1 else 'vectors are'} all zeros and {'has' if count == 1 else 'have'} no cosine: "
+                "left out of live lists, and counted as a cosine of 0 in a vector list of the workbench"
+            )
+        if note := scale_note(self.probe.distance, self.lengths):
+            found.append(note)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +262,7 @@ class _Tally:
     without: int = 0
     problems: list[RowProblem] = field(default_factory=list)
     more_problems: int = 0
+    duplicates: int = 0
 
 
 def take_snapshot(
@@ -320,6 +343,8 @@ def take_snapshot(
         seconds=time.perf_counter() - started,
         expired=expired,
         deleted_there=deleted_there,
+        duplicates=tally.duplicates,
+        lengths=store.sources.vector_lengths(source_id),
     )
 
 
@@ -372,6 +397,7 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
     if seen:
         tally.seen.append(pa.array(seen, pa.string()))
         tally.there += len(seen)
+    tally.duplicates += sum(each.duplicate for each in problems)
     room = MAX_PROBLEMS - len(tally.problems)
     tally.problems += problems[:room]
     tally.more_problems += max(0, len(problems) - room)

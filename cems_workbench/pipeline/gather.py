@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
@@ -27,6 +27,7 @@ from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engin
 from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.live_engine import LiveList
+from cems_workbench.pipeline.live_scores import DISTANCE_WORDS, order_note
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
 from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.resources import Resources
@@ -44,7 +45,7 @@ from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 from cems_workbench.sources.address import redact_address
-from cems_workbench.sources.source import ListName, SourceError, SourceInfo
+from cems_workbench.sources.source import Distance, ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
@@ -249,6 +250,9 @@ def gather_lists(
     by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague, live)
     warnings["lists"] += refused
     lists = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
+    if not any(name == "vector" for _, name in live):
+        ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
+        warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found
@@ -537,6 +541,7 @@ def _ask_engine(
                 live[i, name] = _passing(found.hits, where, resources)
                 asked[f"{name}:{i}"] = found
                 said += _unsupported_list(f"{name}:{i}", found, engine.info())
+                said += [f"{name}:{i}: {line}" for line in found.left_out]
         note = engine_note(engine.name, engine.info().kind, begun, asked)
     except SourceError as error:
         why = redact_address(str(error), engine.address).removeprefix("…: ")
@@ -565,6 +570,18 @@ def engine_depths(
     if config.lists.source_hybrid.enabled:
         wanted["source_hybrid"] = math.ceil(depths["source_hybrid"] * rows_of_one)
     return {name: depth for name, depth in wanted.items() if name in probe.lists}
+
+
+def _order_notes(resources: Resources) -> list[str]:
+    """Why vector lists of the workbench are in another order than those of the store's sources, a line for each that says so."""
+
+    def notes() -> list[str]:
+        sources = resources.store.sources
+        metric = [each for each in sources.with_memories() if each.distance in DISTANCE_WORDS]
+        found = [order_note(cast("Distance", each.distance), sources.vector_lengths(each.id)) for each in metric]
+        return list(dict.fromkeys(note for note in found if note))
+
+    return resources.derived("order of sources", notes)
 
 
 def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:

@@ -35,6 +35,7 @@ def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveLi
                 "returned": found.returned,
                 "unknown": len(found.unknown),
                 "seconds": round(found.seconds, 4),
+                **({} if found.scale == "cosine" else {"scale": found.scale}),
             }
             for name, found in lists.items()
         },

@@ -10,16 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.live_scores import Scale, rescaled
 from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, SourceInfo, Trial
 from cems_workbench.store import Store
 from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.sources import SourceRecord
+from cems_workbench.store.sources import SourceRecord, VectorLengths
 
 Answer = TypeVar("Answer")
 
@@ -28,7 +30,7 @@ Answer = TypeVar("Answer")
 class LiveList:
     """A list of the engine: (memory id, score, chunk), best first; `asked` rows were requested, `returned` were returned.
 
-    `unknown` are the hits, with their 1-based rank, that the store does not know.
+    `returned` counts every row. `unknown` are the hits, with their 1-based rank, that the store does not know.
     """
 
     name: ListName
@@ -37,6 +39,10 @@ class LiveList:
     hits: ChunkHits
     unknown: tuple[tuple[int, str], ...]
     seconds: float
+    scale: Scale = "cosine"
+    """What the scores of a vector list are."""
+    left_out: tuple[str, ...] = ()
+    """A line about each kind of hit that has no score or id of its own."""
 
     def shortfall(self, vectors: int) -> str:
         """By how much a vector list is too short, for an engine with `vectors` vectors; empty if it is complete."""
@@ -84,6 +90,7 @@ class LiveEngine:
         query = EngineQuery(text, vector, depths, scope)
         with self._lock:
             answered = self._asked(lambda source: source.search(query, trial))
+        info = self.info()
         ids = {hit.memory_id for found in answered for hit in found.hits}
         numbers = self._store.sources.chunk_numbers(ids)
         known = self._store.memories.known(ids)
@@ -97,8 +104,21 @@ class LiveEngine:
                     unknown.append((place, hit.memory_id))
                 else:
                     hits.append((hit.memory_id, hit.score, chunk))
-            lists[found.name] = LiveList(found.name, found.asked, len(found.hits), hits, tuple(unknown), found.seconds)
+            if found.name == "vector":
+                zero = self._store.sources.with_zero_vector(ids) if self.lengths.zeros else set()
+                hits, scale, left_out = rescaled(hits, vector, info.distance, self.lengths, zero)
+            else:
+                scale, left_out = "cosine", ()
+            rows = len(found.hits)
+            lists[found.name] = LiveList(
+                found.name, found.asked, rows, hits, tuple(unknown), found.seconds, scale, left_out
+            )
         return lists
+
+    @cached_property
+    def lengths(self) -> VectorLengths:
+        """The lengths of its vectors in the snapshot."""
+        return self._store.sources.vector_lengths(self.record.id)
 
     def close(self) -> None:
         """Close its connections."""

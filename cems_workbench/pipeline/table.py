@@ -324,6 +324,8 @@ class ListArrays:
     """(Q, L, C) normalised score, 0 where not present."""
     active: Bools
     """(Q, L) takes part, whether or not anything is in it."""
+    own_scale: Bools | None = None
+    """(Q, L) has scores on the scale of the source that answered it, which nothing made comparable; None: no list."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Values that fusion derived from these lists and few parameters; see `memoized`."""
 

@@ -288,7 +288,8 @@ class CollectionSource:
                 rows = documents.setdefault(document, {})
                 if number in rows or (rows and (number is None) != (None in rows)):
                     what = f"chunk {number} of {document}" if number is not None else f"the row {document}"
-                    problems.append(RowProblem(row_id, "id", f"another row is {what} already; this one was not taken"))
+                    reason = f"another row is {what} already; this one was not taken"
+                    problems.append(RowProblem(row_id, "id", reason, duplicate=True))
                     continue
                 rows[number] = row_id
         return [_Entry(name, sorted(rows.items(), key=lambda item: item[0] or 0)) for name, rows in documents.items()]

@@ -149,8 +149,8 @@ class EngineHit:
 class EngineList:
     """One live list in the engine's order, best first.
 
-    Scores of the vector list are cosines (for other distances: negated distances); of every other list they are the engine's own. `asked`
-    is the number of rows requested.
+    Scores of the vector list are cosines; of a source that compares by l2 the negated Euclidean distance (not its square), by ip the inner
+    product. Of other lists they are the engine's own. `asked` is the number of rows requested. A row without a distance (NaN) may stay in.
     """
 
     name: ListName

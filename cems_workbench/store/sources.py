@@ -66,9 +66,42 @@ class SourceRecord:
     deleted: int = 0
 
     @property
+    def distance(self) -> str:
+        """How the source compares vectors, by its last import: cosine, l2 or ip."""
+        return str(self.probe.get("distance", "cosine"))
+
+    @property
     def complete(self) -> bool:
         """Whether the last snapshot is complete."""
         return self.taken_at is not None and self.taken_at >= self.begun_at
+
+
+UNIT_TOLERANCE = 1e-3
+"""Largest difference from 1 of a length that counts as 1: a half-precision vector is off by less than 5e-4."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLengths:
+    """The lengths of `count` vectors: the least and the greatest but for those of `zeros`, which have length 0."""
+
+    count: int = 0
+    zeros: int = 0
+    least: float = 0.0
+    most: float = 0.0
+
+    @property
+    def unit(self) -> bool:
+        """Whether all but the zeros have length 1; of no vectors it is so."""
+        return self.count == self.zeros or max(abs(self.least - 1), abs(self.most - 1)) <= UNIT_TOLERANCE
+
+    @property
+    def words(self) -> str:
+        """ "0.8 to 2.1", or one number."""
+        least, most = f"{self.least:.3g}", f"{self.most:.3g}"
+        return least if least == most else f"{least} to {most}"
+
+
+NO_VECTORS = VectorLengths()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -412,6 +445,25 @@ class Sources:
             bump_content_version(cursor)
         return int(gone)
 
+    def vector_lengths(self, source_id: int) -> VectorLengths:
+        """The lengths of a source's vectors, as they were imported."""
+        with self._database.reading() as cursor:
+            found = cursor.execute(
+                "SELECT count(*), count(*) FILTER (v.length = 0), min(v.length) FILTER (v.length > 0), max(v.length) "
+                "FROM source_vectors AS v JOIN source_rows AS r ON r.memory_id = v.memory_id "
+                "WHERE r.source_id = ? AND r.marker IS NOT NULL",
+                [source_id],
+            ).fetchall()[0]
+        return VectorLengths(int(found[0]), int(found[1]), float(found[2] or 0), float(found[3] or 0))
+
+    def with_zero_vector(self, ids: Set[str]) -> set[str]:
+        """Those of these memories that have a vector of zeros."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))", [list(ids)]
+            ).fetchall()
+        return set(_ids(rows))
+
     def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
         """(memory id, source's number) -> store's number of each chunk with a vector."""
         with self._database.reading() as cursor:
@@ -534,6 +586,7 @@ def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str], rule
             "source_seq": pa.array(source_seqs, pa.int64()),
             "text_sha": pa.array(shas, pa.string()),
             "vector": _blobs(vectors),
+            "length": pa.array([float(np.linalg.norm(vector.astype(np.float64))) for vector in vectors], pa.float32()),
         }
     )
 
@@ -568,7 +621,7 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing:
             )
             # Only after the comparison with the new vectors above.
             cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
-        cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")
+        cursor.execute("INSERT INTO source_vectors BY NAME SELECT * FROM staged_vectors")
 
 
 def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, existing: Set[str]) -> None:

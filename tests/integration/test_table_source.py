@@ -15,10 +15,12 @@ from postgres_server import Server
 from source_server import PASSWORD, taken, watched
 
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.live_scores import rescaled
 from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
+from cems_workbench.store.sources import VectorLengths
 
 if TYPE_CHECKING:
     from postgres_server import Connection
@@ -107,6 +109,21 @@ def test_the_table_of_mem0_is_known_and_searched_for_its_user(database: Connecti
     assert [hit.memory_id for hit in of_ann.hits] == [str(uuid.UUID(int=i + 1)) for i in best]
     assert [hit.score for hit in of_ann.hits] == pytest.approx([cosine[i] for i in best], abs=1e-6)
     assert taken(opened(user="ann"))[1].keys() == {str(uuid.UUID(int=i + 1)) for i in (1, 3, 5, 7)}
+
+
+def test_rows_without_a_distance_and_with_the_same_id_are_counted(database: Connection, opened: Opened) -> None:
+    database.execute("CREATE TABLE notes (id text, content text, embedding vector(2))")
+    rows = (("a", [1, 0]), ("b", [0, 1]), ("a", [0.6, 0.8]), ("zero", [0, 0]))
+    for i, (name, vector) in enumerate(rows):
+        database.execute("INSERT INTO notes VALUES (%s, %s, %s)", (name, f"text {i}", str(vector)))
+    source = opened()
+    batches, _ = taken(source)
+    assert [(each.memory_id, each.duplicate) for batch in batches for each in batch.problems] == [("a", True)]
+    (answer,) = source.search(EngineQuery("", np.array([1, 0], np.float32), {"vector": 9}))
+    hits = [(hit.memory_id, hit.score, hit.seq) for hit in answer.hits]
+    found = rescaled(hits, np.array([1, 0], np.float32), source.probe().distance, VectorLengths(4, 1, 1.0, 1.0))
+    assert found.hits == [("a", 1.0, None), ("b", 0.0, None)]
+    assert found.left_out == ("1 hit has no distance (NaN): left out", "1 hit repeats an id of the list: left out")
 
 
 LETTA = """

@@ -26,6 +26,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, field_spec, list_depths, with_values
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.live_scores import own_scale
 from cems_workbench.pipeline.stages.judge import judges_of
 from cems_workbench.pipeline.stages.lists import INSIDE
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
@@ -51,7 +52,9 @@ class FeatureKind:
 CONFIDENCE_FEATURES: Mapping[str, FeatureKind] = {
     kind.name: kind
     for kind in (
-        FeatureKind("vector", "best vector score", "the original query's vector list is not searched"),
+        FeatureKind(
+            "vector", "best vector score", "the original query's vector list is not searched, or has no cosines"
+        ),
         FeatureKind("lexical", "best lexical score", "the original query's lexical list is not searched"),
         FeatureKind("reranker", "best reranker score", "the reranker scored none of the first candidates"),
         FeatureKind("judge", "best judge score", "the judge scored none of the first candidates"),
@@ -192,6 +195,8 @@ def _list_row(given: StageInput, source: str) -> tuple[Ints, Bools]:
 
 def _best_of(given: StageInput, source: str) -> Floats:
     row, there = _list_row(given, source)
+    if there.any():
+        there = there & ~own_scale(given.table)[np.arange(len(row)), row]
     best = np.where(there, 0.0, np.nan)
     if there.any():
         places, q = given.lists.places, np.arange(len(row))

@@ -46,6 +46,7 @@ import numpy as np
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.live_scores import own_scale
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import (
@@ -161,19 +162,22 @@ def apply_assembly(
     vector: Floats | None = None,
     scale: str = "cosine",
     demoted: SuccessionTable | None = None,
+    unknown: Bools | None = None,
 ) -> StageArrays[AssemblyRow, AssemblyFields]:
     """Select the results.
 
     `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
     a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the cosine in the vector list, NaN
     without one, and `scale` its scale; None if no result has to have one. `demoted` are the pairs of which the older was to stay below
-    the newer; None without any.
+    the newer; None without any. `unknown` (Q) are the queries whose vector lists have no cosines, so that no floor applies.
     """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
     tokens, uncounted = _tokens(table, config, version)
     relevance = before.score if config.mmr_relevance == "score" or vector is None else on_scale(vector, scale)
+    if unknown is not None:
+        relevance = np.where(unknown[:, None], before.score, relevance)
     given = Given(table, before, config, tokens, version, budget, relevance)
     diverse = _DIVERSE[config.mmr_procedure]
 
@@ -185,6 +189,8 @@ def apply_assembly(
     low = np.zeros(table.shape, dtype=bool)
     if config.min_vector_score is not None and vector is not None:
         low = on_scale(vector, scale) < config.min_vector_score
+        if unknown is not None:
+            low &= ~unknown[:, None]
         chosen = _without(chosen, low)
     if demoted is not None:
         chosen = _below_successors(chosen, demoted, by_mmr)
@@ -249,6 +255,8 @@ def apply_assembly(
                 f"{config.min_vector_score:g} and dropped; nobody moves up"
             )
         found += _without_successors(table, q, chosen[q], before, demoted)
+        if unknown is not None and unknown[q] and config.min_vector_score is not None:
+            found.append("the vector list has no cosines: its floor does not apply")
         if below and vector is not None and np.isnan(vector[q, before.alive[q]]).all():
             found.append("no candidate has a vector score: all count as a cosine of 0")
         return found
@@ -546,10 +554,20 @@ def best_cosines(given: StageInput) -> Floats:
     """(Q, C) the best cosine in the vector lists that take part, within their depth; NaN without one."""
     places, depth = given.lists.places, list_depths(given.config)["vector"]
     # A threshold may have cut the hit from the list; its score is known nevertheless.
-    listed = (given.table.lists.source == VECTOR) & given.lists.active
+    listed = (given.table.lists.source == VECTOR) & given.lists.active & ~own_scale(given.table)
     inside = listed[:, :, None] & (places.position > 0) & (places.position <= (np.inf if depth is None else depth))
     best = np.where(inside, places.raw, -np.inf).max(axis=1, initial=-np.inf)
     return np.where(np.isfinite(best), best, np.nan)
+
+
+def _without_cosines(given: StageInput) -> Bools | None:
+    """(Q) whose vector lists are all on their source's own scale; None: no query."""
+    own = own_scale(given.table)
+    if not own.any():
+        return None
+    listed = (given.table.lists.source == VECTOR) & given.lists.active
+    found: Bools = listed.any(axis=1) & ~(listed & ~own).any(axis=1)
+    return found
 
 
 def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
@@ -560,7 +578,8 @@ def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
     vector = best_cosines(given) if reads_vector else None
     scale = given.config.lists.vector.scale
     demoted = given.table.succession if given.config.supersession.mode == "demote" else None
-    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale, demoted)
+    unknown = _without_cosines(given) if reads_vector else None
+    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale, demoted, unknown)
 
 
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:

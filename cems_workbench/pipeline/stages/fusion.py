@@ -401,6 +401,9 @@ def _bypassed(table: CandidateTable, lists: ListArrays, config: FusionConfig, li
     if config.single_list == "bypass_searched":
         # CEMS has lists of the other sources only when they are not empty.
         alone = alone & ((lists.active & PER_VARIANT[table.lists.source]).sum(axis=1) == 1)
+    if lists.own_scale is not None:
+        # Its scores mean nothing to the stages that follow, so its ranks are fused.
+        alone = alone & ~(lists.own_scale[:, :, None] & lists.present).any(axis=(1, 2))
     return alone
 
 
@@ -408,7 +411,10 @@ def best_list_score(table: CandidateTable, lists: ListArrays, of: str = "searche
     """(Q, C) the largest score in any list of the query's variants, with `all` in any whose score is relevance; 0 in none."""
 
     def best() -> Floats:
-        largest: Floats = np.where(_scoring(table, lists, of), lists.score, 0.0).max(axis=1, initial=0.0)
+        scoring = _scoring(table, lists, of)
+        if lists.own_scale is not None:
+            scoring = scoring & ~lists.own_scale[:, :, None]
+        largest: Floats = np.where(scoring, lists.score, 0.0).max(axis=1, initial=0.0)
         return largest
 
     return memoized(lists.memo, "best", of, best)

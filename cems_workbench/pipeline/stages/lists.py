@@ -23,6 +23,7 @@ from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.live_scores import SCALE_WORDS, own_scale, scale_of
 from cems_workbench.pipeline.normalisations import NORMALISATIONS
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
@@ -207,7 +208,7 @@ def _prepared(
         places = _ranked_among(returned, places, only_ranks)
     raw = places.raw
     if config.vector.scale != "cosine":
-        by_vector = (lists.source == VECTOR)[:, :, None]
+        by_vector = ((lists.source == VECTOR) & ~own_scale(table))[:, :, None]
         raw = np.where(by_vector, VECTOR_SCALES[config.vector.scale].of_cosine(raw), raw)
     score = np.where(present, raw, 0.0)
     for source in NORMALISED:
@@ -228,8 +229,14 @@ def _prepared(
         fields=_fields(table, places, active, present),
         reason=_reason(table, places, active, depth, config, cuts),
         warnings=_warnings(table, places, config, active, present),
-        lists=ListArrays(places, present, score, active),
+        lists=ListArrays(places, present, score, active, _incomparable(table, config)),
     )
+
+
+def _incomparable(table: CandidateTable, config: ListsConfig) -> Bools | None:
+    """(Q, L) the lists on the source's own scale, unless normalised; None without any."""
+    own = own_scale(table)
+    return own if config.vector.normalization == "none" and own.any() else None
 
 
 def _ranked_among(returned: Bools, places: Places, rows: Bools) -> Places:
@@ -343,7 +350,13 @@ def _warnings(
                 method = getattr(config, source).normalization
                 becomes = 1.0 if method == "max" else config.equal_scores
                 found.append(f"{list_label(name)} has one hit, which {method} scales to {becomes} however weak it is")
-            shown_raw = source == "vector" and config.vector.normalization == "none" and config.vector.scale == "cosine"
+            raw = source == "vector" and config.vector.normalization == "none"
+            own = scale_of(table.notes[q], name) if source == "vector" else "cosine"
+            shown_raw = raw and config.vector.scale == "cosine" and own == "cosine"
+            if own != "cosine":
+                found.append(
+                    f"{list_label(name)} has {SCALE_WORDS.get(own, own)}, not cosines: thresholds, blends and floors leave it alone"
+                )
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:
                 found.append(

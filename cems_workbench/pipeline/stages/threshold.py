@@ -118,6 +118,9 @@ def _cut(
     remark: Callable[[float], str | None],
 ) -> StageArrays[ThresholdRow, ThresholdFields]:
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
+    spared = None if lists.own_scale is None else applies & lists.own_scale
+    if spared is not None:
+        applies = applies & ~spared
     subject = lists.present & applies[:, :, None]
     best = np.where(subject, lists.score, -np.inf).max(axis=1, initial=-np.inf)
     tried = np.array([config.fixed] if config.mode == "fixed" else adaptive_thresholds(config))
@@ -132,8 +135,8 @@ def _cut(
         row=_row(table, lists, present),
         fields=lambda q: _fields(search, config, limit, q),
         reason=lambda q, c: _reason(best[q, c], float(search.final[q]), remark),
-        warnings=_warnings(search, lists.present, subject, config, limit),
-        lists=ListArrays(lists.places, present, lists.score, lists.active),
+        warnings=_warnings(search, lists.present, subject, config, limit, spared),
+        lists=ListArrays(lists.places, present, lists.score, lists.active, lists.own_scale),
     )
 
 
@@ -191,9 +194,16 @@ def _row(
 
 
 def _warnings(
-    search: _Search, present: Bools, subject: Bools, config: ThresholdConfig, limit: int | None
+    search: _Search,
+    present: Bools,
+    subject: Bools,
+    config: ThresholdConfig,
+    limit: int | None,
+    spared: Bools | None,
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
+        if spared is not None and (spared[q] & present[q].any(axis=1)).any():
+            return ["the vector list has no cosines: it passes whole"]
         if not subject[q].any() and present[q].any():
             return [
                 f"it applies to {', '.join(config.applies_to) or 'no list'}, where there is no hit: every list passes whole"

@@ -311,7 +311,8 @@ class TableSnapshot:
             if row[0] is None or not row[0].strip():
                 problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
             elif row[0] in self._seen:
-                problems.append(RowProblem(row[0], "id", "is the id of more than one row; the first was imported"))
+                reason = "is the id of more than one row; the first was imported"
+                problems.append(RowProblem(row[0], "id", reason, duplicate=True))
             elif problem := too_long(row[0], row[2]):
                 problems.append(problem)
             else:

@@ -14,6 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import numpy as np
+
 from cems_workbench.errors import StoreError
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.store.meta import CONTENT_VERSION, SCHEMA, STORE_ID, read_meta, write_meta
@@ -112,10 +114,31 @@ def _fold_texts(cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.unregister("staged_texts")
 
 
+def _measure_vectors(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Fill in the lengths of the vectors of sources."""
+    import pyarrow as pa
+
+    (last,) = cursor.execute("SELECT coalesce(max(rowid), -1) FROM source_vectors").fetchall()[0]
+    for start in range(0, last + 1, _MOST_ROWS):
+        rows = cursor.execute(
+            "SELECT rowid, vector FROM source_vectors WHERE rowid >= ? AND rowid < ?", [start, start + _MOST_ROWS]
+        ).fetchall()
+        lengths = [float(np.linalg.norm(np.frombuffer(blob, "<f4").astype(np.float64))) for _, blob in rows]
+        table = pa.table(
+            {"place": pa.array([row[0] for row in rows], pa.int64()), "length": pa.array(lengths, pa.float32())}
+        )
+        cursor.register("staged_lengths", table)
+        cursor.execute(
+            "UPDATE source_vectors SET length = s.length FROM staged_lengths AS s WHERE source_vectors.rowid = s.place"
+        )
+        cursor.unregister("staged_lengths")
+
+
 _MOST_ROWS, _MOST_BYTES = 20_000, 256_000_000
 """Memories whose texts are folded in one batch."""
 _STEPS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {
     1: _identify,
     6: _adopt_queries,
     17: _fold_texts,
+    22: _measure_vectors,
 }
