@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.live_scores import Scale, rescaled
+from cems_workbench.pipeline.live_scores import rescaled
+from cems_workbench.pipeline.vector_scales import Scale
 from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, SourceInfo, Trial

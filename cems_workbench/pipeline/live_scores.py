@@ -3,29 +3,26 @@
     l2: cosine = (|q|² + 1 − distance²) / (2 |q|)        ip: cosine = product / |q|        q the query's vector, the others of length 1
 
 Both keep the order. Of vectors of other lengths neither holds, and the order is not that of cosines: such a list keeps its scores, a note
-of the evidence names their scale, and thresholds, blends and floors that expect a cosine leave it alone (`own_scale`).
+of the evidence names their scale, and thresholds, blends and floors that expect a cosine leave it alone (`vector_scales.own_scale`).
 A vector of zeros has no direction: its hits are left out, and counted, as are hits without a distance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Set
+from typing import NamedTuple
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.table import Bools, CandidateTable, memoized
+from cems_workbench.pipeline.vector_scales import SCALE_WORDS, Scale
 from cems_workbench.sources.source import Distance
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.sources import VectorLengths
 
-Scale = Literal["cosine", "product", "negated_distance"]
 SCALES: Mapping[Distance, Scale] = {"cosine": "cosine", "ip": "product", "l2": "negated_distance"}
 """The scale of a live vector list as its source answers it, by the source's distance."""
-SCALE_WORDS: Mapping[str, str] = {"product": "inner products", "negated_distance": "negated distances"}
 DISTANCE_WORDS: Mapping[str, str] = {"cosine": "cosine", "ip": "inner product", "l2": "Euclidean distance"}
 
 
@@ -94,39 +91,3 @@ def order_note(distance: Distance, lengths: VectorLengths) -> str:
         f"by cosine; the source compares by {DISTANCE_WORDS[distance]} and its vectors have lengths {lengths.words}, so its own order is "
         "another (lists.answered_by: source)"
     )
-
-
-def scale_of(notes: Mapping[str, Any], name: str) -> str:
-    """The scale of a list's scores by the notes of its evidence; "cosine" for every list of the workbench."""
-    engine = notes.get("engine")
-    lists = engine.get("lists", {}) if isinstance(engine, Mapping) else {}
-    return str(lists.get(name, {}).get("scale", "cosine"))
-
-
-def own_scale(table: CandidateTable) -> Bools:
-    """(Q, L) the live lists whose scores are on the source's own scale, not cosines."""
-
-    def found() -> Bools:
-        own = np.zeros(table.lists.source.shape, dtype=bool)
-        for q, notes in enumerate(table.notes):
-            if "engine" in notes:
-                for i, name in enumerate(table.lists.names[q]):
-                    own[q, i] = scale_of(notes, name) != "cosine"
-        return own
-
-    return memoized(table.memo, "own scale", None, found)
-
-
-def left_alone(config: PipelineConfig) -> list[str]:
-    """The parameters of a config that expect a cosine in the vector list, so that they leave a list on another scale alone."""
-    raw = config.lists.vector.normalization == "none"
-    threshold = config.threshold
-    read: Sequence[tuple[str, bool]] = (
-        (f"threshold.{threshold.mode}", raw and threshold.mode != "none" and "vector" in threshold.applies_to),
-        ("fusion.score_blend", raw and bool(config.fusion.score_blend)),
-        ("fusion.single_list", raw and config.fusion.single_list != "fuse"),
-        ("assembly.min_vector_score", config.assembly.min_vector_score is not None),
-        ("abstain.vector", config.abstain.vector is not None),
-        ("lists.vector.scale", config.lists.vector.scale != "cosine"),
-    )
-    return [path for path, reads in read if reads]

@@ -5,20 +5,26 @@
     inverse_l2         1 / (1 + squared L2) = 1 / (3 - 2c)   mem0 on Chroma and FAISS, of vectors of length 1
     negative_distance  c - 1                        stores that return minus the cosine distance
 
-Every one of them rises with the cosine, so the order of a list stays; a threshold and a sum read other numbers. Evidence keeps cosines.
+Every one of them rises with the cosine, so the order of a list stays; a threshold and a sum read other numbers. Evidence keeps cosines,
+but for live lists of sources whose vectors make none (`live_scores`): those stay on the source's own scale, which a note names.
 
 Source: MEMORY_AGENT.md and PEERS.md of the recorded systems; docs/internals/specification.md, "lists".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.table import Floats
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, memoized
+
+Scale = Literal["cosine", "product", "negated_distance"]
+"""What the scores of a live vector list are."""
+SCALE_WORDS: Mapping[str, str] = {"product": "inner products", "negated_distance": "negated distances"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +85,39 @@ def cosine_remarks(config: PipelineConfig) -> dict[str, str]:
     if floor is not None:
         remarks["assembly.min_vector_score"] = as_cosine(config, floor, before_normalization=True)
     return {path: said for path, said in remarks.items() if said is not None}
+
+
+def scale_of(notes: Mapping[str, Any], name: str) -> str:
+    """The scale of a list's scores by the notes of its evidence; "cosine" for every list of the workbench."""
+    engine = notes.get("engine")
+    lists = engine.get("lists", {}) if isinstance(engine, Mapping) else {}
+    return str(lists.get(name, {}).get("scale", "cosine"))
+
+
+def own_scale(table: CandidateTable) -> Bools:
+    """(Q, L) the live lists whose scores are on the source's own scale, not cosines."""
+
+    def found() -> Bools:
+        own = np.zeros(table.lists.source.shape, dtype=bool)
+        for q, notes in enumerate(table.notes):
+            if "engine" in notes:
+                for i, name in enumerate(table.lists.names[q]):
+                    own[q, i] = scale_of(notes, name) != "cosine"
+        return own
+
+    return memoized(table.memo, "own scale", None, found)
+
+
+def left_alone(config: PipelineConfig) -> list[str]:
+    """The parameters of a config that expect a cosine in the vector list, so that they leave a list on another scale alone."""
+    raw = config.lists.vector.normalization == "none"
+    threshold = config.threshold
+    read: Sequence[tuple[str, bool]] = (
+        (f"threshold.{threshold.mode}", raw and threshold.mode != "none" and "vector" in threshold.applies_to),
+        ("fusion.score_blend", raw and bool(config.fusion.score_blend)),
+        ("fusion.single_list", raw and config.fusion.single_list != "fuse"),
+        ("assembly.min_vector_score", config.assembly.min_vector_score is not None),
+        ("abstain.vector", config.abstain.vector is not None),
+        ("lists.vector.scale", config.lists.vector.scale != "cosine"),
+    )
+    return [path for path, reads in read if reads]

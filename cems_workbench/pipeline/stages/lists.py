@@ -23,13 +23,12 @@ from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
-from cems_workbench.pipeline.live_scores import SCALE_WORDS, own_scale, scale_of
 from cems_workbench.pipeline.normalisations import NORMALISATIONS
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, Places, memoized, unranked
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
+from cems_workbench.pipeline.vector_scales import SCALE_WORDS, VECTOR_SCALES, own_scale, scale_of
 from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
 VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
