@@ -43,7 +43,7 @@ class LiveList:
     scale: Scale = "cosine"
     """What the scores of a vector list are."""
     left_out: tuple[str, ...] = ()
-    """A line about each kind of hit that has no score or id of its own."""
+    """A line about each kind of hit without a score, or with an id that came already."""
 
     def shortfall(self, vectors: int) -> str:
         """By how much a vector list is too short, for an engine with `vectors` vectors; empty if it is complete."""
