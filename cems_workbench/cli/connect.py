@@ -66,6 +66,9 @@ def connect_command(
     ] = None,
     ask_password: Annotated[bool, typer.Option("--ask-password", help="Prompt for the password or key.")] = False,
     probe_only: Annotated[bool, typer.Option("--probe", help="Report what the source has and import nothing.")] = False,
+    list_kinds: Annotated[
+        bool, typer.Option("--list-kinds", help="List the kinds of sources, what each needs and who added it.")
+    ] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="Remove this source and its memories from the store.")
     ] = False,
@@ -89,6 +92,9 @@ def connect_command(
     from cems_workbench.jobs.factory import open_resources
     from cems_workbench.sources.address import parse
 
+    if list_kinds:
+        _print_kinds(as_json)
+        return
     columns = None if mapping is None else connecting.read_mapping(_read(mapping), f"--mapping {mapping}")
     if probe_only:
         if address is None:
@@ -118,6 +124,39 @@ def connect_command(
         say_next(words_of("doctor", options=given_options(store=store)) if report.problem else to_search)
     if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
         raise typer.Exit(2)
+
+
+def _print_kinds(as_json: bool) -> None:
+    from cems_workbench.sources.kinds import SOURCE_KINDS, importable, installation
+
+    kinds = importable()
+    if as_json:
+        put_json(
+            [
+                {
+                    "kind": kind.name,
+                    "addresses": kind.addresses,
+                    "description": kind.description,
+                    "lists": kind.lists,
+                    "needs": kind.package or None,
+                    "missing": installation(kind),
+                    "from": SOURCE_KINDS.origin(kind.name),
+                }
+                for kind in kinds
+            ]
+        )
+        return
+    rows = [
+        [
+            kind.name,
+            kind.addresses[0],
+            ", ".join(kind.lists),
+            installation(kind) or "",
+            SOURCE_KINDS.origin(kind.name) or "",
+        ]
+        for kind in kinds
+    ]
+    print_table(["kind", "address", "live lists", "needs", "added by"], rows)
 
 
 def _read(path: Path) -> str:

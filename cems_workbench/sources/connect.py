@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from cems_workbench.errors import InputError, install_extra
+from cems_workbench.errors import InputError
 from cems_workbench.records import Relation
 from cems_workbench.sources.address import Address, source_kind
-from cems_workbench.sources.kinds import SOURCE_KINDS, SourceKind
+from cems_workbench.sources.kinds import SOURCE_KINDS, installation
 from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,
@@ -43,8 +42,8 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
         raise InputError(
             f"{address.plain} has no memories to take: a {kind.title} gives answers only; `fidelity --ask` asks for them"
         )
-    if kind.package and find_spec(kind.package) is None:
-        raise InputError(f"{address.plain}: {_installation(kind)}")
+    if missing := installation(kind):
+        raise InputError(f"{address.plain}: {missing}")
 
     def guard() -> AbstractContextManager[None]:
         return SOURCE_KINDS.guarded(kind.name, SourceError)
@@ -52,12 +51,6 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
     with guard():
         source = kind.open(address, mapping, timeout)
     return source if SOURCE_KINDS.origin(kind.name) is None else _GuardedSource(source, guard)
-
-
-def _installation(kind: SourceKind) -> str:
-    if kind.extra:
-        return install_extra(kind.package, kind.extra)
-    return f"{kind.package} is not installed; {kind.title} needs it"
 
 
 @dataclass(frozen=True, slots=True)

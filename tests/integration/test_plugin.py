@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "tests" / "plugin"
 EntryPoints = Mapping[str, Mapping[str, str]]
@@ -166,20 +169,33 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
     assert "retriever titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 
 
+@pytest.mark.models
 def test_plugin_adds_a_live_source(shell: Shell) -> None:
     project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
     install(shell.site, project["name"], project["entry-points"], PLUGIN / "cems_workbench_example")
-    row = {"id": "a", "text": "Run make ship.", "vector": [0.6, 0.8]}
-    (shell.folder / "notes.jsonl").write_text(f"{json.dumps(row)}\n")
-    probed, unknown, helped, doctor = shell.run(
-        ["connect", f"jsonl:{shell.folder}/notes.jsonl", "--probe", "--json"],
-        ["connect", "sqlite:/notes.db", "--probe"],
+    embedder = local_embedder(Settings().embedder)
+    vectors = embedder.encode([*NOTES.values()]).tolist()
+    rows = [{"id": id, "text": NOTES[id], "vector": vector} for id, vector in zip(NOTES, vectors, strict=True)]
+    (shell.folder / "notes.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    address = f"jsonl:{shell.folder}/notes.jsonl"
+    live = ["--set", "lists.answered_by=source", "--preset", "letta", "--json"]
+    probed, kinds, connected, found, unknown, helped, doctor = shell.run(
+        ["connect", address, "--probe", "--json"],
+        ["connect", "--list-kinds", "--json"],
+        ["connect", address],
+        ["search", QUERY, *live],
+        ["connect", "nosuch:/notes.db", "--probe"],
         ["connect", "--help"],
         ["doctor"],
     )
     info = json.loads(probed.out)
-    assert (info["kind"], info["memories"], info["dimension"]) == ("jsonl", 1, 2)
-    assert unknown.code == 2 and "begins with 'sqlite'" in unknown.err and "jsonl:/FOLDER/FILE.jsonl" in unknown.err
+    assert (info["kind"], info["memories"], info["dimension"]) == ("jsonl", 3, 384)
+    [added] = [kind for kind in json.loads(kinds.out) if kind["from"]]
+    assert (added["kind"], added["from"], added["missing"]) == ("jsonl", "cems-workbench-example 0.1", None)
+    assert connected.code == 0, connected.err
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["results"][0]["memory_id"] == "rollback"
+    assert unknown.code == 2 and "begins with 'nosuch'" in unknown.err and "jsonl:/FOLDER/FILE.jsonl" in unknown.err
     assert "jsonl:/FOLDER/FILE.jsonl" in helped.out
     assert "source jsonl of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 

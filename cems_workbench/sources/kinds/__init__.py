@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench import extensions
+from cems_workbench.errors import install_extra
 
 if TYPE_CHECKING:
     from cems_workbench.sources.address import Address
@@ -65,6 +67,15 @@ def kind_of(scheme: str) -> SourceKind | None:
 def importable() -> list[SourceKind]:
     """The kinds that memories can be taken from."""
     return [kind for kind in SOURCE_KINDS.values() if kind.open is not None]
+
+
+def installation(kind: SourceKind) -> str | None:
+    """What has to be installed before a source of a kind can be opened, and how; None if nothing has."""
+    if not kind.package or find_spec(kind.package) is not None:
+        return None
+    if kind.extra:
+        return install_extra(kind.package, kind.extra)
+    return f"{kind.package} is not installed; {kind.title} needs it"
 
 
 def address_forms(kinds: Iterable[SourceKind] | None = None) -> str:
