@@ -7,6 +7,7 @@ can keep them and the pipeline can read them without importing one another. Fiel
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,14 +83,39 @@ class Chunk:
     start: int | None = None
 
 
+TextEscape = Literal["", "strip", "json", "ascii_json"]
+"""What becomes of a content within an embedded text: nothing; white space at both ends of the whole is left out; it is escaped as in JSON,
+with characters beyond ASCII as they are, or escaped too."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedText:
+    """A text that a vector may be made of: a content with text before and after it."""
+
+    before: str = ""
+    after: str = ""
+    escape: TextEscape = ""
+
+    def of(self, content: str) -> str:
+        """The text with this content."""
+        if self.escape in ("json", "ascii_json"):
+            content = json.dumps(content, ensure_ascii=self.escape == "ascii_json")[1:-1]
+        whole = self.before + content + self.after
+        return whole.strip() if self.escape == "strip" else whole
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenChunk:
-    """A chunk of a running system; `seq` is that system's number, `vector` has shape (dimension,), None if it has none."""
+    """A chunk of a running system; `seq` is that system's number, `vector` has shape (dimension,), None if it has none.
+
+    `embedded` are other texts than its own that the vector may be made of, by what they are called.
+    """
 
     seq: int
     text: str
     vector: NDArray[np.float32] | None
     start: int | None = None
+    embedded: Mapping[str, EmbeddedText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +138,14 @@ class TakenMemory:
     """A memory of a running system.
 
     `marker` changes when the memory, one of its chunks or a vector does; it begins with DELETED_MARK if its system has deleted the memory
-    and still keeps it. `vector` is that of a memory without chunks.
+    and still keeps it. `vector` is that of a memory without chunks; `embedded` are other texts than the content that it may be made of.
     """
 
     memory: Memory
     marker: str
     chunks: tuple[TakenChunk, ...] = ()
     vector: NDArray[np.float32] | None = None
+    embedded: Mapping[str, EmbeddedText] = field(default_factory=dict)
 
 
 ChunkRule = Literal["whole", "embedder", "cems", "qmd"]

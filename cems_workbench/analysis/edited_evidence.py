@@ -42,6 +42,7 @@ from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import postgres_text
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.store.search.vectors.vector_index import mean_direction
+from cems_workbench.store.sources import TextPart
 from cems_workbench.store.text_rule import searched_text
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
@@ -94,8 +95,14 @@ class Edit:
         kept = {} if self.rewritten else self.resources.indexes.vectors.chunk_embeddings([self.memory_id])
         if self.memory_id in kept:
             return kept[self.memory_id]
-        texts = self.would_be[1]
-        return dict(zip(texts, self.resources.embedder.encode(list(texts.values())), strict=True))
+        chunks, texts = self.would_be
+        contents: dict[int | None, str] = {chunk.seq: chunk.text for chunk in chunks}
+        parts = [
+            TextPart((self.memory_id, seq), self.either.title, contents.get(seq, self.either.content), text)
+            for seq, text in texts.items()
+        ]
+        embedded = self.resources.store.sources.embedded_texts(parts)
+        return dict(zip(texts, self.resources.embedder.encode(embedded), strict=True))
 
     def lexical(self, index: LexicalIndex) -> LexicalIndex:
         """The lexical index as it would be after the edit; made once for each analysis, k1 and b."""

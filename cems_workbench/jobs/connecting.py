@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.jobs import factory
-from cems_workbench.jobs.embedder_match import match_embedder
+from cems_workbench.jobs.embedder_match import SourceMatch, match_source, naming
+from cems_workbench.models.dimensions import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_scores import scale_note
 from cems_workbench.pipeline.resources import Resources
@@ -34,7 +35,7 @@ from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_s
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import NO_VECTORS, ImportRows, SourceRecord, VectorLengths
+from cems_workbench.store.sources import CONTENT, NO_VECTORS, ImportRows, SourceRecord, VectorLengths
 
 Item = TypeVar("Item")
 
@@ -407,18 +408,33 @@ def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedde
     """Save the embedder of a source if it is known: `stated` by the user, or it reproduces the vectors. Returns a line about it.
 
     `setting` names it in the settings. A stated embedder is accepted if its dimension fits; the line shows how well it reproduces the
-    vectors. Raises ModelError if it does not answer.
+    vectors. One whose vectors are near those of the source is taken too, with a warning in the line: another text may have been
+    embedded. Raises ModelError if it does not answer.
     """
     if record.dimension is None:
         return ""
     if embedder.dimension != record.dimension:
-        return f"the embedder {embedder.model_id} makes {embedder.dimension} numbers, the source has {record.dimension}"
-    match = match_embedder(store, record.id, embedder)
-    if match.same or stated:
-        if (record.embedder, record.model_id) != (setting, embedder.model_id):
-            store.sources.name_embedder(record.id, setting, embedder.model_id)
-        doubt = (
-            "" if match.same or not match.asked else ": another model, or a text other than the content was embedded"
+        return (
+            f"the embedder {embedder.model_id} makes {embedder.dimension} numbers, the source has {record.dimension}: "
+            f"{candidates(record.dimension)}; name the one that made them: {naming(record.address)}"
         )
-        return f"embedder {embedder.model_id}: {match}{doubt}"
-    return f"{embedder.model_id} is not the embedder: {match}"
+    match = match_source(store, record, embedder)
+    if match.same or match.likely or stated:
+        form = match.form if match.same else ""
+        if (record.embedder, record.model_id, record.text_form) != (setting, embedder.model_id, form):
+            store.sources.name_embedder(record.id, setting, embedder.model_id, form)
+        return f"embedder {embedder.model_id}: {match}{_doubt(match, stated, record.address)}"
+    return f"{embedder.model_id} is not the embedder: {match}; {candidates(record.dimension)}; {naming(record.address)}"
+
+
+def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
+    """What to think of vectors that were not reproduced; empty if they were, or none was compared."""
+    if match.same or not match.asked:
+        return "; memories that are edited here are embedded so too" if match.form != CONTENT else ""
+    if match.likely:
+        another = "" if stated else f", or name another model: {naming(address)}"
+        return (
+            "; the model may be right, and the text that was embedded another: searches use it, and their cosines with queries are "
+            f"near what they should be. Compare with the source's own list{another}"
+        )
+    return "; it is searched with as you named it, though another model seems to have made the vectors"

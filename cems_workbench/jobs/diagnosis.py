@@ -21,11 +21,12 @@ from cems_workbench import extensions
 from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
-from cems_workbench.jobs.embedder_match import match_store
+from cems_workbench.jobs.embedder_match import match_store, naming
 from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
 from cems_workbench.jobs.missing_data import missing_data
 from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.jobs.team_status import team_status
+from cems_workbench.models.dimensions import candidates
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
@@ -487,11 +488,15 @@ def _source(found: SourceStatus, now: datetime) -> Check:
     if not record.complete or found.difference:
         advice.append(f"connect {record.address}, which takes what changed")
     if record.dimension is not None and record.model_id is None:
-        advice.append(f"name its embedder: connect {record.address} --embedder MODEL")
+        advice.append(f"{candidates(record.dimension)}; name its embedder: {naming(record.address)}")
     elif found.other_embedder:
         advice.append(f"set CEMS_WORKBENCH_EMBEDDER to {record.embedder}")
+    elif found.match is not None and found.match.likely:
+        advice.append(
+            f"another text than those tried may have been embedded; if it was another model: {naming(record.address)}"
+        )
     elif found.contradicted:
-        advice.append(f"if it is another model, name it: connect {record.address} --embedder MODEL")
+        advice.append(f"if it is another model, name it: {naming(record.address)}")
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
     finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
     return Check(f"source {record.address}", "warning" if advice else "ok", finding, "; ".join(advice))

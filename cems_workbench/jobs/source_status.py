@@ -15,8 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.embedder_match import match_embedder
-from cems_workbench.models.embedder_match import EmbedderMatch
+from cems_workbench.jobs.embedder_match import SourceMatch, match_source
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.sources import connect
@@ -50,7 +49,7 @@ class SourceStatus:
     probe: SourceInfo | None
     problem: str
     model_id: str
-    match: EmbedderMatch | None
+    match: SourceMatch | None
     unmatched: str
 
     @property
@@ -128,7 +127,7 @@ def ask_sources(
 def _status(
     record: SourceRecord,
     probing: Future[SourceInfo],
-    matching: Future[tuple[str, EmbedderMatch]] | None,
+    matching: Future[tuple[str, SourceMatch]] | None,
     started: float,
 ) -> SourceStatus:
     probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
@@ -148,12 +147,10 @@ def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
         return source.probe()
 
 
-def _matching(
-    store: Store, record: SourceRecord, embedder: Embedder | None
-) -> Future[tuple[str, EmbedderMatch]] | None:
+def _matching(store: Store, record: SourceRecord, embedder: Embedder | None) -> Future[tuple[str, SourceMatch]] | None:
     if embedder is None or record.dimension is None:
         return None
-    return run_in_thread(lambda: (embedder.model_id, match_embedder(store, record.id, embedder)))
+    return run_in_thread(lambda: (embedder.model_id, match_source(store, record, embedder)))
 
 
 def _answer(asked: Future[T], until: float, late: str) -> T | str:

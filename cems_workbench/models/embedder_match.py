@@ -66,11 +66,16 @@ def match(embedder: Embedder, kept: Sequence[tuple[str, Float32]]) -> EmbedderMa
     if not kept:
         return EmbedderMatch(0, 0, 0.0)
     made = embedder.encode([text for text, _ in kept])
-    cosines = [_cosine(mine, theirs) for mine, (_, theirs) in zip(made, kept, strict=True)]
-    return EmbedderMatch(len(cosines), sum(cosine >= MATCH_COSINE for cosine in cosines), min(cosines))
+    return of_cosines([cosine(mine, theirs) for mine, (_, theirs) in zip(made, kept, strict=True)])
 
 
-def _cosine(a: Float32, b: Float32) -> float:
+def of_cosines(cosines: Sequence[float]) -> EmbedderMatch:
+    """The comparison with these cosines, at least one."""
+    return EmbedderMatch(len(cosines), sum(each >= MATCH_COSINE for each in cosines), min(cosines))
+
+
+def cosine(a: Float32, b: Float32) -> float:
+    """The cosine of two vectors; 0 if their lengths differ."""
     if a.shape != b.shape:
         return 0.0
     return float(a @ b / max(float(np.linalg.norm(a)) * float(np.linalg.norm(b)), 1e-12))

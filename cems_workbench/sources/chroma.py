@@ -38,6 +38,8 @@ ID_PAGE_ROWS = 50_000
 FIELD_PAGE_ROWS = 1_000
 """Rows per request for metadata."""
 DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "l2": "l2", "ip": "ip"}
+DEFAULT_MODEL, DEFAULT_DIMENSION = "all-MiniLM-L6-v2 (Chroma's default)", 384
+"""Of a collection that was made without an embedding function."""
 MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder", "deployment_id")
 
 
@@ -132,6 +134,15 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             notes.append(
                 "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see changes"
             )
+        dimension = self._dimension() if rows else None
+        model = _model(configuration, labels)
+        if model == DEFAULT_MODEL and dimension not in (None, DEFAULT_DIMENSION):
+            # A library that sends vectors itself leaves the function as it is.
+            notes.append(
+                f"the collection names Chroma's default embedding function, which makes {DEFAULT_DIMENSION} numbers; these vectors "
+                f"have {dimension:,}, so another model made them"
+            )
+            model = None
         return SourceInfo(
             kind="chroma",
             engine=f"Chroma {self._client.get_version()}"
@@ -139,10 +150,10 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             else f"Chroma directory, read by Chroma {_version()}",
             memories=rows,
             vectors=rows,
-            dimension=self._dimension() if rows else None,
+            dimension=dimension,
             distance=DISTANCES[space],
             index=f"{kind} ({shown})" if shown else kind,
-            model=_model(configuration, labels),
+            model=model,
             settings=tuple(settings),
             missing=("Chroma has no exact search and no settings for one search: the exact list is computed here",),
             notes=tuple(notes),
@@ -249,7 +260,7 @@ def _model(configuration: Mapping[str, Any], labels: Mapping[str, Any]) -> str |
     name, config = function.get("name"), function.get("config") or {}
     model = next((str(place[field]) for place in (config, labels) for field in MODEL_FIELDS if place.get(field)), None)
     if name == "default":
-        return "all-MiniLM-L6-v2 (Chroma's default)"
+        return DEFAULT_MODEL
     return f"{model} ({name})" if model and name else model or name
 
 

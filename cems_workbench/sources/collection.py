@@ -35,6 +35,7 @@ from cems_workbench.formats.base.payload import (
 )
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.embedded_text import embedded_texts
 from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import (
     BATCH_BYTES,
@@ -63,7 +64,7 @@ FIRST_PAGE_ROWS = 64
 """Rows of the first page, before the size of a row is known."""
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page. Smaller than a batch: while JSON is parsed, numbers take many times their size."""
-MARKER_VERSION = "2"
+MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
 
 
@@ -231,7 +232,7 @@ class CollectionSource:
             if use.without_text:
                 missing.append(f"{use.without_text} of the first rows have no text; such rows are not taken")
         if found.model is None:
-            missing.append("nothing says which embedding model made the vectors: it has to be named to search them")
+            notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
         missing.append("no relations between memories but what superseded_by names, so no others are followed")
         return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes))
 
@@ -419,7 +420,12 @@ class CollectionSnapshot:
             return None
         problems += found
         if parts[0][0] is None:
-            return TakenMemory(memory, seen[memory_id], vector=self._vector(parts[0][1], problems))
+            return TakenMemory(
+                memory,
+                seen[memory_id],
+                vector=self._vector(parts[0][1], problems),
+                embedded=embedded_texts(payload, content),
+            )
         return TakenMemory(memory, seen[memory_id], tuple(self._chunks(memory, parts, problems)))
 
     def _chunks(
@@ -427,7 +433,7 @@ class CollectionSnapshot:
     ) -> Iterator[TakenChunk]:
         start = 0
         for number, row, text in parts:
-            yield TakenChunk(number or 0, text, self._vector(row, problems), start)
+            yield TakenChunk(number or 0, text, self._vector(row, problems), start, embedded_texts(row.payload, text))
             # The newline between two chunks.
             start += len(text) + 1
 

@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.records import DEFAULT_TEXT_RULE, DELETED_MARK, Chunk, Relation, TakenChunk, TakenMemory, TextRule
+from cems_workbench.records import (
+    DEFAULT_TEXT_RULE,
+    DELETED_MARK,
+    Chunk,
+    EmbeddedText,
+    Relation,
+    TakenChunk,
+    TakenMemory,
+    TextRule,
+)
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at"
+_COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at, text_form"
 
 
 DUCKDB_VECTOR_ROWS = 2_048
@@ -64,6 +73,9 @@ class SourceRecord:
     """Start of the last complete snapshot; None before the first."""
     memories: int = 0
     deleted: int = 0
+    text_form: str | None = None
+    """What the vectors are made of (CONTENT, a name of `SampleText.embedded`, one of TITLE_FORMS); empty if no text reproduces them, None
+    if that was not examined."""
 
     @property
     def distance(self) -> str:
@@ -104,6 +116,55 @@ class VectorLengths:
 NO_VECTORS = VectorLengths()
 
 
+CONTENT = "content"
+"""The name of the text that is the content, or that of a chunk, alone."""
+TITLE_FORMS: Mapping[str, str] = {
+    "title and content": "\n",
+    "title, a blank line and content": "\n\n",
+    "title, a full stop and content": ". ",
+    "title, a colon and content": ": ",
+    "title, a space and content": " ",
+}
+"""What is between title and content, by the name of the text."""
+PREFIXES = ("passage: ", "search_document: ", "document: ", "title: none | text: ")
+"""What models want before a text that is stored: E5, nomic-embed-text, Jina and Arctic's relatives, EmbeddingGemma."""
+PREFIX_FORMS: Mapping[str, str] = {f"content after {prefix!r}": prefix for prefix in PREFIXES}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleText:
+    """A text of a source with its vector, and the other texts by name that it may be made of."""
+
+    id: EntryId
+    content: str
+    title: str | None
+    vector: NDArray[np.float32]
+    embedded: Mapping[str, EmbeddedText]
+
+    def of(self, form: str) -> str:
+        """The text of this name; the content if this row has none of it."""
+        return embedded_as(form, self.embedded, self.title).of(self.content)
+
+
+def embedded_as(form: str, embedded: Mapping[str, EmbeddedText], title: str | None) -> EmbeddedText:
+    """The text of this name, of a row with these texts and title; the content alone if the row has none of that name."""
+    if form in TITLE_FORMS and title:
+        return EmbeddedText(title + TITLE_FORMS[form])
+    if form in PREFIX_FORMS:
+        return EmbeddedText(PREFIX_FORMS[form])
+    return embedded.get(form) or EmbeddedText()
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """An entry to embed: the memory's title, the content of the memory or chunk, and its text by the store's own rules."""
+
+    id: EntryId
+    title: str | None
+    content: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ImportRows:
     """Memories as rows of the store's tables, built without the store, so that a thread can do it during writes."""
@@ -117,6 +178,8 @@ class ImportRows:
     chunks: pa.Table
     cut: pa.Table
     vectors: pa.Table
+    texts: pa.Table
+    """Of `source_texts`."""
     markers: pa.Table
 
     @classmethod
@@ -149,6 +212,7 @@ class ImportRows:
             chunks=chunks,
             cut=cut,
             vectors=_vectors_table(taken, sha, rule),
+            texts=_texts_table(taken),
             markers=pa.table(
                 {"id": pa.array(ids, pa.string()), "marker": pa.array([each.marker for each in taken], pa.string())}
             ),
@@ -275,11 +339,12 @@ class Sources:
         with self._database.transaction() as cursor:
             cursor.execute("UPDATE sources SET taken_at = ? WHERE id = ?", [to_naive(when), source_id])
 
-    def name_embedder(self, source_id: int, embedder: str, model_id: str) -> None:
-        """Save the embedder of a source's vectors: its setting and its model."""
+    def name_embedder(self, source_id: int, embedder: str, model_id: str, text_form: str | None = None) -> None:
+        """Save the embedder of a source's vectors: its setting and its model, and which text it embedded (`SourceRecord.text_form`)."""
         with self._database.transaction() as cursor:
             cursor.execute(
-                "UPDATE sources SET embedder = ?, model_id = ? WHERE id = ?", [embedder, model_id, source_id]
+                "UPDATE sources SET embedder = ?, model_id = ?, text_form = ? WHERE id = ?",
+                [embedder, model_id, text_form, source_id],
             )
             bump_content_version(cursor)
 
@@ -346,6 +411,7 @@ class Sources:
             )
             put_given(cursor, rows.chunks, rows.cut, new=not existing)
             _write_vectors(cursor, rows.vectors, existing)
+            _write_texts(cursor, rows.texts, existing)
             _write_markers(cursor, source_id, rows.markers, existing)
             bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
@@ -396,7 +462,8 @@ class Sources:
             return 0
         # No marker tells a memory that the source lost, which may return, from one that a user deleted.
         cursor.execute("UPDATE source_rows SET marker = NULL WHERE memory_id IN (SELECT unnest(?))", [ids])
-        cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
+        for table in ("source_vectors", "source_texts"):
+            cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [ids])
         deleted = _ids(
             cursor.execute(
                 "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
@@ -473,17 +540,72 @@ class Sources:
             ).fetchall()
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
-    def sample_texts(self, source_id: int, most: int) -> list[tuple[EntryId, str, NDArray[np.float32]]]:
-        """`most` texts of a source with their vectors, spread over its memories; long texts only if there are not enough others."""
+    def sample(self, source_id: int, most: int) -> list[SampleText]:
+        """`most` different texts of a source with their vectors, spread over its memories; long ones only if there are not enough others.
+
+        Texts without a word and vectors of zeros prove nothing, and are left out.
+        """
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector FROM source_vectors AS v "
+                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector, t.texts FROM source_vectors AS v "
                 "JOIN source_rows AS r ON r.memory_id = v.memory_id AND r.source_id = ? JOIN memories AS m ON m.id = v.memory_id "
                 "LEFT JOIN chunks AS c ON c.memory_id = v.memory_id AND c.seq = v.seq "
+                "LEFT JOIN source_texts AS t ON t.memory_id = v.memory_id AND t.seq = v.seq "
+                r"WHERE regexp_matches(coalesce(c.content, m.content), '\S') "
+                "QUALIFY row_number() OVER (PARTITION BY coalesce(c.content, m.content) ORDER BY v.memory_id, v.seq) = 1 "
                 "ORDER BY length(coalesce(c.content, m.content)) > 1000, hash(v.memory_id), v.seq LIMIT ?",
-                [source_id, most],
+                [source_id, 2 * most],
             ).fetchall()
-        return [(entry_id(memory_id, seq), text, as_vector(blob)) for memory_id, seq, text, _, blob in rows]
+        found = [
+            SampleText(entry_id(memory_id, seq), text, title, as_vector(blob), _read_texts(texts))
+            for memory_id, seq, text, title, blob, texts in rows
+        ]
+        return [each for each in found if each.vector.any()][:most]
+
+    def embedded_texts(self, parts: Sequence[TextPart]) -> list[str]:
+        """What an embedder gets for these entries; see `embedded_texts`."""
+        with self._database.reading() as cursor:
+            return embedded_texts(cursor, parts)
+
+
+def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart]) -> list[str]:
+    """What an embedder gets for entries: of a memory of a source the text that its vectors are made of, else their own text.
+
+    An edited memory is so embedded as its source does it, with the metadata that it had there.
+    """
+    ids = list({part.id[0] for part in parts})
+    forms = dict(
+        cursor.execute(
+            "SELECT r.memory_id, s.text_form FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
+            "WHERE s.text_form <> '' AND r.memory_id IN (SELECT unnest(?))",
+            [ids],
+        ).fetchall()
+    )
+    if not forms:
+        return [part.text for part in parts]
+    rows = cursor.execute(
+        "SELECT memory_id, seq, texts FROM source_texts WHERE memory_id IN (SELECT unnest(?)) ORDER BY seq",
+        [list(forms)],
+    ).fetchall()
+    own = {entry_id(memory_id, seq): _read_texts(texts) for memory_id, seq, texts in rows}
+    # An edited content may be cut otherwise than the source did.
+    first: dict[str, Mapping[str, EmbeddedText]] = {}
+    for (memory_id, _), texts in own.items():
+        first.setdefault(memory_id, texts)
+
+    def text_of(part: TextPart) -> str:
+        form = forms.get(part.id[0])
+        # A chunk that is cut here has its title before it as the chunk rule says.
+        if form is None or (form == CONTENT and part.id[1] is not None):
+            return part.text
+        texts = own.get(part.id) or first.get(part.id[0]) or {}
+        return embedded_as(form, texts, part.title).of(part.content)
+
+    return [text_of(part) for part in parts]
+
+
+def _read_texts(texts: str | None) -> dict[str, EmbeddedText]:
+    return {} if texts is None else {name: EmbeddedText(*values) for name, values in json.loads(texts).items()}
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
@@ -515,7 +637,23 @@ def given_vectors(
     made_of = {entry_id(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
     found = {place: as_vector(made_of[place][1]) for place, sha in texts.items() if made_of.get(place, ("",))[0] == sha}
     known = set(_ids(imported))
-    return found, {place for place in texts if place[0] in known and place not in made_of}
+    absent = {place for place in texts if place[0] in known and place not in made_of}
+    return found, absent - _cut_here(cursor, absent, {memory_id for memory_id, seq in made_of if seq is not None})
+
+
+def _cut_here(cursor: duckdb.DuckDBPyConnection, places: Set[EntryId], chunked: Set[str]) -> set[EntryId]:
+    """Those entries that the source does not have because their memory was edited, and cut otherwise than there.
+
+    `chunked` are the memories of which the source has chunks with vectors.
+    """
+    if not places:
+        return set()
+    rows = cursor.execute(
+        "SELECT memory_id, seq FROM chunks WHERE NOT given AND memory_id IN (SELECT unnest(?))",
+        [list({memory_id for memory_id, _ in places})],
+    ).fetchall()
+    cut = {entry_id(memory_id, seq) for memory_id, seq in rows}
+    return {place for place in places if place in cut or (place[1] is None and place[0] in chunked)}
 
 
 def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
@@ -537,7 +675,7 @@ def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
 
 
 def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
-    id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at = row
+    id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at, text_form = row
     begun = to_aware(begun_at)
     assert begun is not None
     return SourceRecord(
@@ -552,6 +690,7 @@ def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
         begun,
         to_aware(taken_at),
         *counts,
+        text_form,
     )
 
 
@@ -591,6 +730,30 @@ def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str], rule
     )
 
 
+def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
+    import pyarrow as pa
+
+    rows = [
+        (each.memory.id, seq, texts)
+        for each in taken
+        for seq, texts in (
+            enumerate(chunk.embedded for chunk in _ordered(each)) if each.chunks else [(WHOLE_MEMORY, each.embedded)]
+        )
+        if texts
+    ]
+    values = [
+        json.dumps({name: [text.before, text.after, text.escape] for name, text in texts.items()}, ensure_ascii=False)
+        for *_, texts in rows
+    ]
+    return pa.table(
+        {
+            "memory_id": pa.array([row[0] for row in rows], pa.string()),
+            "seq": pa.array([row[1] for row in rows], pa.int64()),
+            "texts": pa.array(values, pa.large_string()),
+        }
+    )
+
+
 def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
     """Vectors as little-endian bytes; one buffer if all have the same length, which is faster."""
     import pyarrow as pa
@@ -622,6 +785,14 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing:
             # Only after the comparison with the new vectors above.
             cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
         cursor.execute("INSERT INTO source_vectors BY NAME SELECT * FROM staged_vectors")
+
+
+def _write_texts(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing: Set[str]) -> None:
+    if existing:
+        cursor.execute("DELETE FROM source_texts WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
+    if table.num_rows:
+        with staged(cursor, "staged_texts", table):
+            cursor.execute("INSERT INTO source_texts SELECT * FROM staged_texts")
 
 
 def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, existing: Set[str]) -> None:

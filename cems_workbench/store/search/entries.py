@@ -44,13 +44,15 @@ LIVE_ENTRIES_AMONG = _LIVE_ENTRIES.format(of=f"AND m.id {AMONG}", chunk_of=f"AND
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry with its indexed text and filter labels."""
+    """An entry with its indexed text and filter labels; `content` is that of the memory or chunk alone."""
 
     id: EntryId
     text: str
     text_sha: str
     project: str | None
     scope: str
+    title: str | None
+    content: str
 
     @property
     def key(self) -> str:
@@ -107,16 +109,16 @@ def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> lis
     for *values, project, scope, sha in rows:
         memory = partial_record(columns, values)
         memories[memory.id] = memory, project, scope
-        entries[memory.id, None] = Entry((memory.id, None), searched_text(memory, rule), sha, project, scope)
+        text = searched_text(memory, rule)
+        entries[memory.id, None] = Entry((memory.id, None), text, sha, project, scope, memory.title, memory.content)
     chunks = cursor.execute(
         "SELECT memory_id, seq, content, titled, text_sha FROM chunks WHERE memory_id IN (SELECT unnest(?))", [ids]
     ).fetchall()
     for memory_id, seq, content, titled, sha in chunks:
         if memory_id in memories:
             memory, project, scope = memories[memory_id]
-            entries[memory_id, seq] = Entry(
-                (memory_id, seq), _text_of_chunk(memory, content, titled, rule), sha, project, scope
-            )
+            text = _text_of_chunk(memory, content, titled, rule)
+            entries[memory_id, seq] = Entry((memory_id, seq), text, sha, project, scope, memory.title, content)
     return [entries[place] for place in entry_ids if place in entries]
 
 

@@ -26,7 +26,7 @@ from cems_workbench.jobs.connecting import (
     source_specs,
     take_snapshot,
 )
-from cems_workbench.jobs.embedder_match import match_embedder
+from cems_workbench.jobs.embedder_match import match_source
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
@@ -204,9 +204,9 @@ def test_another_dimension_is_refused_before_anything_is_written(store: Store) -
 
 def test_an_embedder_is_known_by_making_the_same_vectors(store: Store) -> None:
     source = Planted({name: taken(name, f"{name} is a text of some length") for name in "abc"})
-    report = take_snapshot(store, source, NOW)
+    take_snapshot(store, source, NOW)
     (record,) = store.sources.read()
-    match = match_embedder(store, report.source_id, Counting())
+    match = match_source(store, record, Counting())
     assert match.same and str(match).startswith("3 of 3 stored vectors reproduced, lowest cosine 1.0000")
     assert "3 of 3" in identify_embedder(store, record, Counting(), "counting", stated=False)
     assert store.sources.read()[0].model_id == "counting"

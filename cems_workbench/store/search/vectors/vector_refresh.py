@@ -123,9 +123,11 @@ def _embed(
                 _write(database, collection, ready, vectors, batch_size)
             missing = [entry for entry in missing if entry.id[1] is not None or entry.id[0] not in precomputed]
         if missing:
-            vectors = embedder.encode(
-                [entry.text for entry in missing], _offset_progress(progress, done, len(entry_ids))
-            )
+            with database.reading() as cursor:
+                texts = sources.embedded_texts(
+                    cursor, [sources.TextPart(entry.id, entry.title, entry.content, entry.text) for entry in missing]
+                )
+            vectors = embedder.encode(texts, _offset_progress(progress, done, len(entry_ids)))
             _write(database, collection, missing, _validate(vectors, len(missing), embedder), batch_size)
         embedded_now += len(missing)
         done += len(entries)
