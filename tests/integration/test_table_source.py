@@ -400,3 +400,184 @@ def test_a_server_that_falls_silent_is_given_up(
         finally:
             for (process,) in rows:
                 os.kill(process, signal.SIGCONT)
+
+
+LANGCHAIN = """
+CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar NOT NULL UNIQUE, cmetadata json);
+CREATE TABLE langchain_pg_embedding (
+    id varchar PRIMARY KEY, collection_id uuid REFERENCES langchain_pg_collection, embedding vector, document varchar, cmetadata jsonb);
+INSERT INTO langchain_pg_collection VALUES
+    ('00000000-0000-0000-0000-000000000001', 'notes', NULL), ('00000000-0000-0000-0000-000000000002', 'other app', NULL);
+INSERT INTO langchain_pg_embedding VALUES
+    ('a', '00000000-0000-0000-0000-000000000001', '[1,0]', 'one', '{"user_id": "ann", "tags": ["x", "y"], "access_count": 3,
+     "pinned": true, "created_at": 1700000000, "source": {"file": "f"}, "metadata": {"title": "Deep"}, "mood": "calm"}'),
+    ('b', '00000000-0000-0000-0000-000000000001', '[1,2]', 'two', '{"user_id": 7, "tags": "u, v", "created_at": "2025-02-03T04:05:06Z",
+     "priority": "1.5", "title": "Plain"}'),
+    ('c', '00000000-0000-0000-0000-000000000001', '[0,1]', 'three', NULL),
+    ('d', '00000000-0000-0000-0000-000000000002', '[1,1,1]', 'of another collection', '{"user_id": "ann"}');
+"""
+
+
+def test_a_collection_of_langchain_is_chosen_and_its_json_keys_are_fields(database: Connection, opened: Opened) -> None:
+    database.execute(LANGCHAIN)
+    with pytest.raises(
+        InputError, match=r"several collections: notes \(3\), other app \(1\); \?collection=NAME chooses"
+    ):
+        opened()
+    with pytest.raises(InputError, match=r"no collection 'note' \(did you mean notes\?\)"):
+        opened(collection="note")
+    source = opened(collection="notes")
+    probe = source.probe()
+    assert (probe.kind, probe.memories, probe.vectors, probe.dimension) == ("langchain_pgvector", 3, 3, 2)
+    assert "not read: cmetadata.mood, cmetadata.source; a mapping can take them" in probe.notes
+    assert any("?distance=l2" in note for note in probe.notes)
+    batches, found = taken(source)
+    a, b, c = (found[id].memory for id in "abc")
+    assert len(found) == 3 and not [problem for batch in batches for problem in batch.problems]
+    assert (a.author, a.title, a.tags, a.access_count, a.pinned) == ("ann", "Deep", ("x", "y"), 3, True)
+    assert (b.author, b.title, b.tags, b.priority, c.author) == ("7", "Plain", ("u", "v"), 1.5, None)
+    assert a.created_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert b.created_at == datetime(2025, 2, 3, 4, 5, 6, tzinfo=UTC) and a.source_ref is None
+    query = EngineQuery("", np.array([0, 2], np.float32), {"vector": 9})
+    (near,) = opened(collection="notes", distance="l2").search(query)
+    assert [(hit.memory_id, hit.score) for hit in near.hits] == [
+        ("b", -1.0),
+        ("c", -1.0),
+        ("a", pytest.approx(-(5**0.5))),
+    ]
+    assert {hit.memory_id for hit in opened(collection="notes", user="7").search(query)[0].hits} == {"b"}
+    assert taken(opened(collection="*", user="ann"))[1].keys() == {"a", "d"}
+
+
+def test_the_second_snapshot_reads_what_changed_and_misses_what_is_gone(database: Connection, opened: Opened) -> None:
+    database.execute(LANGCHAIN)
+    source = opened(collection="notes")
+    before = {id: each.marker for id, each in taken(source)[1].items()}
+    database.execute("UPDATE langchain_pg_embedding SET cmetadata = cmetadata || '{\"title\": \"New\"}' WHERE id = 'b'")
+    database.execute("DELETE FROM langchain_pg_embedding WHERE id = 'c'")
+    with source.snapshot() as snapshot:
+        read = [
+            *snapshot.batches(lambda ids, markers: [i for i, m in zip(ids, markers, strict=True) if before.get(i) != m])
+        ]
+    assert {id for batch in read for id in batch.seen} == {"a", "b"}
+    assert [each.memory.title for batch in read for each in batch.taken] == ["New"]
+
+
+def test_a_mapping_leads_into_json_and_corrects_a_known_layout(database: Connection, opened: Opened) -> None:
+    database.execute(LANGCHAIN)
+    whole = {"table": "langchain_pg_embedding", "id": "id", "text": "document", "vector": "embedding"}
+    one = {id: each.memory for id, each in taken(opened({**whole, "category": "cmetadata.mood"}))[1].items()}
+    assert (one["a"].category, one["a"].author, sorted(one)) == ("calm", None, ["a", "b", "c", "d"])
+    of_key = {**whole, "text": "cmetadata.title"}
+    assert [each.memory.content for each in taken(opened(of_key, collection="notes"))[1].values()] == ["Plain"]
+    source = opened({"category": "cmetadata.mood"}, collection="notes")
+    assert "not read: cmetadata.source; a mapping can take them" in source.probe().notes
+    memory = taken(source)[1]["a"].memory
+    assert (memory.category, memory.author, memory.title) == ("calm", "ann", "Deep")
+    for path, says in (
+        ("document.mood", "leads into document, which is of type varchar"),
+        ("cmeta.x", "has no column"),
+    ):
+        with pytest.raises(InputError, match=says):
+            opened({"category": path}, collection="notes")
+
+
+NODES = """
+CREATE TABLE data_notes (id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json, node_id varchar, embedding vector(2));
+INSERT INTO data_notes (text, metadata_, node_id, embedding) VALUES
+    ('one', '{"title": "T", "_node_content": "{}", "ref_doc_id": "doc"}', 'n1', '[1,0]'),
+    ('one again', '{"ref_doc_id": "doc"}', 'n1', '[1,0]'), ('two', NULL, 'n2', '[0,1]');
+"""
+DOCUMENTS = """
+CREATE TABLE kept (
+    id varchar(128) PRIMARY KEY, embedding vector(2), content text, blob_data bytea, blob_meta jsonb, blob_mime_type varchar(255),
+    meta jsonb);
+INSERT INTO kept (id, embedding, content, meta) VALUES ('h1', '[1,0]', 'one', '{"title": "T", "meta": {"category": "deep"}}');
+"""
+RENAMED = """
+CREATE TABLE renamed (nr uuid PRIMARY KEY, body text NOT NULL, emb vector(2) NOT NULL, mood text, title text, extra json);
+INSERT INTO renamed VALUES ('00000000-0000-0000-0000-000000000001', 'one', '[1,0]', 'calm', 'T',
+    '{"tags": ["x"], "color": "red"}');
+"""
+
+
+def test_tables_of_libraries_are_known_by_their_columns(database: Connection, opened: Opened) -> None:
+    for script in (NODES, DOCUMENTS, RENAMED):
+        database.execute(script)
+    with pytest.raises(
+        SourceError, match=r"several tables with vectors \(data_notes, kept\); \?table=NAME chooses one"
+    ):
+        opened()
+    nodes = opened(table="data_notes")
+    batches, found = taken(nodes)
+    assert (nodes.probe().kind, sorted(found), found["n1"].memory.title) == ("llamaindex", ["n1", "n2"], "T")
+    assert [problem.memory_id for batch in batches for problem in batch.problems] == ["n1"]
+    documents = opened(table="kept")
+    assert documents.probe().kind == "haystack"
+    assert "not read: blob_data, blob_meta, blob_mime_type; a mapping can take them" in documents.probe().notes
+    assert taken(documents)[1]["h1"].memory.category == "deep"
+    renamed = opened(table="renamed")
+    (memory,) = (each.memory for each in taken(renamed)[1].values())
+    assert (memory.content, memory.title, memory.tags) == ("one", "T", ("x",))
+    assert "not read: mood, extra.color; a mapping can take them" in renamed.probe().notes
+
+
+PADDED = """
+CREATE TABLE archival_passages (
+    id varchar PRIMARY KEY, text varchar NOT NULL, embedding_config json, metadata_ json, tags json, embedding vector(6),
+    created_at timestamptz, is_deleted boolean NOT NULL DEFAULT false, organization_id varchar NOT NULL, archive_id varchar NOT NULL);
+CREATE TABLE source_passages (LIKE archival_passages);
+ALTER TABLE source_passages RENAME archive_id TO source_id;
+INSERT INTO archival_passages VALUES
+    ('p1', 'one', '{"embedding_model": "m", "embedding_dim": 2}', '{}', '["a"]', '[1,0,0,0,0,0]', NULL, false, 'org', 'arc'),
+    ('p2', 'two', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[1,2,0,0,0,0]', NULL, false, 'org', 'arc'),
+    ('p3', 'gone', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[0,1,0,0,0,0]', NULL, true, 'org', 'arc'),
+    ('p4', 'longer', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[0,1,0,0,3,0]', NULL, false, 'org', 'arc');
+"""
+
+
+def test_padding_of_letta_is_cut_where_it_is_zero(database: Connection, opened: Opened) -> None:
+    database.execute(PADDED)
+    source = opened()
+    probe = source.probe()
+    assert (probe.kind, probe.memories, probe.dimension, probe.model) == ("letta", 3, 2, "m")
+    batches, found = taken(source)
+    assert {id: None if each.vector is None else each.vector.tolist() for id, each in found.items()} == {
+        "p1": [1, 0],
+        "p2": [1, 2],
+        "p3": [0, 1],
+        "p4": None,
+    }
+    assert found["p3"].marker.startswith(DELETED_MARK)
+    assert [(problem.memory_id, problem.field) for batch in batches for problem in batch.problems] == [
+        ("p4", "embedding")
+    ]
+    memory = found["p1"].memory
+    assert (memory.project, memory.author, memory.tags) == ("arc", "org", ("a",))
+    (near,) = source.search(EngineQuery("", np.array([3, 4], np.float32), {"vector": 2}))
+    assert [(hit.memory_id, hit.score) for hit in near.hits] == [
+        ("p2", pytest.approx(11 / 5 / 5**0.5, abs=1e-6)),
+        ("p1", pytest.approx(0.6, abs=1e-6)),
+    ]
+
+
+def test_memories_that_mem0_calls_expired_are_kept_and_in_no_live_list(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    for day, run in (("2020-01-01", "r1"), ("2999-01-01", "r2"), ("someday", "r3")):
+        change = json.dumps({"expiration_date": day, "agent_id": "bot"})
+        database.execute("UPDATE mem0 SET payload = payload || %s::jsonb WHERE payload->>'run_id' = %s", (change, run))
+    source = opened()
+    assert "not read: payload.hash, payload.agent_id; a mapping can take them" in source.probe().notes
+    (live,) = source.search(EngineQuery("", numbers(9), {"vector": 9}))
+    found = taken(source)[1]
+    assert found.keys() - {hit.memory_id for hit in live.hits} == {str(uuid.UUID(int=2))}
+    assert found[str(uuid.UUID(int=2))].memory.valid_until == datetime(2020, 1, 2, tzinfo=UTC)
+
+
+def test_a_table_with_its_text_in_json_is_guessed(database: Connection, opened: Opened) -> None:
+    database.execute("CREATE TABLE vecs (id varchar PRIMARY KEY, vec vector(2), metadata jsonb)")
+    database.execute('INSERT INTO vecs VALUES (\'v\', \'[1,0]\', \'{"data": "said", "user_id": "ann"}\')')
+    source = opened()
+    memory = taken(source)[1]["v"].memory
+    assert (memory.content, memory.author) == ("said", "ann")
+    assert "text: metadata.data, vector: vec, author: metadata.user_id" in source.probe().notes[0]

@@ -57,11 +57,13 @@ class Names:
 
     def found(self, payload: Payload, field: str) -> str | None:
         """The path at which the payload has the field, None if it has none."""
-        return next((path for path in self.known[field] if _at(payload, path) is not None), None)
+        return next((path for path in self.known[field] if _value_at(payload, path, field) is not None), None)
 
     def value(self, payload: Payload, field: str) -> Any:
         """The payload's value of the field, None if it has none."""
-        return next((value for path in self.known[field] if (value := _at(payload, path)) is not None), None)
+        return next(
+            (value for path in self.known[field] if (value := _value_at(payload, path, field)) is not None), None
+        )
 
 
 ANY_NAMES = Names({})
@@ -185,6 +187,12 @@ def _at(payload: Payload, path: str) -> Any:
     head, dot, rest = path.partition(".")
     inner = payload.get(head) if dot else None
     return _at(inner, rest) if isinstance(inner, Mapping) else None
+
+
+def _value_at(payload: Payload, path: str, field: str) -> Any:
+    """The value of a field at a path; None for an object called `source`, which is no reference but says several things."""
+    value = _at(payload, path)
+    return None if field == "source_ref" and isinstance(value, Mapping) else value
 
 
 def _node_text(payload: Payload) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,7 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> S
     whole = validate(mapping)
     name = mapping.get("table") or address.options.get("table")
     if name is None and not mapping and all(catalog.table(reader, each) for each in TABLES):
+        _refuse(address, ("collection", "distance"), "CEMS has no collections, and searches by cosine")
         return CemsSource(database)
     if name is None:
         only = _only(reader, address.plain)
@@ -61,6 +62,12 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> S
         return replace(made, distance=distance) if distance else made
 
     return TableSource(database, layout)
+
+
+def _refuse(address: Address, options: Sequence[str], reason: str) -> None:
+    for name in options:
+        if name in address.options:
+            raise InputError(f"{address.plain}: {reason}, so {name}= has no effect")
 
 
 def _only(reader: Reader, plain: str) -> Table:
@@ -93,8 +100,8 @@ def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, A
         tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
         raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
     known: PostgresLayout | None = next((layout for layout, _ in recognised([table])), None)
-    if "collection" in address.options and (known is None or not known.collections):
-        raise InputError(f"{plain}: {table} has no collections, so collection= has no effect")
+    if known is None or not known.collections:
+        _refuse(address, ("collection",), f"{table} has no collections")
     if whole:
         made = mapped(reader, mapping, table)
         return made if known is None else _with_rows_of(made, known, reader, address)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,15 +98,7 @@ class Layout:
 
     def payload(self, values: Sequence[Any], memory_id: str, problems: list[RowProblem]) -> dict[str, Any]:
         """The payload of a row with these values of `columns`; JSON that Python cannot read is a problem."""
-        found = dict(zip(self.columns, values, strict=True))
-        for name in self.json_columns:
-            if isinstance(found[name], str):
-                try:
-                    found[name] = json.loads(found[name])
-                except (ValueError, RecursionError):
-                    problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
-                    found[name] = None
-        return found
+        return payload_of([*self.columns], self.json_columns, values, memory_id, problems)
 
     def at(self, path: str) -> sql.Composable:
         """An expression for the text at a path: a column, or a key in one of its JSON columns."""
@@ -168,6 +160,25 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
         states,
         tuple(_unread(layout, payloads, read)),
     )
+
+
+def payload_of(
+    columns: Sequence[str],
+    json_columns: Collection[str],
+    values: Sequence[Any],
+    memory_id: str,
+    problems: list[RowProblem],
+) -> dict[str, Any]:
+    """Values by column, with those of JSON columns read; JSON that Python cannot read is a problem."""
+    found = dict(zip(columns, values, strict=True))
+    for name in json_columns:
+        if isinstance(found[name], str):
+            try:
+                found[name] = json.loads(found[name])
+            except (ValueError, RecursionError):
+                problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
+                found[name] = None
+    return found
 
 
 def _unread(layout: Layout, payloads: Sequence[Mapping[str, Any]], read: set[str]) -> Iterator[str]:
@@ -298,9 +309,7 @@ def table_layout(
     known: Sequence[str] = (),
 ) -> Layout:
     """The layout of a table with these columns; `text` may be a path. `columns` default to those that may be fields by name."""
-    head = text if text in table.columns else split_path(table, text)[0]
-    own = (id, head, vector)
-    chosen = column_names(table, own) if columns is None else list(columns)
+    chosen = column_names(table, (id, text, vector)) if columns is None else list(columns)
     names = Names(given or {}, outers_of(table, chosen), closed)
     from psycopg import sql
 

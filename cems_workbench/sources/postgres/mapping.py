@@ -18,11 +18,21 @@ from typing import Any, get_args
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import Names
+from cems_workbench.formats.base.payload import Names, used_names
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
-from cems_workbench.sources.postgres.layout import TEXT_TYPES, Layout, read_columns, split_path, table_layout
+from cems_workbench.sources.postgres.layout import (
+    JSON_TYPES,
+    SAMPLE_ROWS,
+    TEXT_TYPES,
+    Layout,
+    outers_of,
+    payload_of,
+    read_columns,
+    split_path,
+    table_layout,
+)
 from cems_workbench.sources.source import Distance
 
 REQUIRED = ("table", "id", "text", "vector")
@@ -138,7 +148,7 @@ def guessed(reader: Reader, table: Table, plain: str) -> Layout:
         {"table": table.oid},
     )
     ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
-    text = _text_column(table, ids)
+    text = _text_column(table, ids) or _text_key(reader, table)
     if len(table.vectors) != 1 or not ids or text is None:
         unknown = "id" if not ids else "text" if text is None else "vector"
         raise InputError(
@@ -166,3 +176,20 @@ def _text_column(table: Table, ids: list[str]) -> str | None:
         fields = {name for field in OPTIONAL_FIELDS for name in NAMES[field]}
         return None if first[1].name in fields else first[1].name
     return None
+
+
+def _text_key(reader: Reader, table: Table) -> str | None:
+    """The most frequent key of JSON columns that is called as a text is; None if the first rows have none."""
+    from psycopg import sql
+
+    columns = [column.name for column in table.columns.values() if column.type in JSON_TYPES]
+    if not columns:
+        return None
+    names = Names({}, outers_of(table, columns))
+    query = sql.SQL("SELECT {} FROM {} LIMIT {}").format(
+        sql.SQL(", ").join(read_columns(table, columns).values()),
+        sql.Identifier(table.schema, table.name),
+        sql.Literal(SAMPLE_ROWS),
+    )
+    payloads = [payload_of(columns, columns, row, "", []) for row in reader.rows(query)]
+    return used_names(payloads, names).get("content")

@@ -384,7 +384,7 @@ class TableSnapshot:
             return None, RowProblem(
                 id,
                 name,
-                f"its vector is not zero after {self._dimension} numbers, as the others there; it was left out",
+                f"its vector is not of {self._dimension} numbers and then zeros, as the others there; it was left out",
             )
         return vector, None
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
-from cems_workbench.sources.postgres.layout import JSON_TYPES, Layout
+from cems_workbench.sources.postgres.layout import JSON_TYPES, Layout, table_layout
 from cems_workbench.sources.postgres.layouts import PostgresLayout
 from cems_workbench.sources.postgres.mapping import guessed
 
-ID, METADATA = "langchain_id", "langchain_metadata"
+ID, CONTENT, EMBEDDING, METADATA = "langchain_id", "content", "embedding", "langchain_metadata"
 
 
 def found(tables: Sequence[Table]) -> list[Table]:
@@ -31,6 +31,8 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table. Raises InputError if it cannot tell which column has the text."""
+    if {ID, CONTENT, EMBEDDING} <= table.columns.keys():
+        return table_layout(reader, LAYOUT.name, table, ID, CONTENT, EMBEDDING)
     return replace(guessed(reader, table, address.plain), kind=LAYOUT.name)
 
 

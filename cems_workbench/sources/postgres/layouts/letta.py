@@ -64,15 +64,22 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
     if not rows:
         return made
     width, model, _ = rows[0]
-    made = replace(made, model=model)
+    missing = made.missing
+    if len({(each[0], each[1]) for each in rows}) > 1:
+        named = ", ".join(f"{name} of {numbers} numbers ({count})" for numbers, name, count in rows)
+        missing = (
+            *missing,
+            f"passages of several embedding models are in one table: {named}; a search compares all of them",
+        )
+    made = replace(made, model=model, missing=missing)
     stored = made.vector.dimension
     if width is None or not width.isdecimal() or stored is None or not 0 < int(width) < stored:
         return made
-    rest = sql.SQL("vector_norm(subvector({}, {}, {})::vector) = 0").format(
-        sql.Identifier("embedding"), sql.Literal(int(width) + 1), sql.Literal(stored - int(width))
-    )
+    padded = sql.SQL(
+        "(embedding_config ->> 'embedding_dim' = {} AND vector_norm(subvector(embedding, {}, {})::vector) = 0)"
+    ).format(sql.Literal(width), sql.Literal(int(width) + 1), sql.Literal(stored - int(width)))
     note = f"vectors are filled up with zeros to {stored:,} numbers: cut to {width}, as embedding_config says"
-    return replace(made, width=int(width), padded=rest, notes=(*made.notes, note))
+    return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
 
 
 LAYOUT = PostgresLayout("letta", "Letta", found, layout, place=60)
