@@ -104,8 +104,8 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
             key=MAPPING,
             height=120,
             placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
-            help="YAML that names the table and its columns id, text and vector, or the fields of a payload; not needed for tables of "
-            "CEMS or mem0. docs/use/sources.md has the other fields.",
+            help="YAML that names the table and its columns id, text and vector, or single fields; not needed for tables of memory "
+            "libraries. docs/use/sources.md has the fields.",
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         typed = bool(st.session_state[ADDRESS].strip())
