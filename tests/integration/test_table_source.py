@@ -199,7 +199,7 @@ def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened
     assert {(problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems} == {
         ("3", "emb"): "has no vector",
         ("3", "access_count"): "must be a whole number from 0, found -4",
-        ("3", "priority"): "must be a number 1–2, found 'high'",
+        ("3", "priority"): "must be a number 1.0–2.0, found 'high'",
         ("4", "text"): "is empty; the row was left out",
     }
     assert found["2"].vector is not None and found["2"].vector.tolist() == [0, 2, 0, 0, 0]
