@@ -46,6 +46,7 @@ from cems_workbench.sources.source import (
     EngineHit,
     EngineList,
     EngineQuery,
+    ListName,
     RowProblem,
     SourceError,
     SourceInfo,
@@ -103,6 +104,8 @@ class CollectionClient(ABC):
 
     owner: Owner | None = None
     """The only rows that are counted, listed and searched; None: all. Set for the option `user=`, if the kind has it."""
+    text_of: Callable[[Row], str | None] = staticmethod(lambda row: row.text)
+    """The text of a row, by the names or the mapping of its fields."""
 
     def close(self) -> None:  # noqa: B027  (a file that is opened for each read has nothing to release)
         """Release connections and copies; none unless a client has some."""
@@ -129,7 +132,11 @@ class CollectionClient(ABC):
 
     @abstractmethod
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
-        """The product's own vector search, best first. Raises SourceError for a trial that it cannot do."""
+        """The product's own list `query.name`, best first. Raises SourceError for a trial that it cannot do."""
+
+    def lists(self) -> tuple[ListName, ...]:
+        """The lists that it can answer."""
+        return ("vector",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +152,8 @@ class ClientQuery:
     trial: Trial = NO_TRIAL
     scope: str | None = None
     scope_field: str = ""
+    name: ListName = "vector"
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +187,7 @@ class CollectionSource:
         self._address, self._mapping, self._timeout = address, mapping, timeout
         self._names = names_of(mapping)
         self._client = client(address, timeout)
+        self._client.text_of = lambda row: text_of(row.text, row.payload, self._names)
         if "user" in address.options:
             try:
                 self._restrict_to(address.options["user"])
@@ -244,10 +254,14 @@ class CollectionSource:
         yield CollectionSnapshot(self, found, self._entries(problems), problems)
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """The product's own vector list. Raises SourceError."""
-        rows = query.depths.get("vector", 0)
-        if rows <= 0:
+        """The product's own lists. Raises SourceError."""
+        wanted = {name: rows for name, rows in query.depths.items() if rows > 0}
+        if not wanted:
             return ()
+        answered = self._ask(self._client.lists)
+        return tuple(self._list(name, rows, query, trial) for name, rows in wanted.items() if name in answered)
+
+    def _list(self, name: ListName, rows: int, query: EngineQuery, trial: Trial) -> EngineList:
         use = self._use
         scope_field = use.fields.get("scope", "")
         started = time.perf_counter()
@@ -255,13 +269,14 @@ class CollectionSource:
         if scope_field or query.scope != "shared":
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
             scope = query.scope if scope_field else None
-            asked = ClientQuery(np.asarray(query.vector, np.float32), rows, names, trial, scope, scope_field)
+            vector = np.asarray(query.vector, np.float32)
+            asked = ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text)
             near = self._ask(lambda: self._client.search(asked))
         hits = []
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
             hits.append(EngineHit(place[0], each.score, place[1]) if place else EngineHit(each.id, each.score))
-        return (EngineList("vector", rows, tuple(hits), time.perf_counter() - started),)
+        return EngineList(name, rows, tuple(hits), time.perf_counter() - started)
 
     def _ask(self, call: Callable[[], T]) -> T:
         return ask(self._address, self._timeout, call, self._client.reason)

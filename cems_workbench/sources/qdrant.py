@@ -5,7 +5,17 @@
 `vector` chooses one of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens,
 so it is read from a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
 
-Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only)
+Sparse vectors are the live list `sparse` if they are BM25 as fastembed makes it (`sparse_bm25`): a sample of them has to be reproduced from
+the texts, because a query needs a vector of the same encoder. Dense and sparse list fused by Qdrant itself are `source_hybrid`, asked as
+langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
+
+    sparse=NAME                   one of several sparse vectors
+    sparse_query=one|document     weight of a query's words (LangChain: one; mem0: document)
+    fusion=rrf|dbsf               rrf: Σ 1 / (2 + rank from 0); dbsf: scores within three standard deviations, summed
+    prefetch=N                    rows of each list that are fused; default: as many as are wanted of the fused list
+
+Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only); langchain-qdrant 1.1.0
+(similarity_search, HYBRID); mem0 2.2.1 (keyword_search).
 """
 
 from __future__ import annotations
@@ -15,7 +25,8 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -27,13 +38,18 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
-from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Trial
+from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial
+from cems_workbench.sources.sparse_bm25 import QueryWeight, Reproduction, query_vector, reproduced
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
 
-OPTIONS = ("vector", "user")
+OPTIONS = ("vector", "user", "sparse", "sparse_query", "fusion", "prefetch")
+CHOICES: Mapping[str, tuple[str, ...]] = {"sparse_query": ("one", "document"), "fusion": ("rrf", "dbsf")}
+"""Options that have one of a few values; the first is the default."""
+SAMPLED_VECTORS = 20
+"""Sparse vectors that are compared with their texts."""
 PORT = 6333
 ID_PAGE_ROWS = 5_000
 """Points per request for ids."""
@@ -41,11 +57,18 @@ DISTANCES: Mapping[str, Distance] = {"Cosine": "cosine", "Euclid": "l2", "Dot": 
 EF_CHOICES = (64, 128, 256, 512)
 """Values of hnsw_ef worth trying."""
 SETTINGS = ("hnsw_ef", "indexed_only")
+MAX_PREFETCH = 10_000
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
     """Open a collection. Raises InputError if it does not exist or a mapping does not fit, and SourceError."""
     check_options(address, OPTIONS)
+    for name, allowed in CHOICES.items():
+        if address.options.get(name, allowed[0]) not in allowed:
+            raise InputError(f"{address.plain}: {name} is {address.options[name]}; allowed: {', '.join(allowed)}")
+    prefetch = address.options.get("prefetch", "1")
+    if not (prefetch.isascii() and prefetch.isdigit() and 1 <= int(prefetch) <= MAX_PREFETCH):
+        raise InputError(f"{address.plain}: prefetch is {prefetch}; allowed: a whole number from 1 to {MAX_PREFETCH:,}")
     return CollectionSource(address, mapping, timeout, _Qdrant)
 
 
@@ -56,6 +79,10 @@ class _Collection:
     name: str
     vector: str
     parameters: VectorParams
+    sparse: str = ""
+    """The name of the sparse vector; empty if it has none."""
+    idf: bool = False
+    """Whether the rarity of a word is multiplied in by Qdrant."""
 
 
 def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
@@ -85,6 +112,23 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
             f"{address.plain}: its vectors are compared by {parameters.distance.value}, which is none of {', '.join(DISTANCES)}"
         )
     return name, parameters
+
+
+def _sparse(address: Address, found: CollectionInfo) -> tuple[str, bool]:
+    """The sparse vector that the address chooses, or the only one, and whether it has idf; an empty name without one.
+
+    Raises InputError that lists the sparse vectors.
+    """
+    from qdrant_client.models import Modifier
+
+    vectors, asked = found.config.params.sparse_vectors or {}, address.options.get("sparse", "")
+    if asked and asked not in vectors:
+        named = f"there are: {', '.join(sorted(vectors))}" if vectors else "it has none"
+        raise InputError(f"{address.plain}: a point has no sparse vector {asked}; {named}")
+    if not asked and len(vectors) != 1:
+        return "", False
+    name = asked or next(iter(vectors))
+    return name, vectors[name].modifier == Modifier.IDF
 
 
 class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
@@ -126,7 +170,8 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         return [each.name for each in self._client.get_collections().collections]
 
     def collection(self, name: str) -> _Collection:
-        return _Collection(name, *_vector(self._address, self._client.get_collection(name)))
+        found = self._client.get_collection(name)
+        return _Collection(name, *_vector(self._address, found), *_sparse(self._address, found))
 
     def reason(self, error: Exception) -> str | None:
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -172,8 +217,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             notes.append(
                 f"its vectors are quantised ({type(quantized).__name__}), so scores may differ from exact ones"
             )
-        if found.config.params.sparse_vectors:
-            notes.append(f"sparse vectors are not taken: {', '.join(sorted(found.config.params.sparse_vectors))}")
+        notes += self._sparse_notes(found)
         if parameters.distance.value == "Cosine":
             notes.append("Qdrant keeps vectors of a cosine collection with length 1")
         return SourceInfo(
@@ -184,9 +228,87 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             dimension=parameters.size,
             distance=DISTANCES[parameters.distance.value],
             index=f"HNSW (m {m}, ef_construct {ef}, full_scan_threshold {scanned} KB)" if indexed else None,
+            lists=self.lists(),
             settings=(Setting("hnsw_ef", str(ef), "nodes of the graph looked at", _others(ef)),) if indexed else (),
             notes=tuple(notes),
         )
+
+    def lists(self) -> tuple[ListName, ...]:
+        """The vector list; with sparse vectors that can be made for a query also those, and both fused by Qdrant."""
+        return ("vector", "sparse", "source_hybrid") if self._encoder is not None else ("vector",)
+
+    @cached_property
+    def _compared(self) -> tuple[Reproduction, bool]:
+        """How many of the first sparse vectors are those of their texts, and whether these are the lemmas that mem0 keeps."""
+        name = self._collection.sparse
+        points, _ = self._client.scroll(
+            self._collection.name,
+            scroll_filter=self._filter(),
+            limit=SAMPLED_VECTORS,
+            with_payload=True,
+            with_vectors=[name],
+        )
+        texts, lemmas = [], []
+        for point in points:
+            stored: Any = point.vector.get(name) if isinstance(point.vector, dict) else None
+            payload = point.payload or {}
+            text = self.text_of(Row(str(point.id), payload))
+            if stored is None or text is None:
+                continue
+            vector = dict(zip(stored.indices, stored.values, strict=True))
+            texts.append((text, vector))
+            lemma = payload.get("text_lemmatized")
+            lemmas.append((lemma if isinstance(lemma, str) and lemma else text, vector))
+        found = reproduced(texts)
+        return (found, False) if found.known or not lemmas else (reproduced(lemmas), True)
+
+    @cached_property
+    def _encoder(self) -> QueryWeight | None:
+        """How the words of a query are weighted; None if no vector of a query can be made that fits the stored ones."""
+        if not self._collection.sparse:
+            return None
+        found, lemmas = self._compared
+        # The lemmas of a query are made by a model, which a source has not.
+        if not found.known or lemmas:
+            return None
+        return self._query_weight if self._query_weight == "one" or found.weights == found.compared else None
+
+    @property
+    def _query_weight(self) -> QueryWeight:
+        # mem0 embeds a query as it embeds a text; its sparse vectors are called bm25.
+        usual: QueryWeight = "document" if self._collection.sparse == "bm25" else "one"
+        return cast(QueryWeight, self._address.options.get("sparse_query", usual))
+
+    def _sparse_notes(self, found: CollectionInfo) -> list[str]:
+        """The facts about the sparse vectors, with the consequence."""
+        names = sorted(found.config.params.sparse_vectors or {})
+        if not names:
+            return []
+        name = self._collection.sparse
+        if not name:
+            return [f"{len(names)} sparse vectors: add ?sparse= with one of: {', '.join(names)}, to ask for its list"]
+        compared, lemmas = self._compared
+        idf = "idf by Qdrant" if self._collection.idf else "no idf: a common word counts as much as a rare one"
+        counts = f"{compared.words} of {compared.compared} reproduced from their texts"
+        if not compared.compared:
+            return [
+                f"sparse vectors {name} could not be compared with texts: no point has both, so their list is not asked"
+            ]
+        if self._encoder is None:
+            why = "the lemmas of mem0, which are not made here" if lemmas and compared.known else "of another encoder"
+            if compared.known and not lemmas:
+                why = "weighted otherwise, and sparse_query=document needs the same weights"
+            return [f"sparse vectors {name} ({idf}) are {why} ({counts}): neither their list nor a fused one is asked"]
+        fusion, prefetch = self._fusion, self._address.options.get("prefetch", "the rows wanted")
+        return [
+            f"sparse vectors {name} are BM25 as fastembed makes it, {counts}; {idf}; a query's words weigh as {self._query_weight}",
+            f"source_hybrid is Qdrant's {fusion.upper()} of {self._collection.vector or 'the vector'} and {name}, each cut to "
+            f"{prefetch} first",
+        ]
+
+    @property
+    def _fusion(self) -> str:
+        return self._address.options.get("fusion", CHOICES["fusion"][0])
 
     def sample(self, rows: int) -> Sequence[Row]:
         points, _ = self._client.scroll(
@@ -230,21 +352,41 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
                 f"{self._address.plain}: the query's vector has {query.vector.size} numbers, "
                 f"those of the collection {self._collection.parameters.size}"
             )
+        asked = self._question(query)
+        if asked is None:
+            return []
         with warnings.catch_warnings():
             # It warns that local mode has no index for the parameters.
             warnings.simplefilter("ignore", UserWarning)
             found = self._client.query_points(
-                self._collection.name,
-                query=query.vector.tolist(),
-                using=self._collection.vector or None,
-                limit=query.rows,
-                query_filter=self._filter(query),
-                search_params=self._parameters(query.trial),
-                with_payload=list(query.names) or False,
+                self._collection.name, limit=query.rows, with_payload=list(query.names) or False, **asked
             )
         # Qdrant's Euclidean score is a distance: smaller is better.
-        sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
+        distance = query.name == "vector" and self._collection.parameters.distance.value == "Euclid"
+        sign = -1.0 if distance else 1.0
         return [ClientHit(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
+
+    def _question(self, query: ClientQuery) -> dict[str, Any] | None:
+        """What `query_points` is asked for a list; None for sparse vectors of a query of which no word is left."""
+        from qdrant_client.models import Fusion, FusionQuery, Prefetch, SparseVector
+
+        condition, parameters = self._filter(query), self._parameters(query.trial)
+        dense = {"query": query.vector.tolist(), "using": self._collection.vector or None}
+        if query.name == "vector":
+            return {**dense, "query_filter": condition, "search_params": parameters}
+        words = query_vector(query.text, self._query_weight)
+        sparse = {
+            "query": SparseVector(indices=list(words), values=list(words.values())),
+            "using": self._collection.sparse,
+        }
+        if query.name == "sparse":
+            return {**sparse, "query_filter": condition} if words else None
+        rows = int(self._address.options.get("prefetch", query.rows))
+        # As langchain-qdrant asks: the dense list first, which decides equal scores in local mode.
+        parts = [Prefetch(**dense, filter=condition, params=parameters, limit=rows)]
+        if words:
+            parts.append(Prefetch(**sparse, filter=condition, limit=rows))
+        return {"prefetch": parts, "query": FusionQuery(fusion=Fusion(self._fusion))}
 
     def _filter(self, query: ClientQuery | None = None) -> Filter | None:
         """The filter for the owner's points and the query's scope; None: all points."""

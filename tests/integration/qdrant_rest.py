@@ -49,13 +49,14 @@ class Rest:
             return {"points": [point.model_dump(mode="json") for point in points], "next_page_offset": offset}
         if route == "/points/query":
             self.searches.append(body)
-            chosen = qdrant.Filter.model_validate(body["filter"]) if body.get("filter") else None
+            query = qdrant.QueryRequest.model_validate(body)
             found = self.client.query_points(
                 name,
-                query=body["query"]["nearest"],
-                using=body.get("using"),
-                limit=body["limit"],
-                query_filter=chosen,
+                query=query.query,
+                prefetch=query.prefetch,
+                using=query.using,
+                limit=query.limit,
+                query_filter=query.filter,
                 **shown,
             )
             return found.model_dump(mode="json")

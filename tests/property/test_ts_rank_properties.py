@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.platform.postgres_stemmer import stem
 from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_stemmer import stem
 from cems_workbench.store.search.postgres.postgres_text import (
     GAINS,
     LAST_POSITION,

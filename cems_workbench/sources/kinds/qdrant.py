@@ -29,5 +29,6 @@ SOURCE = SourceKind(
     credential_variable="QDRANT_API_KEY",
     package="qdrant_client",
     extra="qdrant",
+    lists=("vector", "sparse", "source_hybrid"),
     place=30,
 )

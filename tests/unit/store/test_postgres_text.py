@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from cems_workbench.platform.postgres_stemmer import stem
 from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_stemmer import stem
 from cems_workbench.store.search.postgres.postgres_text import (
     Phrase,
     Term,

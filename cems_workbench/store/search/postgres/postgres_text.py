@@ -23,8 +23,8 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.errors import InputError
+from cems_workbench.platform.postgres_stemmer import stem
 from cems_workbench.store.search.postgres.postgres_parser import Kind, tokens
-from cems_workbench.store.search.postgres.postgres_stemmer import stem
 
 VERSION = "postgres-18-english-1"
 """Changes when the same text gives other lexemes."""

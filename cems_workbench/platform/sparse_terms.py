@@ -19,7 +19,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.store.search.postgres.postgres_stemmer import stem
+from cems_workbench.platform.postgres_stemmer import stem
 
 SparseTokens = Literal["identifiers", "words"]
 SparseStems = Literal["none", "english"]
