@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.connection import SETTING_OPTIONS, Database, Reader
 from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "ivfflat": {"ivfflat.probes": ("4", "10", "30", "100"), "ivfflat.iterative_scan": ("relaxed_order",)},
 }
-SETTINGS = (*_UNITS, "hnsw.scan_mem_multiplier", "ivfflat.max_probes")
+SETTINGS = SETTING_OPTIONS
 """Settings that a trial may change."""
 
 
@@ -78,7 +78,10 @@ class VectorIndex:
 
 
 def engine(reader: Reader, database: Database) -> str:
-    """Product and versions; loads pgvector's library, which defines its settings. Raises SourceError if it is not installed."""
+    """Product and versions; loads pgvector's library, and sets what the address says of its settings for this transaction.
+
+    Raises SourceError if it is not installed.
+    """
     found = reader.rows(
         "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
     )
@@ -89,6 +92,9 @@ def engine(reader: Reader, database: Database) -> str:
             "is it the right database?"
         )
     reader.rows("SELECT '[1]'::vector IS NULL")
+    for name in SETTINGS:
+        if name in database.address.options:
+            reader.set(name, database.address.options[name])
     return f"PostgreSQL {version.split()[0]}, pgvector {extension}"
 
 
@@ -173,14 +179,36 @@ def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def prepare(reader: Reader, query: EngineQuery, trial: Trial, dimension: int | None, plain: str) -> None:
-    """Apply a trial's settings to this transaction. Raises SourceError for a wrong dimension, InputError for an unknown setting."""
+def prepare(
+    reader: Reader,
+    query: EngineQuery,
+    trial: Trial,
+    dimension: int | None,
+    plain: str,
+    others: Collection[str] = (),
+) -> None:
+    """Apply a trial's settings to this transaction, but for `others`.
+
+    Raises SourceError for a wrong dimension, InputError for an unknown setting.
+    """
     if dimension is not None and len(query.vector) != dimension:
         raise SourceError(f"{plain}: vectors there have {dimension} numbers, that of the query {len(query.vector)}")
     for name, value in trial.settings.items():
-        if name not in SETTINGS:
-            raise InputError(f"{plain}: {name!r} is not a setting of a vector search; settings: {', '.join(SETTINGS)}")
-        reader.set(name, value)
+        if name not in (*SETTINGS, *others):
+            known = ", ".join((*SETTINGS, *others))
+            raise InputError(f"{plain}: {name!r} is not a setting of its searches; settings: {known}")
+        if name in SETTINGS:
+            reader.set(name, value)
+
+
+def stated_note(options: Mapping[str, str], client_sets: str, index: VectorIndex | None) -> str | None:
+    """What a note says of settings by the address, else of what the library sets for itself; None: nothing."""
+    stated = [f"{name}={options[name]}" for name in SETTINGS if name in options]
+    if stated:
+        return f"{', '.join(stated)}: by the address; live lists use it"
+    if client_sets and index is not None:
+        return f"{client_sets}, which the database does not record; ?hnsw.ef_search=N in the address says it"
+    return None
 
 
 def scan_exactly(reader: Reader) -> None:

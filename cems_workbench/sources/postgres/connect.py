@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres import catalog, lexical
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.cems import TABLES, CemsSource
-from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.connection import FUSION_OPTIONS, Database, Reader
+from cems_workbench.sources.postgres.langgraph import LangGraphSource
 from cems_workbench.sources.postgres.layout import Layout
-from cems_workbench.sources.postgres.layouts import EVERY, PostgresLayout, recognised
+from cems_workbench.sources.postgres.layouts import EVERY, PostgresLayout, layouts, recognised
 from cems_workbench.sources.postgres.mapping import (
     checked_distance,
     corrected,
@@ -39,6 +40,8 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
         if isinstance(source, TableSource):
             with database.transaction() as reader:
                 source.layout(reader)
+        elif isinstance(source, LangGraphSource):
+            source.check()
     except BaseException:
         database.close()
         raise
@@ -52,10 +55,16 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> S
     name = mapping.get("table") or address.options.get("table")
     if name is None and not mapping and all(catalog.table(reader, each) for each in TABLES):
         _refuse(address, ("collection", "distance"), "CEMS has no collections, and searches by cosine")
+        others = [name for layout in layouts().values() for name in layout.options]
+        _refuse(address, (*others, *FUSION_OPTIONS), "the tables are CEMS's")
         return CemsSource(database)
     if name is None:
         only = _only(reader, address.plain)
         name = f"{only.schema}.{only.name}"
+    table = catalog.table(reader, name)
+    known = _known(table, address) if table is not None else None
+    if table is not None and known is not None and known.opened is not None and not whole:
+        return known.opened(database, table, mapping)
 
     def layout(reader: Reader) -> Layout:
         made = _layout(reader, name, address, mapping, whole)
@@ -99,24 +108,42 @@ def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, A
     else:
         tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
         raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
-    known: PostgresLayout | None = next((layout for layout, _ in recognised([table])), None)
-    if known is None or not known.collections:
-        _refuse(address, ("collection",), f"{table} has no collections")
+    known = _known(table, address)
+    if known is None or known.layout is None:
+        made = mapped(reader, mapping, table) if whole else guessed(reader, table, plain)
+        made = replace(made, lexical=lexical.of_any_table(reader, table))
+        return corrected(made, mapping) if mapping and not whole else made
     if whole:
-        made = mapped(reader, mapping, table)
-        return made if known is None else _with_rows_of(made, known, reader, address)
-    made = guessed(reader, table, plain) if known is None else known.layout(reader, table, address)
+        return _with_rows_of(mapped(reader, mapping, table), known, known.layout, reader, address)
+    made = known.layout(reader, table, address)
     return corrected(made, mapping) if mapping else made
 
 
-def _with_rows_of(made: Layout, known: PostgresLayout, reader: Reader, address: Address) -> Layout:
+def _known(table: Table, address: Address) -> PostgresLayout | None:
+    """The library's layout of a table; raises InputError for an option that only tables of other libraries have."""
+    known = next((layout for layout, _ in recognised([table])), None)
+    if known is None or not known.collections:
+        _refuse(address, ("collection",), f"{table} has no collections")
+    for other in layouts().values():
+        own = known.options if known else ()
+        _refuse(address, [name for name in other.options if name not in own], f"{table} is no table of {other.title}")
+    return known
+
+
+def _with_rows_of(
+    made: Layout,
+    known: PostgresLayout,
+    layout: Callable[[Reader, Table, Address], Layout],
+    reader: Reader,
+    address: Address,
+) -> Layout:
     """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it does.
 
     A mapping names the table, so it takes every collection unless the address names one.
     """
     if known.collections and "collection" not in address.options:
         address = replace(address, options={**address.options, "collection": EVERY})
-    theirs = known.layout(reader, made.table, address)
+    theirs = layout(reader, made.table, address)
     if theirs.vector.name == made.vector.name:
         made = replace(made, width=theirs.width, padded=theirs.padded, model=theirs.model)
     return replace(
@@ -124,6 +151,9 @@ def _with_rows_of(made: Layout, known: PostgresLayout, reader: Reader, address: 
         distance=made.distance or theirs.distance,
         condition=theirs.condition,
         hidden=theirs.hidden,
+        lexical=theirs.lexical,
+        fusion=theirs.fusion,
+        client_sets=theirs.client_sets,
         known=made.known | theirs.known,
         notes=theirs.notes,
         missing=theirs.missing,

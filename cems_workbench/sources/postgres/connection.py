@@ -31,8 +31,20 @@ CONNECT_TIMEOUT_S = 10
 """How long to wait for a connection."""
 UNRESPONSIVE_S = 15
 """How long after the statement timeout a server that does not respond is given up."""
-OWN_OPTIONS = ("user", "team", "table", "collection", "distance")
+OWN_OPTIONS = ("user", "team", "table", "collection", "distance", "namespace", "omit_expired", "bank")
 """Options of an address that the workbench defines; the others are libpq's."""
+SETTING_OPTIONS = (
+    "hnsw.ef_search",
+    "hnsw.iterative_scan",
+    "hnsw.max_scan_tuples",
+    "hnsw.scan_mem_multiplier",
+    "ivfflat.probes",
+    "ivfflat.iterative_scan",
+    "ivfflat.max_probes",
+)
+"""Settings of pgvector that an address may state: those that the client of a system sets, which the database does not record."""
+FUSION_OPTIONS = ("hybrid.fusion", "hybrid.primary_top_k", "hybrid.secondary_top_k")
+"""What the client of a system fuses its lists with."""
 LIBPQ_OPTIONS = (
     "host",
     "hostaddr",
@@ -106,13 +118,12 @@ class Database:
     """A database, connected on first use and again after a lost connection. One thread at a time; others wait."""
 
     def __init__(self, address: Address, timeout: float) -> None:
-        unknown = [name for name in address.options if name not in (*OWN_OPTIONS, *LIBPQ_OPTIONS)]
+        known = (*OWN_OPTIONS, *SETTING_OPTIONS, *FUSION_OPTIONS, *LIBPQ_OPTIONS)
+        unknown = [name for name in address.options if name not in known]
         if unknown:
-            like = nearest(unknown[0], (*OWN_OPTIONS, *LIBPQ_OPTIONS))
+            like = nearest(unknown[0], known)
             hint = f" (did you mean {like}?)" if like else ""
-            raise InputError(
-                f"{address.plain}: unknown option {unknown[0]!r}{hint}; known are {', '.join((*OWN_OPTIONS, *LIBPQ_OPTIONS))}"
-            )
+            raise InputError(f"{address.plain}: unknown option {unknown[0]!r}{hint}; known are {', '.join(known)}")
         self.address, self.timeout = address, timeout
         self._connection: psycopg.Connection[Row] | None = None
         self._lock = threading.RLock()

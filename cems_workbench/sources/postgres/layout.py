@@ -23,6 +23,8 @@ from cems_workbench.sources.source import Distance
 if TYPE_CHECKING:
     from psycopg import sql
 
+    from cems_workbench.sources.postgres.lexical import Fusion, Lexical
+
 SAMPLE_ROWS = 200
 """Rows from which keys of JSON columns are recognised."""
 MOST_UNREAD = 12
@@ -74,6 +76,12 @@ class Layout:
     missing: tuple[str, ...] = ()
     guess: str = ""
     """id, text and vector by column, if they are a guess."""
+    lexical: Lexical | None = None
+    """How its system ranks the rows by words; None: it cannot."""
+    fusion: Fusion | None = None
+    """How its library fuses the vector list and the lexical list."""
+    client_sets: str = ""
+    """What the library itself sets for a search by vector, which the database does not record."""
 
     @property
     def json_columns(self) -> frozenset[str]:

@@ -20,8 +20,9 @@ from cems_workbench.formats.base.memory_fields import SHARED_WORDS, memory_of
 from cems_workbench.formats.base.payload import found_values
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenMemory
 from cems_workbench.sources.postgres import catalog, plans
-from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.connection import FUSION_OPTIONS, Database, Reader
 from cems_workbench.sources.postgres.layout import Layout, Recognised, recognise, relation
+from cems_workbench.sources.postgres.lexical import Fusion, with_settings
 from cems_workbench.sources.postgres.snapshot import (
     Page,
     batches,
@@ -38,6 +39,7 @@ from cems_workbench.sources.source import (
     EngineHit,
     EngineList,
     EngineQuery,
+    ListName,
     SourceError,
     SourceInfo,
     Trial,
@@ -121,7 +123,9 @@ class TableSource:
             memories, with_vector = reader.row(count.format(_vector(layout), relation(layout), kept), rows.values)
             dimension = _dimension(reader, layout)
             planned = self._plan(reader, rows, dimension)
+            fusion = self._fusion(layout, {})
             notes = [*_notes(rows), *planned.notes(with_vector)]
+            notes += _list_notes(layout, self._database.address.options, planned.index)
             if layout.distance is None and planned.index is None:
                 notes.append(
                     "no index tells the distance: cosine is assumed; ?distance=l2 or ?distance=ip says another"
@@ -135,7 +139,8 @@ class TableSource:
                 distance=planned.distance,
                 index=planned.index_line,
                 model=layout.model,
-                settings=catalog.settings(reader, planned.index),
+                lists=_lists(layout),
+                settings=(*catalog.settings(reader, planned.index), *(fusion.settings() if fusion else ())),
                 missing=layout.missing,
                 notes=tuple(notes),
             )
@@ -151,27 +156,59 @@ class TableSource:
             own.close()
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """The rows by distance, without deleted and expired ones. Raises SourceError, InputError for an unknown setting."""
-        asked = query.depths.get("vector")
+        """The rows by distance, by words, and as the library fuses both, without deleted and expired ones.
+
+        Raises SourceError, InputError for an unknown setting.
+        """
+        asked = query.depths
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
             rows = self._rows(reader, self._recognised)
             layout = rows.layout
             dimension = _dimension(reader, layout)
-            catalog.prepare(reader, query, trial, dimension, self.address)
-            if not asked:
+            fusion = self._fusion(layout, trial.settings)
+            catalog.prepare(reader, query, trial, dimension, self.address, FUSION_OPTIONS if fusion else ())
+            names = [name for name in _lists(layout) if asked.get(name)]
+            if not names:
                 return ()
             distance = layout.distance or self._plan(reader, rows, dimension).distance
-            if trial.exact:
+            search = _Search(reader, rows, query, distance)
+            by_words = {name: search.by_words(asked[name]) for name in names if name in ("ts_rank", "ts_rank_cd")}
+            near_rows, words_rows = fusion.rows(asked.get("source_hybrid", 0)) if fusion else (0, 0)
+            fused_words = search.by_words(words_rows) if "source_hybrid" in names else ([], 0.0)
+            if trial.exact:  # After the lexical lists, which may use indexes.
                 catalog.scan_exactly(reader)
-            where, values = rows.searched(query.scope)
-            statement = _search(layout, distance, where)
-            started = time.perf_counter()
-            nearest = reader.rows(statement, {"vector": _literal(query.vector, layout), "asked": asked, **values})
-            seconds = time.perf_counter() - started
-        high = 1.0 if distance == "cosine" else 0.0
-        hits = tuple(EngineHit(id, high - far) for id, far in nearest if far is not None)
-        return (EngineList("vector", asked, hits, seconds),)
+            lists = []
+            for name in names:
+                if name == "source_hybrid" and fusion:
+                    near, seconds = search.by_distance(near_rows)
+                    hits = fusion.fused(near, fused_words[0], distance, asked[name])
+                    lists.append(EngineList(name, asked[name], tuple(hits), seconds + fused_words[1]))
+                elif name in by_words:
+                    found, seconds = by_words[name]
+                    lists.append(EngineList(name, asked[name], tuple(EngineHit(*hit) for hit in found), seconds))
+                else:
+                    near, seconds = search.by_distance(asked[name])
+                    high = 1.0 if distance == "cosine" else 0.0
+                    lists.append(
+                        EngineList(name, asked[name], tuple(EngineHit(id, high - far) for id, far in near), seconds)
+                    )
+        return tuple(lists)
+
+    def _fusion(self, layout: Layout, settings: Mapping[str, str]) -> Fusion | None:
+        """The library's fusion, with what the address and a trial say of it. Raises InputError."""
+        options = self._database.address.options
+        given = {name: value for name, value in {**options, **settings}.items() if name in FUSION_OPTIONS}
+        if layout.fusion is None or layout.fusion.kind == "appended":
+            if given:
+                raise InputError(
+                    f"{self.address}: no list of {layout.table} is fused so, and {next(iter(given))} has no effect"
+                )
+            return layout.fusion
+        try:
+            return with_settings(layout.fusion, given)
+        except ValueError as error:
+            raise InputError(f"{self.address}: {error}") from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -207,6 +244,38 @@ class TableSource:
             )
         of_user = sql.SQL("{} AND {} = %(user)s").format(condition, layout.at(path))
         return Rows(layout, self._recognised, of_user, {"user": user})
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The statements of one query."""
+
+    reader: Reader
+    rows: Rows
+    query: EngineQuery
+    distance: Distance
+
+    def by_distance(self, asked: int) -> tuple[list[tuple[str, float]], float]:
+        """(id, distance) of the nearest rows, and the seconds that took."""
+        layout = self.rows.layout
+        where, values = self.rows.searched(self.query.scope)
+        values |= {"vector": _literal(self.query.vector, layout), "asked": asked}
+        started = time.perf_counter()
+        found = self.reader.rows(_search(layout, self.distance, where), values)
+        # The distance to a zero vector is no number: such a row is not found.
+        near = [(id, far) for id, far in found if far is not None and far == far]
+        return near, time.perf_counter() - started
+
+    def by_words(self, asked: int) -> tuple[list[tuple[str, float]], float]:
+        """(id, rank) of the best rows by the layout's lexical list, and the seconds that took."""
+        layout = self.rows.layout
+        if layout.lexical is None:
+            return [], 0.0
+        where, values = self.rows.searched(self.query.scope)
+        values |= {"text": layout.lexical.prepared(self.query.text), "asked": asked}
+        started = time.perf_counter()
+        found = self.reader.rows(layout.lexical.statement(layout.id, relation(layout), where), values)
+        return [(id, rank) for id, rank in found], time.perf_counter() - started
 
 
 class TableSnapshot:
@@ -416,6 +485,22 @@ def _notes(rows: Rows) -> list[str]:
 def _dimension(reader: Reader, layout: Layout) -> int | None:
     """The numbers of a vector, without padding."""
     return layout.width or catalog.dimension(reader, layout.table, layout.vector, layout.condition)
+
+
+def _lists(layout: Layout) -> tuple[ListName, ...]:
+    """The live lists of a layout."""
+    found: list[ListName] = ["vector"]
+    if layout.lexical is not None:
+        found += [layout.lexical.list, *(["source_hybrid"] if layout.fusion else [])]  # type: ignore[list-item]
+    return tuple(found)
+
+
+def _list_notes(layout: Layout, options: Mapping[str, str], index: catalog.VectorIndex | None) -> list[str]:
+    """How the live lists are made."""
+    notes = [layout.lexical.fact] if layout.lexical is not None else []
+    if said := catalog.stated_note(options, layout.client_sets, index):
+        notes.append(said)
+    return notes
 
 
 def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Composed:

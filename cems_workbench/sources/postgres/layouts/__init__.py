@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from cems_workbench import extensions
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres.catalog import Table
-from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.postgres.layout import Layout
+from cems_workbench.sources.source import Source
 
 EVERY = "*"
 """The collection of an address that takes all of them."""
@@ -32,9 +34,13 @@ class PostgresLayout:
     name: str
     title: str
     found: Callable[[Sequence[Table]], Sequence[Table]]
-    layout: Callable[[Reader, Table, Address], Layout]
+    layout: Callable[[Reader, Table, Address], Layout] | None = None
     collections: bool = False
     """Whether one table has several collections, which `?collection=NAME` chooses from."""
+    options: tuple[str, ...] = ()
+    """Options of an address that this layout has."""
+    opened: Callable[[Database, Table, Mapping[str, Any]], Source] | None = None
+    """Instead of `layout`, where a memory is in several tables: the source, with a mapping of fields. Raises InputError."""
     place: int = extensions.DEFAULT_PLACE
 
 

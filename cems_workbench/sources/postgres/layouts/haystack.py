@@ -6,8 +6,10 @@ Source: pgvector-haystack 8.1.2, document_store.py (`CREATE_TABLE_STATEMENT`), r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.layout import JSON_TYPES, TEXT_TYPES, Layout, table_layout
@@ -29,7 +31,12 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table."""
-    return table_layout(reader, "haystack", table, "id", "content", "embedding", columns=("meta",))
+    made = table_layout(reader, "haystack", table, "id", "content", "embedding", columns=("meta",))
+    document = lexical.found(reader, table)
+    if document is not None:
+        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or lexical.ENGLISH, "plain")
+        made = replace(made, lexical=words)
+    return replace(made, client_sets="Haystack sets hnsw.ef_search if its program has hnsw_ef_search")
 
 
 LAYOUT = PostgresLayout("haystack", "Haystack", found, layout, place=50)

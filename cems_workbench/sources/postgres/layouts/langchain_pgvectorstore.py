@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.layout import JSON_TYPES, Layout, table_layout
 from cems_workbench.sources.postgres.layouts import PostgresLayout
 from cems_workbench.sources.postgres.mapping import guessed
 
+DEFAULT, TOP_K = "pg_catalog.english", 4
+"""HybridSearchConfig's tsv_lang, and its primary_top_k and secondary_top_k."""
 ID, CONTENT, EMBEDDING, METADATA = "langchain_id", "content", "embedding", "langchain_metadata"
 
 
@@ -32,8 +35,17 @@ def found(tables: Sequence[Table]) -> list[Table]:
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table. Raises InputError if it cannot tell which column has the text."""
     if {ID, CONTENT, EMBEDDING} <= table.columns.keys():
-        return table_layout(reader, LAYOUT.name, table, ID, CONTENT, EMBEDDING)
-    return replace(guessed(reader, table, address.plain), kind=LAYOUT.name)
+        made = table_layout(reader, LAYOUT.name, table, ID, CONTENT, EMBEDDING)
+    else:
+        made = replace(guessed(reader, table, address.plain), kind=LAYOUT.name)
+    document = lexical.found(reader, table)
+    if document is not None:
+        note = "" if document[1] else f"nothing says the text search configuration: its default {DEFAULT} is assumed"
+        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or DEFAULT, "plain", note)
+        made = replace(made, lexical=words, fusion=lexical.Fusion("weighted_sum", TOP_K, TOP_K))
+    return replace(
+        made, client_sets="PGVectorStore sets hnsw.ef_search if its program has index_query_options (40 by default)"
+    )
 
 
 LAYOUT = PostgresLayout("langchain_pgvectorstore", "LangChain PGVectorStore", found, layout, place=30)

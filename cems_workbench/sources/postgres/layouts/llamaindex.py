@@ -9,8 +9,10 @@ Source: llama-index-vector-stores-postgres 0.9.0, base.py (`get_data_model`, `_d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.layout import JSON_TYPES, TEXT_TYPES, Layout, table_layout
@@ -29,7 +31,12 @@ def found(tables: Sequence[Table]) -> list[Table]:
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table."""
     known = ("id", *(f"metadata_.{key}" for key in OF_NODES))
-    return table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
+    made = table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
+    document = lexical.found(reader, table)
+    if document is not None:
+        words = lexical.Lexical("ts_rank", document[0], document[1] or lexical.ENGLISH, "pieces")
+        made = replace(made, lexical=words, fusion=lexical.Fusion("appended"))
+    return replace(made, client_sets="LlamaIndex sets hnsw.ef_search for each query (hnsw_kwargs)")
 
 
 LAYOUT = PostgresLayout("llamaindex", "LlamaIndex PGVectorStore", found, layout, place=40)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.layout import Layout, table_layout
@@ -20,6 +21,8 @@ from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
 
 COLUMNS = {"id": ("uuid",), "vector": VECTOR_TYPES, "payload": ("jsonb",)}
 NO_MEMORIES = ("mem0migrations",)
+LEMMATISED = "text_lemmatized"
+"""The key of the text that keyword searches read."""
 EXPIRES = f"payload.{EXPIRATION_DATE}"
 
 
@@ -53,7 +56,20 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
         r"COALESCE({0} ~ '^\d\d\d\d-\d\d-\d\d$' AND {0} COLLATE "
         "\"C\" < to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD'), FALSE)"
     ).format(expires)
-    return replace(made, distance="cosine", hidden=hidden)
+    return replace(made, distance="cosine", hidden=hidden, lexical=_lexical(reader, table))
+
+
+def _lexical(reader: Reader, table: Table) -> lexical.Lexical | None:
+    """mem0's keyword search; None if no row has the text that it searches."""
+    from psycopg import sql
+
+    text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
+    name = sql.Identifier(table.schema, table.name)
+    if not reader.rows(sql.SQL("SELECT 1 FROM {} WHERE {} IS NOT NULL LIMIT 1").format(name, text)):
+        return None
+    note = "mem0 takes the lemmas of the query where spaCy is installed, here it is asked as typed"
+    document = sql.SQL("to_tsvector('simple', {})").format(text)
+    return lexical.Lexical("ts_rank_cd", document, "simple", "plain", note)
 
 
 LAYOUT = PostgresLayout("mem0", "mem0", found, layout, place=10)
