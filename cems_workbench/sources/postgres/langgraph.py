@@ -168,7 +168,7 @@ class LangGraphSource:
             )
             seconds = time.perf_counter() - started
         high = 1.0 if distance == "cosine" else 0.0
-        hits = [EngineHit(id, high - far, _number(name, names)) for id, far, name, names in rows if far == far]
+        hits = [EngineHit(id, high - far, _number(name, names)) for id, far, name, names in rows]
         return (EngineList("vector", asked, tuple(hits), seconds),)
 
     def close(self) -> None:

@@ -182,6 +182,8 @@ class TableSource:
             for name in names:
                 if name == "source_hybrid" and fusion:
                     near, seconds = search.by_distance(near_rows)
+                    # The distance to a zero vector is no number (NaN).
+                    near = [(id, far) for id, far in near if far == far]
                     hits = fusion.fused(near, fused_words[0], distance, asked[name])
                     lists.append(EngineList(name, asked[name], tuple(hits), seconds + fused_words[1]))
                 elif name in by_words:
@@ -262,9 +264,7 @@ class _Search:
         values |= {"vector": _literal(self.query.vector, layout), "asked": asked}
         started = time.perf_counter()
         found = self.reader.rows(_search(layout, self.distance, where), values)
-        # The distance to a zero vector is no number: such a row is not found.
-        near = [(id, far) for id, far in found if far is not None and far == far]
-        return near, time.perf_counter() - started
+        return [(id, far) for id, far in found if far is not None], time.perf_counter() - started
 
     def by_words(self, asked: int) -> tuple[list[tuple[str, float]], float]:
         """(id, rank) of the best rows by the layout's lexical list, and the seconds that took."""
