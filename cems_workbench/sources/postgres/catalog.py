@@ -196,7 +196,7 @@ def prepare(
     for name, value in trial.settings.items():
         if name not in (*SETTINGS, *others):
             known = ", ".join((*SETTINGS, *others))
-            raise InputError(f"{plain}: {name!r} is not a setting of its searches; settings: {known}")
+            raise InputError(f"{plain}: {name!r} is not a setting of a vector search; settings: {known}")
         if name in SETTINGS:
             reader.set(name, value)
 

@@ -63,6 +63,8 @@ def _lexical(reader: Reader, table: Table) -> lexical.Lexical | None:
     """mem0's keyword search; None if no row has the text that it searches."""
     from psycopg import sql
 
+    if not table.columns["payload"].readable:
+        return None
     text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
     name = sql.Identifier(table.schema, table.name)
     if not reader.rows(sql.SQL("SELECT 1 FROM {} WHERE {} IS NOT NULL LIMIT 1").format(name, text)):
