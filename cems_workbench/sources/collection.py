@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE, mem0_hides
 from cems_workbench.formats.base.payload import (
     USER_NAMES,
     Payload,
@@ -30,8 +32,11 @@ from cems_workbench.formats.base.payload import (
     names_of,
     state_of,
     text_of,
+    unread,
+    unread_note,
     used_names,
     user_path,
+    value_at,
 )
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
 from cems_workbench.sources.address import Address
@@ -65,6 +70,10 @@ FIRST_PAGE_ROWS = 64
 """Rows of the first page, before the size of a row is known."""
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page. Smaller than a batch: while JSON is parsed, numbers take many times their size."""
+HAYSTACK_ID = "id"
+"""Where Haystack keeps a document's id on Qdrant, whose points are named by UUIDs made of it."""
+NOT_NAMED = ("_node_content", "_node_type", "text_lemmatized", "hash", "id")
+"""What libraries keep for themselves: a note of what was not read does not name it."""
 MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
 
@@ -163,6 +172,12 @@ class _Schema:
     fields: Mapping[str, str]
     chunked: bool
     without_text: int
+    id: str | None = None
+    """The path of the id that the library gives its rows, where the product has another one for them."""
+    expires: str | None = None
+    """The path of mem0's expiration_date, past which mem0 hides a row."""
+    unread: tuple[str, ...] = ()
+    """Paths that no field is read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +247,12 @@ class CollectionSource:
         if memories:
             use = self._use
             notes.append(_fields_note(use.fields))
+            if (unread := unread_note(use.unread)) is not None:
+                notes.append(unread)
+            if use.id:
+                notes.append(f"a memory's id is {use.id}, as the library that wrote the rows names them")
+            if use.expires:
+                notes.append(f"the live list leaves out what is past its {use.expires}, as mem0 does")
             if use.chunked:
                 memories = len(self._entries([]))
                 names = f"{use.fields['document']} and {use.fields['number']}"
@@ -268,15 +289,38 @@ class CollectionSource:
         near: Sequence[ClientHit] = ()
         if scope_field or query.scope != "shared":
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
+            names += tuple(name for name in (use.id, use.expires) if name)
             scope = query.scope if scope_field else None
             vector = np.asarray(query.vector, np.float32)
-            asked = ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text)
-            near = self._ask(lambda: self._client.search(asked))
+            near = self._visible(ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text))
         hits = []
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
-            hits.append(EngineHit(place[0], each.score, place[1]) if place else EngineHit(each.id, each.score))
+            if place:
+                hits.append(EngineHit(place[0], each.score, place[1]))
+            else:
+                hits.append(EngineHit(self._id_of(each.id, each.payload), each.score))
         return EngineList(name, rows, tuple(hits), time.perf_counter() - started)
+
+    def _visible(self, asked: ClientQuery) -> Sequence[ClientHit]:
+        """The best rows without those that the library hides, for which more are asked: of a fusion more rows change the order."""
+        use = self._use
+        if use.expires is None:
+            return self._ask(lambda: self._client.search(asked))
+        today = datetime.now(UTC).date()
+        rows = asked.rows
+        while True:
+            query = replace(asked, rows=rows)
+            near = self._ask(lambda query=query: self._client.search(query))  # type: ignore[misc]
+            shown = [each for each in near if not mem0_hides(value_at(each.payload, use.expires), today)]
+            if len(shown) >= asked.rows or len(near) < rows or asked.name == "source_hybrid":
+                return shown[: asked.rows]
+            rows *= 2
+
+    def _id_of(self, row_id: str, payload: Payload) -> str:
+        """The id of a row's memory."""
+        value = None if self._use.id is None else value_at(payload, self._use.id)
+        return value if isinstance(value, str) and value else row_id
 
     def _ask(self, call: Callable[[], T]) -> T:
         return ask(self._address, self._timeout, call, self._client.reason)
@@ -291,16 +335,29 @@ class CollectionSource:
         found = used_names(payloads, self._names)
         if any(row.text for row in rows) and (not self._mapping or "content" not in self._mapping):
             found.pop("content", None)
-        return _Schema(found, chunked, without)
+        expires = found.get("valid_until", "")
+        return _Schema(
+            found,
+            chunked,
+            without,
+            HAYSTACK_ID if payloads and all(map(_is_haystack, payloads)) else None,
+            expires if expires.rpartition(".")[2] == EXPIRATION_DATE else None,
+            tuple(path for payload in payloads for path in unread(payload, self._names, NOT_NAMED)),
+        )
 
     def _entries(self, problems: list[RowProblem]) -> list[_Entry]:
         """All memories; rows that duplicate another are added to `problems`."""
-        names = [self._use.fields[name] for name in ("document", "number")] if self._use.chunked else []
+        use = self._use
+        names = [use.fields[name] for name in ("document", "number")] if use.chunked else []
+        names += [use.id] if use.id else []
         portions = iter(self._client.list_rows(names))
         documents: dict[str, dict[int | None, str]] = {}
         while (portion := self._ask(lambda: next(portions, None))) is not None:
             for row_id, payload in portion:
-                document, number = (chunk_key(payload, self._names) if names else None) or (row_id, None)
+                document, number = (chunk_key(payload, self._names) if use.chunked else None) or (
+                    self._id_of(row_id, payload),
+                    None,
+                )
                 rows = documents.setdefault(document, {})
                 if number in rows or (rows and (number is None) != (None in rows)):
                     what = f"chunk {number} of {document}" if number is not None else f"the row {document}"
@@ -474,6 +531,12 @@ def _digest(row: Row) -> tuple[bytes, int]:
     # Little-endian on every machine: the marker is stored.
     vector = b"" if row.vector is None else np.ascontiguousarray(row.vector, "<f4").tobytes()
     return hashlib.blake2b(said + b"\0" + vector, digest_size=16).digest(), len(said) + len(vector)
+
+
+def _is_haystack(payload: Payload) -> bool:
+    return (
+        isinstance(payload.get(HAYSTACK_ID), str) and "content" in payload and isinstance(payload.get("meta"), Mapping)
+    )
 
 
 def _fields_note(found: Mapping[str, str]) -> str:

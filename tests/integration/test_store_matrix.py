@@ -67,9 +67,7 @@ NOT_YET: Mapping[str, str] = {
     ),
     **dict.fromkeys(("llamaindex_pg", "llamaindex_pg_hybrid", "haystack_pg", "haystack_pg_l2"), "no JSON"),
     **dict.fromkeys(("langgraph_pg", "langgraph_pg_whole"), "two tables"),
-    **dict.fromkeys(("mem0_pgvector", "mem0_qdrant", "mem0_chroma"), "expired memories are in live lists"),
-    **dict.fromkeys(("langchain_qdrant", "langchain_qdrant_hybrid", "llamaindex_qdrant"), "an object called source"),
-    "haystack_qdrant": "ids of points",
+    **dict.fromkeys(("mem0_pgvector",), "expired memories are in live lists"),
 }
 """Why a store does not work yet, by name."""
 NO_KIND = ("sqlite", "lancedb", "faiss")

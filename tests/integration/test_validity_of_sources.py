@@ -116,5 +116,5 @@ def test_facts_of_graphiti_hold_between_valid_at_and_invalid_at(store: Store, tm
     assert [found[name(n)].valid_until and found[name(n)].valid_until.month for n in (1, 2, 3)] == [2, 3, None]
     assert all(found[name(n)].valid_from is not None for n in (1, 2, 3))
     assert [(problem.field, problem.reason) for problem in report.problems] == [
-        ("invalid_at", "is before the memory is valid; it was left out")
+        ("invalid_at", "is before the memory is valid")
     ]

@@ -125,6 +125,14 @@ def is_false(value: Any) -> bool:
     return str(value).lower() in ("false", "0", "f")
 
 
+def mem0_hides(value: Any, today: date) -> bool:
+    """Whether mem0 leaves a memory with this expiration_date out of its lists and searches: from the day after it, in UTC."""
+    try:
+        return bool(value) and date.fromisoformat(str(value)) < today
+    except ValueError:
+        return False
+
+
 def _end_of_day(moment: datetime) -> datetime | None:
     """The midnight after a day; a moment within a day stays; None: it has no end."""
     if moment >= fields.NO_END:

@@ -10,7 +10,7 @@ A row with a document and a whole number in it is a chunk; any other row is a me
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,14 +56,16 @@ class Names:
             yield f"{outer}.{name}"
 
     def found(self, payload: Payload, field: str) -> str | None:
-        """The path at which the payload has the field, None if it has none."""
-        return next((path for path in self.known[field] if _value_at(payload, path, field) is not None), None)
+        """The path at which the payload has the field, None if it has none. An object is a field only if a mapping says so."""
+        return next((path for path in self.known[field] if self._is_value(field, value_at(payload, path))), None)
 
     def value(self, payload: Payload, field: str) -> Any:
         """The payload's value of the field, None if it has none."""
-        return next(
-            (value for path in self.known[field] if (value := _value_at(payload, path, field)) is not None), None
-        )
+        values = (value_at(payload, path) for path in self.known[field])
+        return next((value for value in values if self._is_value(field, value)), None)
+
+    def _is_value(self, field: str, value: Any) -> bool:
+        return value is not None and (field in self.given or not isinstance(value, Mapping))
 
 
 ANY_NAMES = Names({})
@@ -122,13 +124,25 @@ def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[s
     found = {
         field: path for field in memory_fields.OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None
     }
-    values = {field: _at(payload, path) for field, path in found.items()}
+    values = {field: value_at(payload, path) for field, path in found.items()}
     return found, values | {name: state_of(payload, name, names) for name in ("active", "superseded_at")}
+
+
+MOST_UNREAD = 12
+"""Most columns and keys that the note of unread ones names."""
+
+
+def unread_note(paths: Iterable[str]) -> str | None:
+    """One line that names columns and keys that were not read; None if there is none."""
+    names = list(dict.fromkeys(paths))
+    more = len(names) - MOST_UNREAD
+    named = ", ".join(names[:MOST_UNREAD]) + (f" and {more} more" if more > 0 else "")
+    return f"not read: {named}; a mapping can take them" if names else None
 
 
 def state_path(payload: Payload, name: str, names: Names) -> str | None:
     """The path of one of STATE_NAMES, None if the payload has none."""
-    return next((path for path in names.paths(STATE_NAMES[name]) if _at(payload, path) is not None), None)
+    return next((path for path in names.paths(STATE_NAMES[name]) if value_at(payload, path) is not None), None)
 
 
 def unread(payload: Payload, names: Names, read: Collection[str] = ()) -> list[str]:
@@ -146,7 +160,7 @@ def unread(payload: Payload, names: Names, read: Collection[str] = ()) -> list[s
 def state_of(payload: Payload, name: str, names: Names = ANY_NAMES) -> Any:
     """The payload's value of one of STATE_NAMES, None if it has none."""
     path = state_path(payload, name, names)
-    return None if path is None else _at(payload, path)
+    return None if path is None else value_at(payload, path)
 
 
 def is_deleted(payload: Payload) -> bool:
@@ -174,25 +188,19 @@ def user_path(payloads: Sequence[Payload], names: Names) -> str | None:
     if "author" in names.given:
         return names.given["author"]
     paths = [path for name in USER_NAMES for path in names.paths(name)]
-    counts = {path: sum(_at(payload, path) is not None for payload in payloads) for path in paths}
+    counts = {path: sum(value_at(payload, path) is not None for payload in payloads) for path in paths}
     best = max(paths, key=lambda path: counts[path])
     return best if counts[best] else None
 
 
-def _at(payload: Payload, path: str) -> Any:
+def value_at(payload: Payload, path: str) -> Any:
     """The value at a name or dotted path; None if there is none."""
     # First as it is: a name may itself contain dots.
     if path in payload:
         return payload[path]
     head, dot, rest = path.partition(".")
     inner = payload.get(head) if dot else None
-    return _at(inner, rest) if isinstance(inner, Mapping) else None
-
-
-def _value_at(payload: Payload, path: str, field: str) -> Any:
-    """The value of a field at a path; None for an object called `source`, which is no reference but says several things."""
-    value = _at(payload, path)
-    return None if field == "source_ref" and isinstance(value, Mapping) else value
+    return value_at(inner, rest) if isinstance(inner, Mapping) else None
 
 
 def _node_text(payload: Payload) -> str | None:

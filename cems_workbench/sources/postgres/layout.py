@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import ANY_NAMES, NESTED, USER_NAMES, Names, state_path, used_names, user_path
+from cems_workbench.formats.base.payload import (
+    ANY_NAMES,
+    NESTED,
+    USER_NAMES,
+    Names,
+    state_path,
+    unread_note,
+    used_names,
+    user_path,
+)
 from cems_workbench.records import TIMES, RowProblem
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Reader
@@ -27,8 +36,6 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 200
 """Rows from which keys of JSON columns are recognised."""
-MOST_UNREAD = 12
-"""Most columns and keys that the note of unread ones names."""
 JSON_TYPES = ("json", "jsonb")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
@@ -125,11 +132,7 @@ class Recognised:
     @property
     def unread_note(self) -> str | None:
         """One line that names what was not read; None if there is nothing."""
-        if not self.unread:
-            return None
-        more = len(self.unread) - MOST_UNREAD
-        named = ", ".join(self.unread[:MOST_UNREAD]) + (f" and {more} more" if more > 0 else "")
-        return f"not read: {named}; a mapping can take them"
+        return unread_note(self.unread)
 
     @property
     def fields_note(self) -> str | None:

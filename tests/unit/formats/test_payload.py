@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.payload import canonical, chunk_key, memory_of, names_of, text_of, used_names
+from cems_workbench.formats.base.payload import (
+    canonical,
+    chunk_key,
+    memory_of,
+    names_of,
+    text_of,
+    unread,
+    unread_note,
+    used_names,
+)
 
 ANY = names_of(None)
 JSON = st.recursive(
@@ -123,7 +132,7 @@ def test_tags_are_a_list_or_a_text(tags, read) -> None:
         ({"timestamp": 1e300}, "timestamp"),
         ({"date": "last week"}, "date"),
         ({"scope": "galaxy"}, "scope"),
-        ({"title": {"en": "T"}}, "title"),
+        ({"title": ["T"]}, "title"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_by_its_path_and_left_out(payload, field) -> None:
@@ -176,3 +185,12 @@ def test_the_order_of_a_payload_does_not_matter(payload: dict[str, Any]) -> None
 def test_the_name_that_most_rows_have_is_said() -> None:
     payloads = [{"user_id": "a"}, {"user_id": "b"}, {"author": "c"}, {"metadata": {"title": "T"}}]
     assert used_names(payloads, ANY) == {"author": "user_id", "title": "metadata.title"}
+
+
+def test_an_object_is_a_field_only_if_a_mapping_says_so_and_is_named_among_what_is_not_read():
+    payload = {"text": "x", "source": {"file": "a.md"}, "title": "T", "mood": 1, "metadata": {"line": 3}}
+    names = names_of(None)
+    memory, problems = memory_of("1", "x", payload, names)
+    assert (memory.title, memory.source_ref, problems) == ("T", None, [])
+    assert unread_note(unread(payload, names)) == "not read: source, mood, metadata.line; a mapping can take them"
+    assert memory_of("1", "x", payload, names_of({"source_ref": "source.file"}))[0].source_ref == "a.md"

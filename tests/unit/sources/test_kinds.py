@@ -117,7 +117,7 @@ def test_an_unknown_kind_is_one_line_with_the_known_ones() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "find_spec", lambda name: None)
+    monkeypatch.setattr(kinds, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"psycopg is not installed; pip install 'cems-workbench\[postgres\]'"):
         connect.open_source(parse("postgresql://host/db", {}))
 
