@@ -116,16 +116,28 @@ class TableSource:
             engine = catalog.engine(reader, self._database)
             rows = self._rows(reader)
             layout = rows.layout
-            kept = rows.where
-            if rows.deleted is not None:
-                kept = sql.SQL("{} AND NOT {}").format(kept, rows.deleted)
-            count = sql.SQL("SELECT count(*), count({}) FROM {} WHERE {}")
-            memories, with_vector = reader.row(count.format(_vector(layout), relation(layout), kept), rows.values)
+            count = sql.SQL(
+                "SELECT count(*), count({vector}) FILTER (WHERE NOT {hidden}), count(*) FILTER (WHERE {hidden}) "
+                "FROM {table} WHERE {where} AND NOT {deleted}"
+            )
+            never = sql.SQL("FALSE")
+            memories, with_vector, hidden = reader.row(
+                count.format(
+                    vector=_vector(layout),
+                    hidden=layout.hidden or never,
+                    table=relation(layout),
+                    where=rows.where,
+                    deleted=rows.deleted or never,
+                ),
+                rows.values,
+            )
             dimension = _dimension(reader, layout)
             planned = self._plan(reader, rows, dimension)
             fusion = self._fusion(layout, {})
             notes = [*_notes(rows), *planned.notes(with_vector)]
             notes += _list_notes(layout, self._database.address.options, planned.index)
+            if hidden:
+                notes.append(f"{hidden:,} of the memories {'has' if hidden == 1 else 'have'} expired: in no live list")
             if layout.distance is None and planned.index is None:
                 notes.append(
                     "no index tells the distance: cosine is assumed; ?distance=l2 or ?distance=ip says another"

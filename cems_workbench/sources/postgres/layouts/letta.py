@@ -5,7 +5,10 @@ the rest is zero. A query is filled up in the same way, so distances are those o
 
 Here: project is the archive (of source_passages: the source), author the organisation; a mapping can choose others.
 
-Source: letta 0.16.x, orm/passage.py and constants.py (MAX_EMBEDDING_DIM), read; the tables were filled by hand, not by a running server.
+A search is by cosine distance.
+
+Source: letta 0.16.8, orm/passage.py and services/helpers/agent_manager_helper.py (`build_agent_passage_query`), whose ORM and managers were
+run on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
 
     project = next(name for name in OWNERS if name in table.columns)
     columns = ("tags", "metadata_", "created_at", "updated_at", "file_name", "is_deleted", project, "organization_id")
-    made = table_layout(
+    passages = table_layout(
         reader,
         LAYOUT.name,
         table,
@@ -55,6 +58,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
         given={"project": project, "author": "organization_id"},
         known=("embedding_config",),
     )
+    made = replace(passages, distance="cosine")
     rows = reader.rows(
         sql.SQL(
             "SELECT embedding_config ->> 'embedding_dim', embedding_config ->> 'embedding_model', count(*) FROM "
