@@ -59,8 +59,8 @@ class Chunks:
     """None: the text is cut from the memory's content by `cut`."""
     start: str | None = None
     """Where it begins in the content, in characters."""
-    cut: Callable[[str, Sequence[int]], Sequence[str]] | None = None
-    """(content, starts) -> the texts."""
+    cut: Callable[[str, Sequence[int]], Sequence[tuple[int, str]]] | None = None
+    """(content, starts as the file has them) -> (start in characters, text) of each."""
     vectors: Vectors | None = None
     condition: str = "1"
 
@@ -81,6 +81,10 @@ class Fts5:
     chunks: bool = False
     condition: str = "1"
     """Further condition, also over the table, whose alias is `fts`."""
+    columns: tuple[str, ...] = ()
+    """Columns that are searched apart: a row has the bm25 of the first that matches, as `a MATCH q OR b MATCH q` gives."""
+    relaxed: Callable[[str], str | None] | None = None
+    """The query where `match` finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ _VIRTUAL = re.compile(
 )
 _WITHOUT_ROWID = re.compile(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*$", re.I)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.S)
+_QUOTED_OR_COMMENT = re.compile(r"(\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/", re.S)
 
 
 def quoted(name: str) -> str:
@@ -123,7 +124,8 @@ def read_schema(reader: Reader) -> Schema:
     virtual: dict[str, tuple[str, tuple[str, ...]]] = {}
     for name, _, sql in found:
         if match := _VIRTUAL.match(sql or ""):
-            virtual[name] = match[1].lower(), tuple(split_arguments(match[2] or ""))
+            plain = _QUOTED_OR_COMMENT.sub(lambda found: found[1] or " ", match[2] or "")
+            virtual[name] = match[1].lower(), tuple(split_arguments(plain))
     tables = {}
     for name, kind, sql in found:
         if name in virtual:

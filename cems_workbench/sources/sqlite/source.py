@@ -44,7 +44,7 @@ from cems_workbench.sources.source import (
 )
 from cems_workbench.sources.sqlite import vec0
 from cems_workbench.sources.sqlite.file import DatabaseFile, Reader, Row
-from cems_workbench.sources.sqlite.layout import Chunks, Layout, Vectors
+from cems_workbench.sources.sqlite.layout import Chunks, Fts5, Layout, Vectors
 from cems_workbench.sources.sqlite.schema import quoted
 from cems_workbench.sources.sqlite.vectors import decoded, distances, matrix_of, score
 
@@ -241,27 +241,52 @@ class SqliteSource:
         layout, fts = read.layout, read.layout.fts5
         assert fts is not None
         started = time.perf_counter()
-        match = fts.match(text)
         rows: list[Row] = []
-        if match is not None:
-            table = quoted(fts.table)
-            rank = f"bm25({table}, {', '.join(map(repr, fts.weights))})" if fts.weights else "fts.rank"
-            source, number = layout.source, "NULL"
-            if fts.chunks:
-                assert layout.chunks is not None
-                source, number = _joined(layout, layout.chunks), layout.chunks.number
-                where += f" AND ({layout.chunks.condition})"
-            # CROSS: the engine's order of the loops, which is that of the ranking.
-            rows = reader.rows(
-                f"SELECT CAST({layout.id} AS TEXT), {number}, {rank} FROM {table} AS fts CROSS JOIN {source} "
-                f"WHERE fts.rowid = {fts.rowid} AND {table} MATCH :_match AND ({fts.condition}) AND {where} ORDER BY {rank} LIMIT :_asked",
-                {**read.values, "_match": match, "_asked": asked},
-            )
+        for ask in (fts.match, fts.relaxed):
+            match = ask(text) if ask is not None and not rows else None
+            if match is not None:
+                try:
+                    rows = reader.rows(
+                        _matching_rows(layout, fts, where), {**read.values, "_match": match, "_asked": asked}
+                    )
+                except SourceError as error:
+                    # Words that are no query, as one parenthesis: systems answer with nothing.
+                    if "fts5: syntax error" not in str(error):
+                        raise
         hits = tuple(EngineHit(row[0], -float(row[2]), row[1]) for row in rows if row[0] is not None)
         return EngineList(FTS5, asked, hits, time.perf_counter() - started)
 
 
 FTS5: ListName = "fts5"
+
+
+def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
+    """The statement that gives (memory id, chunk number, bm25) of the best rows for :_match."""
+    table = quoted(fts.table)
+    rank = f"bm25({table}, {', '.join(map(repr, fts.weights))})" if fts.weights else "fts.rank"
+    source, number = layout.source, "NULL"
+    if fts.chunks:
+        assert layout.chunks is not None
+        source, number = _joined(layout, layout.chunks), layout.chunks.number
+        where += f" AND ({layout.chunks.condition})"
+    matched, ranked = f"{table} AS fts", f"{table} MATCH :_match"
+    if fts.columns:
+        apart = " UNION ALL ".join(
+            f"SELECT rowid AS _row, bm25({table}) AS _rank, {place} AS _column FROM {table} WHERE {quoted(column)} MATCH :_match"
+            for place, column in enumerate(fts.columns)
+        )
+        # With min() the other values are those of its row.
+        first = f"(SELECT _row, _rank, min(_column) FROM ({apart}) GROUP BY _row)"
+        matched, ranked, rank = (
+            f"{first} AS _found CROSS JOIN {table} AS fts",
+            "fts.rowid = _found._row",
+            "_found._rank",
+        )
+    # CROSS: the engine's order of the loops, which is that of the ranking.
+    return (
+        f"SELECT CAST({layout.id} AS TEXT), {number}, {rank} FROM {matched} CROSS JOIN {source} "
+        f"WHERE fts.rowid = {fts.rowid} AND {ranked} AND ({fts.condition}) AND {where} ORDER BY {rank} LIMIT :_asked"
+    )
 
 
 def _lists(layout: Layout) -> tuple[ListName, ...]:
@@ -526,15 +551,16 @@ class SqliteSnapshot:
         problems += found
         if layout.chunks is None:
             return TakenMemory(memory, marker, vector=self._checked(row[1], vector, layout.vectors, problems))
-        texts = [part[1] for part in parts]
+        starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
-            texts = list(layout.chunks.cut(content, [part[2] or 0 for part in parts]))
+            cut = layout.chunks.cut(content, [start or 0 for start in starts])
+            starts, texts = [start for start, _ in cut], [text for _, text in cut]
         if problem := too_long(row[1], 0, sum(len(str(text or "").encode("utf-8", "surrogatepass")) for text in texts)):
             problems.append(problem)
             return None
         chunks = [
             TakenChunk(number, str(text), self._checked(row[1], own, layout.chunks.vectors, problems), start)
-            for (number, _, start, own), text in zip(parts, texts, strict=True)
+            for (number, _, _, own), start, text in zip(parts, starts, texts, strict=True)
             if text is not None
         ]
         return TakenMemory(memory, marker, tuple(chunks))
