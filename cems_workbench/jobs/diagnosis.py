@@ -234,6 +234,8 @@ EXTRAS: Mapping[str, str] = {
     "torch": "torch",
     "psycopg": "postgres",
     "qdrant-client": "qdrant",
+    "lancedb": "lancedb",
+    "faiss-cpu": "faiss",
     "distributed": "cluster",
 }
 """Optional packages by the extra that installs each."""

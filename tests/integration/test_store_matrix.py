@@ -68,9 +68,10 @@ NOT_YET: Mapping[str, str] = {
     **dict.fromkeys(("llamaindex_pg", "llamaindex_pg_hybrid", "haystack_pg", "haystack_pg_l2"), "no JSON"),
     **dict.fromkeys(("langgraph_pg", "langgraph_pg_whole"), "two tables"),
     **dict.fromkeys(("mem0_pgvector",), "expired memories are in live lists"),
+    "txtai_hybrid": "the keyword index of txtai is not read",
 }
 """Why a store does not work yet, by name."""
-NO_KIND = ("sqlite", "lancedb", "faiss")
+NO_KIND = ("sqlite",)
 """Kinds of sources that are not there yet."""
 
 

@@ -1,0 +1,392 @@
+"""LanceDB: a table in a folder, read by LanceDB's own client.
+
+    lancedb:/FOLDER?table=TABLE   …&distance=cosine   …&user=ID   …&id=COLUMN   …&vector=COLUMN
+
+A table is a series of versions, and reading one writes nothing: a snapshot reads the version that it began with, a search the latest. Each
+search names how vectors are compared; an index fixes it for searches that use the index, and without one LanceDB's default is the
+squared L2 distance. `distance` is for programs that ask for another.
+
+The list `sparse` is LanceDB's full-text search (BM25), `source_hybrid` its hybrid search: reciprocal rank fusion of both, each cut to the
+limit before. Under cosine LanceDB leaves rows with a vector of zeros out of its answers.
+
+Source: lancedb 0.40.0, recorded by running it; https://docs.lancedb.com/search
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.formats.base.memory_fields import SHARED_WORDS
+from cems_workbench.formats.base.payload import Payload
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionClient, CollectionSource, Row
+from cems_workbench.sources.requests import ask, check_options
+from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial, Vector
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OPTIONS = ("table", "distance", "id", "vector", "user")
+SUFFIX = ".lance"
+ID_NAMES = ("id", "memory_id", "doc_id", "uuid", "key", "_id")
+"""Names of the column with a row's id, likelier ones first."""
+ROW_ID = "_rowid"
+"""LanceDB's number of a row: the id of the rows of a table without such a column."""
+PAGE_ROWS = 10_000
+"""Rows of a page of ids."""
+ENGINE_DISTANCES: Mapping[str, Distance] = {"l2": "l2", "cosine": "cosine", "dot": "ip"}
+"""Distances by LanceDB's names."""
+SCORES: Mapping[Distance, Callable[[float], float]] = {
+    "cosine": lambda distance: 1.0 - distance,
+    "ip": lambda distance: 1.0 - distance,
+    # Rounding can make the squared distance slightly negative.
+    "l2": lambda distance: -math.sqrt(max(distance, 0.0)),
+}
+"""Cosine, inner product, or negated Euclidean distance: LanceDB returns 1 - cosine, 1 - product, and the squared distance."""
+SCORE_COLUMNS: Mapping[ListName, str] = {"vector": "_distance", "sparse": "_score", "source_hybrid": "_relevance_score"}
+DEFAULT_NPROBES = 20
+"""LanceDB's own, for a search that names none."""
+
+
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
+    """Open a table. Raises InputError if it does not exist, or an option or a mapping does not fit, and SourceError."""
+    check_options(address, OPTIONS)
+    return CollectionSource(address, mapping, timeout, LanceTable)
+
+
+class LanceTable(CollectionClient):
+    """A table of LanceDB."""
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        """Open it. Raises InputError for a folder, a table or a column that is not there, and SourceError."""
+        self._address = address
+        self._name = _table_name(address)
+        self._stated = _stated_distance(address)
+        self._table = ask(address, timeout, self._opened, self.reason)
+        self._frozen: Any = None
+        self._row_ids: dict[str, int] = {}
+        self._id = self._id_column()
+        self._vector = self._vector_column()
+
+    def _opened(self) -> Any:
+        import lancedb
+
+        return lancedb.connect(self._address.path).open_table(self._name)
+
+    def reason(self, error: Exception) -> str | None:
+        """LanceDB raises plain exceptions; the first line says what happened."""
+        known = isinstance(error, RuntimeError | ValueError | OSError | KeyError | NotImplementedError)
+        return (str(error).strip() or type(error).__name__).splitlines()[0] if known else None
+
+    def describe(self) -> SourceInfo:
+        table = self._latest()
+        index, stats = self._vector_index()
+        distance, notes = self._distance(), []
+        if self._stated is None and stats is None:
+            notes.append(
+                "no index names a distance: LanceDB compares by l2 unless a search says otherwise, and so is it compared here; add "
+                "distance=cosine to the address if its program does"
+            )
+        if stats is not None and not self._indexed(stats):
+            notes.append(
+                f"the index {index.name} compares by {stats.distance_type}, so a search by {distance} does not use it"
+            )
+        elif stats is not None and stats.num_unindexed_rows:
+            notes.append(f"{stats.num_unindexed_rows:,} rows are newer than the index; they are compared one by one")
+        if distance == "cosine":
+            notes.append("LanceDB leaves rows with a vector of zeros out of a search by cosine")
+        if "sparse" in self.lists():
+            notes.append(
+                "the list sparse is its full-text search (BM25), source_hybrid its hybrid search, which cuts both lists to the limit first"
+            )
+        left_out = [name for name in self._schema.names if name not in (*self._columns, self._vector)]
+        if left_out:
+            notes.append(f"columns not read, because they are vectors or binary: {', '.join(left_out)}")
+        where = self._where()
+        with_vector = f"{_quoted(self._vector)} IS NOT NULL" + (f" AND {where}" if where else "")
+        used = stats is not None and self._indexed(stats)
+        return SourceInfo(
+            kind="lancedb",
+            engine=f"LanceDB {_version()}, version {table.version} of the table",
+            memories=table.count_rows(where),
+            vectors=table.count_rows(with_vector),
+            dimension=self._schema.field(self._vector).type.list_size,
+            distance=distance,
+            index=f"{stats.index_type} {index.name}" if used else None,
+            lists=self.lists(),
+            settings=_settings(stats.index_type) if used else (),
+            notes=tuple(notes),
+        )
+
+    def lists(self) -> tuple[ListName, ...]:
+        """The vector list, and those of a full-text index if there is one."""
+        return ("vector", "sparse", "source_hybrid") if self._text_column() else ("vector",)
+
+    def sample(self, rows: int) -> Sequence[Row]:
+        self._latest()
+        return self._rows(self._scan([]).limit(rows).to_arrow())
+
+    def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
+        # Its own handle stays at the version that it opened, whatever is written meanwhile.
+        self._frozen, self._row_ids = self._opened(), {}
+        columns = [*dict.fromkeys([*self._ids, *(_column(name) for name in names)])]
+        query = self._frozen.search().with_row_id(True).select(columns)
+        if where := self._where():
+            query = query.where(where)
+        for batch in query.limit(self._frozen.count_rows(where) or 1).to_batches(PAGE_ROWS):
+            numbers = batch.column(ROW_ID).to_pylist()
+            page = []
+            for number, payload in zip(numbers, batch.drop_columns([ROW_ID]).to_pylist(), strict=True):
+                row_id = str(number if self._id == ROW_ID else payload[self._id])
+                self._row_ids.setdefault(row_id, number)
+                page.append((row_id, payload))
+            yield page
+
+    def take(self, ids: Sequence[str]) -> Sequence[Row]:
+        numbers = [self._row_ids[each] for each in ids]
+        query = self._frozen.take_row_ids(numbers).with_row_id()
+        return self._rows(query.select([*self._columns, self._vector]).to_arrow())
+
+    def search(self, query: ClientQuery) -> Sequence[ClientHit]:
+        table = self._latest()
+        if query.name != "vector" and (query.trial.settings or query.trial.exact):
+            raise SourceError(f"{self._address.plain}: only its vector list takes settings and an exact search")
+        columns = [*dict.fromkeys([*self._ids, *(_column(name) for name in query.names)])]
+        score = SCORE_COLUMNS[query.name]
+        if query.name == "vector":
+            asked = self._tried(table.search(query.vector, vector_column_name=self._vector), query.trial)
+            asked = asked.distance_type(self._engine_distance())
+        elif query.name == "sparse":
+            asked = table.search(query.text, query_type="fts", fts_columns=self._text_column())
+        else:
+            asked = table.search(query_type="hybrid", vector_column_name=self._vector, fts_columns=self._text_column())
+            asked = asked.vector(query.vector).text(query.text).distance_type(self._engine_distance())
+        scope = None
+        if query.scope is not None:
+            words = ", ".join(_literal(word) for word in SHARED_WORDS)
+            path = _path(query.scope_field)
+            shared = f"{path} IN ({words})"
+            scope = shared if query.scope == "shared" else f"({path} IS NULL OR NOT ({shared}))"
+        if where := self._where(scope):
+            asked = asked.where(where, prefilter=True)
+        if query.name != "source_hybrid":
+            # The hybrid search selects the scores itself, and drops them.
+            columns = [*columns, score]
+        if self._id == ROW_ID:
+            asked = asked.with_row_id(True)
+        found = asked.select([name for name in columns if name != ROW_ID]).limit(query.rows).to_list()
+        scored = SCORES[self._distance()] if query.name == "vector" else float
+        return [
+            ClientHit(str(row[self._id]), {name: row[name] for name in row if name != score}, scored(float(row[score])))
+            for row in found
+        ]
+
+    def _tried(self, asked: Any, trial: Trial) -> Any:
+        """The search with the settings of a trial. Raises SourceError for one that it does not have."""
+        if trial.exact:
+            return asked.bypass_vector_index()
+        for name, value in trial.settings.items():
+            if name not in ("nprobes", "ef", "refine_factor"):
+                raise SourceError(
+                    f"{self._address.plain}: {name} is no setting of a search; it may be nprobes, ef, refine_factor"
+                )
+            asked = getattr(asked, name)(int(value))
+        return asked
+
+    def _latest(self) -> Any:
+        self._table.checkout_latest()
+        return self._table
+
+    def _scan(self, columns: Sequence[str]) -> Any:
+        query = self._table.search().select([*dict.fromkeys([*self._columns, *columns])])
+        if self._id == ROW_ID:
+            query = query.with_row_id(True)
+        where = self._where()
+        return query.where(where) if where else query
+
+    def _rows(self, found: pa.Table) -> list[Row]:
+        vectors: Sequence[Vector | None] = [None] * found.num_rows
+        if self._vector in found.column_names:
+            vectors = _vectors(found.column(self._vector))
+        kept = [name for name in found.column_names if name in self._columns]
+        payloads = found.select(kept).to_pylist()
+        ids = found.column(self._id).to_pylist()
+        return [
+            Row(str(row_id), {name: value for name, value in payload.items() if name != self._id}, None, vector)
+            for row_id, payload, vector in zip(ids, payloads, vectors, strict=True)
+        ]
+
+    @property
+    def _ids(self) -> list[str]:
+        return [] if self._id == ROW_ID else [self._id]
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return self._table.schema
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """The columns that are read: neither vectors nor bytes."""
+        return [field.name for field in self._schema if not _is_vector(field.type) and not _is_binary(field.type)]
+
+    def _id_column(self) -> str:
+        names = self._schema.names
+        if stated := self._address.options.get("id"):
+            if stated not in names:
+                raise InputError(f"{self._address.plain}: the table has no column {stated}; it has {', '.join(names)}")
+            return stated
+        return next((name for name in ID_NAMES if name in names), ROW_ID)
+
+    def _vector_column(self) -> str:
+        found = [field.name for field in self._schema if _is_vector(field.type)]
+        stated = self._address.options.get("vector")
+        if stated is not None and stated not in found:
+            raise InputError(
+                f"{self._address.plain}: {stated} is no vector column; there are {', '.join(found) or 'none'}"
+            )
+        if not found:
+            raise InputError(f"{self._address.plain}: the table {self._name} has no column of vectors")
+        if stated is None and len(found) > 1:
+            raise InputError(
+                f"{self._address.plain}: several columns have vectors: add vector= with one of {', '.join(found)}"
+            )
+        return stated or found[0]
+
+    def _text_column(self) -> str | None:
+        """The column of the full-text index, None without one."""
+        indexes = [each for each in self._table.list_indices() if each.index_type == "FTS"]
+        return indexes[0].columns[0] if indexes else None
+
+    def _vector_index(self) -> tuple[Any, Any]:
+        """The index of the vectors and its statistics, both None without one."""
+        for each in self._table.list_indices():
+            if self._vector in each.columns and (stats := self._table.index_stats(each.name)) is not None:
+                return each, stats
+        return None, None
+
+    def _indexed(self, stats: Any) -> bool:
+        return ENGINE_DISTANCES.get(str(stats.distance_type)) == self._distance()
+
+    def _distance(self) -> Distance:
+        """As the address says, else as the index says, else LanceDB's default."""
+        if self._stated is not None:
+            return self._stated
+        _, stats = self._vector_index()
+        return "l2" if stats is None else ENGINE_DISTANCES.get(str(stats.distance_type), "l2")
+
+    def _engine_distance(self) -> str:
+        return next(name for name, distance in ENGINE_DISTANCES.items() if distance == self._distance())
+
+    def _where(self, further: str | None = None) -> str | None:
+        """The filter for the owner's rows and a further condition; None: all rows."""
+        conditions = [further] if further else []
+        if self.owner is not None:
+            numbers = _is_number(self._type_of(self.owner.field))
+            values = [value for value in self.owner.values if isinstance(value, int) == numbers]
+            listed = ", ".join(_literal(value) for value in values)
+            conditions.append(f"{_path(self.owner.field)} IN ({listed})" if values else "FALSE")
+        return " AND ".join(conditions) or None
+
+    def _type_of(self, path: str) -> pa.DataType:
+        head, _, rest = path.partition(".")
+        found = self._schema.field(path if path in self._schema.names else head).type
+        while rest and path not in self._schema.names:
+            head, _, rest = rest.partition(".")
+            found = found.field(head).type
+        return found
+
+
+def _table_name(address: Address) -> str:
+    """The table that an address names, or the only one. Raises InputError."""
+    folder = Path(address.path)
+    tables = sorted(each.name.removesuffix(SUFFIX) for each in folder.glob(f"*{SUFFIX}") if each.is_dir())
+    if address.host or not folder.is_dir():
+        raise InputError(f"{address.plain}: no such folder; an address is lancedb:/FOLDER?table=TABLE")
+    if not tables:
+        raise InputError(f"{address.plain}: no folder of LanceDB: it has no TABLE{SUFFIX} in it")
+    name = address.options.get("table")
+    if name is None and len(tables) > 1:
+        raise InputError(f"{address.plain}: several tables: add table= with one of {', '.join(tables)}")
+    if name is not None and name not in tables:
+        near = nearest(name, tables)
+        hint = f"; did you mean {near}?" if near else f"; it has {', '.join(tables)}"
+        raise InputError(f"{address.plain}: no table {name}{hint}")
+    return name or tables[0]
+
+
+def _stated_distance(address: Address) -> Distance | None:
+    stated = address.options.get("distance")
+    allowed = tuple(ENGINE_DISTANCES.values())
+    if stated is not None and stated not in allowed:
+        raise InputError(f"{address.plain}: distance is {stated!r}; it may be {', '.join(allowed)}")
+    return stated
+
+
+def _settings(index_type: str) -> tuple[Setting, ...]:
+    """What a search may change of an approximate index. LanceDB sets `ef` by the limit unless a search does."""
+    if not index_type.startswith("IVF"):
+        return ()
+    probes = Setting("nprobes", str(DEFAULT_NPROBES), "partitions looked at", ("1", "50", "200"))
+    if "HNSW" in index_type:
+        return (probes, Setting("ef", "1.5 times the limit", "nodes of the graph looked at", ("100", "400")))
+    if "PQ" in index_type or "RQ" in index_type or "SQ" in index_type:
+        return (probes, Setting("refine_factor", "none", "times the limit compared with whole vectors", ("5", "20")))
+    return (probes,)
+
+
+def _vectors(column: pa.ChunkedArray) -> list[Vector | None]:
+    """The vectors of a column; None for a null."""
+    found: list[Vector | None] = []
+    for chunk in column.chunks:
+        size = chunk.type.list_size
+        rows = iter(np.asarray(chunk.flatten(), np.float32).reshape(-1, size))
+        found += [next(rows).copy() if valid else None for valid in chunk.is_valid().to_pylist()]
+    return found
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind))
+
+
+def _column(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _path(path: str) -> str:
+    return ".".join(_quoted(part) for part in path.split("."))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def _version() -> str:
+    import lancedb
+
+    return str(lancedb.__version__)

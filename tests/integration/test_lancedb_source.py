@@ -1,0 +1,173 @@
+"""Tables of LanceDB: what the source reads and answers is what LanceDB itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pytest
+from collection_rows import memories, taken
+from lancedb.index import FTS, IvfFlat
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.lancedb import SCORE_COLUMNS, SCORES
+from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, Trial
+
+DIMENSION = 16
+ROWS = 300
+QUERY = np.random.default_rng(7).normal(size=DIMENSION).astype(np.float32)
+ENGINE_NAMES = {"l2": "l2", "cosine": "cosine", "ip": "dot"}
+
+
+def row(number: int) -> dict[str, Any]:
+    rng = np.random.default_rng(number)
+    vector = np.zeros(DIMENSION, np.float32) if number == 5 else rng.normal(size=DIMENSION).astype(np.float32)
+    meta = {"user_id": "mira" if number % 3 else "o'neil", "tags": ["a", "b"], "n": number}
+    words = " ".join(rng.choice(["dog", "cat", "ships", "deploys", "port", "night"], 4 + number % 5))
+    return {"id": f"r{number}", "text": f"{words} {number}", "vector": vector, "metadata": meta, "raw": b"\0"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lancedb.connect(tmp_path / "db").create_table("notes", data=[row(i) for i in range(ROWS)])
+    return tmp_path / "db"
+
+
+def own(folder: Path) -> Any:
+    return lancedb.connect(folder).open_table("notes")
+
+
+def opened(folder: Path, options: str = "") -> Source:
+    return open_source(parse(f"lancedb:{folder}?table=notes{options}"))
+
+
+def hits(source: Source, name: ListName = "vector", trial: Trial = NO_TRIAL, rows: int = 20) -> list[tuple[str, float]]:
+    (found,) = source.search(EngineQuery("ships dog", QUERY, {name: rows}), trial)
+    assert (found.name, found.asked) == (name, rows)
+    return [(hit.memory_id, hit.score) for hit in found.hits]
+
+
+def scored(
+    rows: list[dict[str, Any]], name: ListName, score: Callable[[float], float] = float
+) -> list[tuple[str, float]]:
+    return [(each["id"], score(each[SCORE_COLUMNS[name]])) for each in rows]
+
+
+@pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
+def test_live_lists_are_lancedbs_own(folder: Path, distance: str) -> None:
+    table, called = own(folder), ENGINE_NAMES[distance]
+    table.create_index("text", config=FTS())
+    exact = scored(table.search(QUERY).distance_type(called).limit(20).to_list(), "vector", SCORES[distance])
+    every = table.search(QUERY).distance_type(called).limit(ROWS).to_list()
+    with closing(opened(folder, f"&distance={distance}")) as source:
+        info = source.probe()
+        assert (info.memories, info.vectors, info.dimension, info.distance, info.index) == (
+            ROWS,
+            ROWS,
+            16,
+            distance,
+            None,
+        )
+        assert info.lists == ("vector", "sparse", "source_hybrid")
+        assert hits(source) == exact
+        # A row of zeros is nowhere under cosine, however long the list; that is said.
+        assert len(hits(source, rows=ROWS)) == len(every) == (ROWS - 1 if distance == "cosine" else ROWS)
+        assert any("vector of zeros" in note for note in info.notes) == (distance == "cosine")
+        assert hits(source, "sparse") == scored(
+            table.search("ships dog", query_type="fts").limit(20).to_list(), "sparse"
+        )
+        hybrid = table.search(query_type="hybrid").vector(QUERY).text("ships dog").distance_type(called).limit(20)
+        assert hits(source, "source_hybrid") == scored(hybrid.to_list(), "source_hybrid")
+
+
+def test_an_index_names_the_distance_and_can_be_tried(folder: Path) -> None:
+    table = own(folder)
+    table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=8))
+    with closing(opened(folder)) as source:
+        info = source.probe()
+        assert (info.distance, info.index) == ("cosine", "IVF_FLAT vector_idx")
+        assert [(each.name, each.value) for each in info.settings] == [("nprobes", "20")]
+        asked = table.search(QUERY).distance_type("cosine").limit(20)
+        assert hits(source) == scored(asked.to_list(), "vector", SCORES["cosine"])
+        few = hits(source, trial=Trial({"nprobes": "1"}))
+        assert few == scored(asked.nprobes(1).to_list(), "vector", SCORES["cosine"])
+        exact = hits(source, trial=Trial(exact=True))
+        every = hits(source, trial=Trial({"nprobes": "8"}))
+        # Without the index LanceDB adds numbers in another order.
+        assert [key for key, _ in few] != [key for key, _ in exact] == [key for key, _ in every]
+        assert [score for _, score in exact] == pytest.approx([score for _, score in every], abs=1e-6)
+        with pytest.raises(
+            SourceError, match="ef_search is no setting of a search; it may be nprobes, ef, refine_factor"
+        ):
+            hits(source, trial=Trial({"ef_search": "9"}))
+    with closing(opened(folder, "&distance=l2")) as source:
+        assert source.probe().index is None
+        assert any("compares by cosine, so a search by l2 does not use it" in note for note in source.probe().notes)
+
+
+def test_a_snapshot_is_of_one_version_and_writes_nothing(folder: Path) -> None:
+    table = own(folder)
+    table.delete("id IN ('r0', 'r1')")
+    before = sorted(folder.rglob("*"))
+    with closing(opened(folder)) as source:
+        with source.snapshot() as snapshot:
+            assert snapshot.total == ROWS - 2
+            assert sorted(folder.rglob("*")) == before
+            # What is written meanwhile is for the next snapshot.
+            table.delete("id = 'r2'")
+            table.add([row(ROWS)])
+            found = {each.memory.id: each for batch in snapshot.batches(lambda ids, _: ids) for each in batch.taken}
+        assert set(found) == {f"r{i}" for i in range(2, ROWS)}
+        first = found["r7"]
+        assert (first.memory.author, first.memory.tags, first.memory.content) == ("mira", ("a", "b"), row(7)["text"])
+        assert first.vector is not None and np.array_equal(first.vector, row(7)["vector"])
+        again = memories(taken(source))
+        assert set(again) == {f"r{i}" for i in range(3, ROWS + 1)}
+        assert {key: each.marker for key, each in again.items() if key in found} == {
+            key: found[key].marker for key in again if key in found
+        }
+        assert any("columns not read" in note and "raw" in note for note in source.probe().notes)
+
+
+def test_only_the_rows_of_a_user_are_read_and_searched(folder: Path) -> None:
+    with closing(opened(folder, "&user=o%27neil")) as source:
+        assert source.probe().memories == ROWS // 3
+        assert set(memories(taken(source))) == {f"r{i}" for i in range(0, ROWS, 3)}
+        assert {int(key[1:]) % 3 for key, _ in hits(source)} == {0}
+
+
+def test_a_table_without_ids_has_row_numbers(tmp_path: Path) -> None:
+    rows = [{"body": f"text {i}", "vector": np.full(4, i + 1, np.float32)} for i in range(3)]
+    lancedb.connect(tmp_path / "db").create_table("notes", data=rows)
+    with closing(open_source(parse(f"lancedb:{tmp_path / 'db'}"))) as source:
+        found = memories(taken(source))
+        assert {key: each.memory.content for key, each in found.items()} == {
+            "0": "text 0",
+            "1": "text 1",
+            "2": "text 2",
+        }
+        (near,) = source.search(EngineQuery("", np.full(4, 3, np.float32), {"vector": 2}))
+        assert [(hit.memory_id, hit.score) for hit in near.hits] == [("2", 0.0), ("1", -2.0)]
+
+
+def test_an_address_that_does_not_fit_is_one_line(folder: Path, tmp_path: Path) -> None:
+    lancedb.connect(folder).create_table("others", data=[{"id": "a", "text": "no vector"}])
+    (tmp_path / "empty").mkdir()
+    for address, said in (
+        (f"lancedb:{tmp_path / 'absent'}", "no such folder"),
+        (f"lancedb:{tmp_path / 'empty'}", "no folder of LanceDB"),
+        (f"lancedb:{folder}", "several tables: add table= with one of notes, others"),
+        (f"lancedb:{folder}?table=note", "no table note; did you mean notes?"),
+        (f"lancedb:{folder}?table=others", "has no column of vectors"),
+        (f"lancedb:{folder}?table=notes&distance=dot", "it may be l2, cosine, ip"),
+        (f"lancedb:{folder}?table=notes&id=key", "no column key"),
+        (f"lancedb:{folder}?table=notes&limit=3", "it may be table, distance, id, vector, user"),
+    ):
+        with pytest.raises(InputError, match=said.replace("?", r"\?")):
+            open_source(parse(address))
