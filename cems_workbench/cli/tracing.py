@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import nothing_returned
@@ -131,6 +132,8 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
         say(first_result_words(first))
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
         say(answered)
+    if fusions := compare_fusions(trace):
+        say(fusions.line)
     for mistake in known_mistakes(trace):
         say(f"known mistake: {mistake.words} [{mistake.parameter}]")
     _print_problems(trace, judge_shown)

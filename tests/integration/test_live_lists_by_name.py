@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.edited_evidence import Edit, scratch_evidence
+from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
@@ -152,6 +153,8 @@ def test_without_a_weight_the_fused_answer_is_shown_and_changes_nothing(resource
     (row,) = [row for row in table.rows if row.memory_id == "d"]
     assert (row.cells["source_hybrid:0"].rank, row.cells["source_hybrid:0"].score) == (1, 9.0)
     assert row.dropped_words is not None and "only shown: its weight is 0" in row.dropped_words
+    fusions = compare_fusions(beside)
+    assert fusions is not None and fusions.different == ("d", "c", "a", "b") and fusions.k == 3
     weighed = replay(evidence, with_values(shown, {"lists.source_hybrid.weight": 1.0}))
     assert "d" in [one.memory_id for one in weighed.results]
     assert {one.name: one.active for one in weighed.stage(LISTS).fields.lists}["source_hybrid:0"]

@@ -111,6 +111,14 @@ class ListsFields(StageFields):
         """Names of the lists that take part and have a hit within their depth."""
         return [entry.name for entry in self.lists if entry.active and entry.used]
 
+    def shown(self, config: PipelineConfig) -> list[str]:
+        """Names of the lists in use, and of those that are only shown."""
+        return [
+            entry.name
+            for entry in self.lists
+            if entry.gathered and (entry.used if entry.active else shown_only(config.lists, entry.source))
+        ]
+
     def inside(self, entry: ListUse) -> str | None:
         """The hybrid list that a list inside belongs to; None for every other list."""
         if entry.active or entry.source not in INSIDE:

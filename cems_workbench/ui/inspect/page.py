@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
+from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import asks_source, preset, preset_names
 from cems_workbench.errors import WorkbenchError
@@ -38,6 +39,7 @@ from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
 from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
+from cems_workbench.ui.inspect.views.lists import FUSIONS_HELP
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
@@ -351,13 +353,16 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.shown(trace.config))
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):
         draw_provenance(
             "inspect",
             answered or "No list was returned by the live system",
             partial(forget_evidence, context.resources),
         )
+    fusions = compare_fusions(trace)
+    if fusions is not None:
+        st.caption(plain(fusions.line), help=FUSIONS_HELP)
     form = _draw_head(trace)
     look_for_fix = next_step.draw(context, fetched)
     if against is not None:

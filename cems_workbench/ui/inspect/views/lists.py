@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_by
@@ -26,6 +27,10 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 if TYPE_CHECKING:
     import pandas as pd
 
+FUSIONS_HELP = (
+    "The source's own fused answer beside our ranking after fusion, before it is reranked or adjusted. Of equal scores an engine decides "
+    "the order as it pleases: where that alone explains another place, it counts as a tie, not as a difference."
+)
 HYBRID_RANKS = {
     "meaning #": "Rank of the chunk by meaning within the hybrid list; empty: beyond its depth",
     "words #": "Rank of the chunk by ts_rank within the hybrid list; empty: beyond its depth",
@@ -48,6 +53,9 @@ def draw(context: InspectContext) -> None:
             f"{note}.",
             help="The limit is set under Assembly, oversample under Rerank, the first-stage factor under Lists.",
         )
+    fusions = compare_fusions(trace)
+    if fusions is not None:
+        st.caption(plain(fusions.line), help=FUSIONS_HELP)
     entries = [entry for entry in stage.fields.lists if entry.gathered]
     if not entries:
         st.caption("No list has hits.")

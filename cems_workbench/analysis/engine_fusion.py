@@ -1,0 +1,109 @@
+"""Engine fusion: the running system's own fused answer compared with our fusion of the same query, in the first places.
+
+Engines order equal scores as they please, some at random, so a memory's place is an interval: all places of its equal scores. Two places
+differ only if their intervals have nothing in common; otherwise equal scores explain it.
+
+    engine  a 0.83  b 0.50  c 0.50        b is 2nd or 3rd there, 3rd here: a tie
+    ours    a 0.03  c 0.02  b 0.01
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isclose
+
+import numpy as np
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.wording import list_label
+
+FIRST = 10
+"""Places that are compared."""
+EQUAL = 1e-6
+"""Relative difference of scores that count as equal: engines compute them in single precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusionComparison:
+    """What stands among the first `k` of the engine's answer or of our fusion: memories whose places differ, and those that only tie."""
+
+    list: str
+    k: int
+    different: tuple[str, ...]
+    tied: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """ "Fused by the source (source_hybrid:0) and fused here: 3 of the first 10 differ, 1 only by a tie"."""
+        what = f"Fused by the source ({list_label(self.list)}) and fused here: "
+        ties = f", {len(self.tied)} only by {'a tie' if len(self.tied) == 1 else 'ties'}" if self.tied else ""
+        if not self.different:
+            return f"{what}the same first {self.k}{f' but for ties of {len(self.tied)}' if self.tied else ''}"
+        return f"{what}{len(self.different)} of the first {self.k} differ{ties}"
+
+
+def compare_fusions(trace: Trace, k: int = FIRST) -> FusionComparison | None:
+    """Compare the engine's own fused answer to the original query with our ranking after fusion; None without one of them."""
+    if trace.external:
+        return None
+    name = next((one.name for one in trace.evidence.lists if one.source == "source_hybrid" and one.hits), None)
+    uses = {use.name for use in trace.stage(LISTS).fields.lists}
+    fused = trace.run.of(FUSION)
+    if name is None or name not in uses or not fused.after.rank[0].any():
+        return None
+    own = [(row.memory_id, entry) for row in trace.stage(LISTS).rows for entry in row.lists if entry.list == name]
+    own.sort(key=lambda pair: pair[1].rank)
+    engine = [(memory_id, float(entry.raw or 0.0)) for memory_id, entry in own]
+    rank, score = fused.after.rank[0], fused.after.score[0]
+    order = np.flatnonzero(rank > 0)
+    order = order[np.argsort(rank[order], kind="stable")].tolist()
+    ours = [(trace.table.ids[0][c], float(score[c])) for c in order]
+    note = (trace.evidence.notes.get("engine") or {}).get("lists", {}).get(name, {})
+    return compared(name, engine, ours, k, cut=note.get("returned") == note.get("asked"))
+
+
+def compared(
+    name: str,
+    engine: Sequence[tuple[str, float]],
+    ours: Sequence[tuple[str, float]],
+    k: int = FIRST,
+    cut: bool = False,
+) -> FusionComparison:
+    """Compare the first `k` of two rankings of (memory id, score), best first; the engine's may be shorter, and then decides.
+
+    `cut`: the engine has more rows than it was asked for, so its last ones may tie with others.
+    """
+    there, absent_there = _intervals(engine, cut)
+    here, absent_here = _intervals(ours, False)
+    k = min(k, len(engine))
+    first = list(dict.fromkeys(memory_id for ranking in (engine, ours) for memory_id, _ in ranking[:k]))
+    places = [{memory_id: i for i, (memory_id, _) in enumerate(ranking)} for ranking in (engine, ours)]
+    different, tied = [], []
+    for memory_id in first:
+        a, b = there.get(memory_id, absent_there), here.get(memory_id, absent_here)
+        if a[1] < b[0] or b[1] < a[0]:
+            different.append(memory_id)
+        elif places[0].get(memory_id) != places[1].get(memory_id):
+            tied.append(memory_id)
+    return FusionComparison(name, k, tuple(different), tuple(tied))
+
+
+Interval = tuple[float, float]
+"""The first and the last possible place, from 0."""
+
+
+def _intervals(ranking: Sequence[tuple[str, float]], cut: bool) -> tuple[dict[str, Interval], Interval]:
+    """The places by memory id, and those of a memory that is not in the ranking: after it, or tied with its last if it is `cut`."""
+    found: dict[str, Interval] = {}
+    start = first_of_last = 0
+    for place in range(1, len(ranking) + 1):
+        if place < len(ranking) and isclose(ranking[place][1], ranking[start][1], rel_tol=EQUAL):
+            continue
+        last = inf if cut and place == len(ranking) else place - 1
+        for memory_id, _ in ranking[start:place]:
+            found[memory_id] = (start, last)
+        start, first_of_last = place, start
+    return found, (first_of_last if cut else len(ranking), inf)
