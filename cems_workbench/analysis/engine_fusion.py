@@ -28,21 +28,31 @@ EQUAL = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class FusionComparison:
-    """What stands among the first `k` of the engine's answer or of our fusion: memories whose places differ, and those that only tie."""
+    """The first `k` of the engine's answer beside those of our fusion.
+
+    `others` are memories of the answer that are not among ours, `moved` those that are, at another place; of both, equal scores explain
+    none. `tied` are those whose place equal scores explain.
+    """
 
     list: str
     k: int
-    different: tuple[str, ...]
+    others: tuple[str, ...]
+    moved: tuple[str, ...]
     tied: tuple[str, ...]
 
     @property
     def line(self) -> str:
-        """ "Fused by the source (source_hybrid:0) and fused here: 3 of the first 10 differ, 1 only by a tie"."""
-        what = f"Fused by the source ({list_label(self.list)}) and fused here: "
-        ties = f", {len(self.tied)} only by {'a tie' if len(self.tied) == 1 else 'ties'}" if self.tied else ""
-        if not self.different:
-            return f"{what}the same first {self.k}{f' but for ties of {len(self.tied)}' if self.tied else ''}"
-        return f"{what}{len(self.different)} of the first {self.k} differ{ties}"
+        """ "Fused by the source (source_hybrid:0) and fused here: 3 of the first 10 are others, 2 at other places, 1 only tied"."""
+        said = []
+        if self.others:
+            said.append(f"{len(self.others)} of the first {self.k} are others")
+        elif self.moved:
+            said.append(f"the same first {self.k} in another order")
+        else:
+            said.append(f"the same first {self.k}")
+        said += [f"{len(self.moved)} at other places"] if self.moved else []
+        said += [f"{len(self.tied)} only tied"] if self.tied else []
+        return f"Fused by the source ({list_label(self.list)}) and fused here: {', '.join(said)}"
 
 
 def compare_fusions(trace: Trace, k: int = FIRST) -> FusionComparison | None:
@@ -76,19 +86,22 @@ def compared(
 
     `cut`: the engine has more rows than it was asked for, so its last ones may tie with others.
     """
-    there, absent_there = _intervals(engine, cut)
+    there, _ = _intervals(engine, cut)
     here, absent_here = _intervals(ours, False)
     k = min(k, len(engine))
-    first = list(dict.fromkeys(memory_id for ranking in (engine, ours) for memory_id, _ in ranking[:k]))
-    places = [{memory_id: i for i, (memory_id, _) in enumerate(ranking)} for ranking in (engine, ours)]
-    different, tied = [], []
-    for memory_id in first:
-        a, b = there.get(memory_id, absent_there), here.get(memory_id, absent_here)
-        if a[1] < b[0] or b[1] < a[0]:
-            different.append(memory_id)
-        elif places[0].get(memory_id) != places[1].get(memory_id):
-            tied.append(memory_id)
-    return FusionComparison(name, k, tuple(different), tuple(tied))
+    ranked_there, ranked_here = ({key: i for i, (key, _) in enumerate(ranking)} for ranking in (engine, ours))
+    others, moved, tied = [], [], []
+    for memory_id, _ in engine[:k]:
+        a, b = there[memory_id], here.get(memory_id, absent_here)
+        place = ranked_here.get(memory_id)
+        if a[0] <= b[1] and b[0] <= a[1]:
+            if place != ranked_there[memory_id]:
+                tied.append(memory_id)
+        elif place is not None and place < k:
+            moved.append(memory_id)
+        else:
+            others.append(memory_id)
+    return FusionComparison(name, k, tuple(others), tuple(moved), tuple(tied))
 
 
 Interval = tuple[float, float]
@@ -96,14 +109,14 @@ Interval = tuple[float, float]
 
 
 def _intervals(ranking: Sequence[tuple[str, float]], cut: bool) -> tuple[dict[str, Interval], Interval]:
-    """The places by memory id, and those of a memory that is not in the ranking: after it, or tied with its last if it is `cut`."""
+    """The places by memory id, which go on beyond the end for the last of a `cut` ranking, and those of a memory that is not in it."""
     found: dict[str, Interval] = {}
-    start = first_of_last = 0
+    start = 0
     for place in range(1, len(ranking) + 1):
         if place < len(ranking) and isclose(ranking[place][1], ranking[start][1], rel_tol=EQUAL):
             continue
         last = inf if cut and place == len(ranking) else place - 1
         for memory_id, _ in ranking[start:place]:
             found[memory_id] = (start, last)
-        start, first_of_last = place, start
-    return found, (first_of_last if cut else len(ranking), inf)
+        start = place
+    return found, (len(ranking), inf)

@@ -25,6 +25,7 @@ from cems_workbench.pipeline.request_effects import (
 )
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.judge import JUDGE
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
 EXCERPT_CHARS = 160
@@ -130,7 +131,7 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
         say(later)
     if first := first_result_stale(trace):
         say(first_result_words(first))
-    if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
+    if answered := answered_lists(trace.evidence, trace.stage(LISTS).fields.shown(trace.config)):
         say(answered)
     if fusions := compare_fusions(trace):
         say(fusions.line)
