@@ -29,6 +29,7 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source
 from cems_workbench.sources.sqlite.layouts import basic_memory, engram, qmd
+from tests import recorded_stores
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/answers.json"))
@@ -235,3 +236,30 @@ def test_qmd_starts_count_utf16_units() -> None:
 def test_option_that_does_not_fit_is_named(name: str, options: str, said: str, opened: Opened) -> None:
     with pytest.raises(InputError, match=said):
         opened(name, options)
+
+
+@pytest.mark.parametrize(("name", "options"), [("langgraph_sqlite", ""), ("langgraph_sqlite_l2", "?distance=l2")])
+def test_langgraph_answers_as_its_store_and_keeps_expired_items_until_a_sweep(
+    name: str, options: str, tmp_path: Path
+) -> None:
+    answer = recorded_stores.answers(name)
+    address = f"sqlite:{recorded_stores.restore(name, tmp_path)}/store.sqlite"
+    with closing(open_source(parse(address + options, {}))) as source:
+        assert [
+            note for note in source.probe().notes if note.startswith("2 items are past expires_at and not yet swept")
+        ]
+        for search in answer["searches"][:5]:
+            (found,) = source.search(
+                EngineQuery(search["query"], recorded_stores.vector(search["query"]), {"vector": ROWS})
+            )
+            best: dict[str, float] = {}
+            for hit in found.hits:
+                best.setdefault(hit.memory_id, abs(hit.score) if options else hit.score)
+            # By l2 the library has the farthest first.
+            theirs = search["hits"][:: -1 if options else 1]
+            assert search["prefix"] == "" and list(best) == [id for id, _ in theirs]
+            assert list(best.values()) == pytest.approx([score for _, score in theirs], abs=TOLERANCE)
+    parts = "&".join([*options.removeprefix("?").split(), "omit_expired=true", "namespace=memories"])
+    with closing(open_source(parse(f"{address}?{parts}", {}))) as source:
+        kept = [id for id in answer["ids"] if id.startswith("memories.") and id not in answer["expired"]]
+        assert sorted(memories(taken(source))) == sorted(kept)

@@ -27,8 +27,9 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS
-from cems_workbench.formats.base.payload import NESTED, Names, memory_of
+from cems_workbench.formats.base.payload import Names, memory_of
 from cems_workbench.records import Relation, TakenChunk, TakenMemory, place_of_chunk
+from cems_workbench.sources.langgraph_value import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Database, Reader
@@ -67,14 +68,7 @@ STORE_COLUMNS = ("prefix", "key", "value")
 VECTOR_COLUMNS = ("prefix", "key", "field_name", "embedding")
 NAMESPACE = "namespace"
 """The path of an item's namespace in a mapping; `namespace.2` is its second label."""
-WHOLE = "$"
-"""The field_name of the whole value."""
 _LABEL = re.compile(rf"{NAMESPACE}(?:\.([1-9]\d?))?")
-_NUMBERED = re.compile(r"(.+)\.(\d+)")
-_STEP = re.compile(r"\[[^\]]*\]|\{[^}]*\}|[^.\[{]+")
-"""A step of a path: a key, `[0]`, `[*]`, `*` or `{a,b}`."""
-OUTERS = ("value", *(f"value.{name}" for name in NESTED))
-"""The objects whose keys are fields."""
 
 
 class LangGraphSource:
@@ -383,7 +377,7 @@ class LangGraphSnapshot:
         payload = self._items.payload(prefix, values, id, problems)
         value = payload.get("value")
         texts: dict[str, str] = {}
-        order = sorted(named, key=_in_order)
+        order = sorted(named, key=in_order)
         for name in order:
             text = embedded_text(value, name)
             if text is None or not text.strip():
@@ -396,8 +390,7 @@ class LangGraphSnapshot:
                 )
             else:
                 texts[name] = text
-        content = _content(value) or "\n".join(text for name, text in texts.items() if name != WHOLE)
-        content = content or (_whole(value) if value else "")
+        content = content_of(value, texts)
         try:
             memory, found = memory_of(id, content, payload, self._items.names)
         except FieldError as error:
@@ -426,67 +419,9 @@ class LangGraphSnapshot:
         return vector
 
 
-def embedded_text(value: Any, name: str) -> str | None:
-    """The text of a value that was embedded under a field_name; None if the value has none there."""
-    if name == WHOLE:
-        return _whole(value)
-    texts = _texts(value, _STEP.findall(name))
-    if len(texts) == 1:
-        return texts[0]
-    numbered = _NUMBERED.fullmatch(name)
-    texts = _texts(value, _STEP.findall(numbered[1])) if numbered else []
-    number = int(numbered[2]) if numbered else 0
-    # A path with one text has no number.
-    return texts[number] if len(texts) > 1 and number < len(texts) else None
-
-
-def _texts(value: Any, steps: Sequence[str]) -> list[str]:
-    """The texts that a path leads to, as the library embeds them: other values than text, numbers and flags as JSON."""
-    if not steps:
-        if value is None:
-            return []
-        return [_whole(value) if isinstance(value, list | dict) else str(value)]
-    step, rest = steps[0], steps[1:]
-    if step.startswith("["):
-        if not isinstance(value, list):
-            return []
-        inner = step[1:-1]
-        if inner == "*":
-            return [text for each in value for text in _texts(each, rest)]
-        try:
-            return _texts(value[int(inner)], rest)
-        except (ValueError, IndexError):
-            return []
-    if step.startswith("{"):
-        paths = [part.strip() for part in step[1:-1].split(",")] if isinstance(value, dict) else []
-        return [text for path in paths for text in _texts(value, [each for each in path.split(".") if each])]
-    if step == "*":
-        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return [text for each in inside for text in _texts(each, rest)]
-    return _texts(value[step], rest) if isinstance(value, dict) and step in value else []
-
-
-def _whole(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _in_order(name: str) -> tuple[str, int]:
-    """Sorts the texts of a path by their numbers."""
-    numbered = _NUMBERED.fullmatch(name)
-    return (numbered[1], int(numbered[2])) if numbered else (name, -1)
-
-
 def _number(name: str, names: Sequence[str]) -> int | None:
     """The number of a text's chunk among those of its item; None if it is the only one."""
-    return sorted(names, key=_in_order).index(name) if len(names) > 1 else None
-
-
-def _content(value: Any) -> str:
-    """The text that the value has under a usual name of contents; empty if it has none."""
-    inside = [value, *(value.get(name) for name in NESTED)] if isinstance(value, dict) else []
-    objects = [each for each in inside if isinstance(each, dict)]
-    found = (each.get(name) for name in NAMES["content"] for each in objects)
-    return next((text for text in found if isinstance(text, str) and text.strip()), "")
+    return sorted(names, key=in_order).index(name) if len(names) > 1 else None
 
 
 def _store_layout(reader: Reader, store: Table, of_vectors: Table) -> Layout:
@@ -495,7 +430,7 @@ def _store_layout(reader: Reader, store: Table, of_vectors: Table) -> Layout:
 
     name = sql.Identifier(of_vectors.schema, of_vectors.name)
     rows = reader.rows(sql.SQL("SELECT DISTINCT field_name FROM (SELECT field_name FROM {} LIMIT 1000) s").format(name))
-    embedded = {_STEP.findall(row[0])[0] for row in rows if row[0] != WHOLE}
+    embedded = {steps(row[0])[0] for row in rows if row[0] != WHOLE}
     times = [name for name in ("created_at", "updated_at", "expires_at") if name in store.columns]
     contents = (f"{outer}.{name}" for name in NAMES["content"] for outer in OUTERS)
     return Layout(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.sources.postgres.langgraph import embedded_text
+from cems_workbench.sources.langgraph_value import embedded_text
 
 VALUE = {
     "b": "two",
