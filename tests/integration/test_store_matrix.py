@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import postgres_server
 import pytest
 from collection_rows import memories, taken
 from postgres_server import Server
 
+from cems_workbench.jobs.embedder_match import match_texts
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DELETED_MARK, TakenMemory
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.embedded_text import LLAMA_INDEX
 from cems_workbench.sources.source import EngineQuery, Source
+from cems_workbench.store.sources import SampleText
 from tests import recorded_stores as recorded
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
@@ -231,3 +238,37 @@ def test_live_lists_are_the_librarys_own_searches(name: str, opened: Opened) -> 
         asked.add(called)
     assert asked >= {each["list"] for each in answer["searches"] if each.get("list") in probe.lists}
     assert "vector" in asked
+
+
+class Recorded:
+    """An embedder that knows the recorded texts; any other text is a random direction."""
+
+    model_id = line = "recorded"
+    dimension = recorded.vectors().shape[1]
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        return np.stack([self.encode_query(text) for text in texts])
+
+    def encode_query(self, text: str) -> Float32:
+        if text in recorded.texts():
+            return recorded.vector(text)
+        found = np.random.default_rng(zlib.crc32(text.encode())).normal(size=self.dimension).astype(np.float32)
+        return found / np.linalg.norm(found)
+
+
+@pytest.mark.parametrize("name", stores())
+def test_embedder_of_a_store_is_proven_by_the_text_that_its_library_embeds(name: str, opened: Opened) -> None:
+    texts = []
+    for each in memories(taken(opened(name))).values():
+        title = each.memory.title
+        if each.vector is not None:
+            texts.append(SampleText((each.memory.id, None), each.memory.content, title, each.vector, each.embedded))
+        for chunk in each.chunks:
+            if chunk.vector is not None:
+                key = (each.memory.id, chunk.seq)
+                texts.append(SampleText(key, chunk.text, title, chunk.vector, chunk.embedded))
+    match = match_texts(texts, Recorded())
+    assert match.same, str(match)
+    library = recorded.answers(name).get("embedded_text", {})
+    assert {each.id[0]: each.of(match.form) for each in texts if each.id[0] in library} == library
+    assert (match.form == LLAMA_INDEX) == name.startswith("llamaindex")

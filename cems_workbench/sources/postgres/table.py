@@ -19,6 +19,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, memory_of
 from cems_workbench.formats.base.payload import found_values
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenMemory
+from cems_workbench.sources.embedded_text import embedded_texts
 from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.connection import FUSION_OPTIONS, Database, Reader
 from cems_workbench.sources.postgres.layout import Layout, Recognised, recognise, relation
@@ -443,7 +444,8 @@ class TableSnapshot:
                 continue
             vector, problem = self._usable(id, vector, row[3])
             problems += [problem] if problem else []
-            paths, values = found_values(layout.payload(row[4:], id, problems), layout.names)
+            payload = layout.payload(row[4:], id, problems)
+            paths, values = found_values(payload, layout.names)
             called = {field: path for field, path in paths.items() if "." in path or field == "valid_until"}
             try:
                 memory, unused = memory_of(id, row[1], values, called)
@@ -451,7 +453,8 @@ class TableSnapshot:
                 problems.append(RowProblem(id, error.field, f"{error.reason}; the row was left out"))
                 continue
             problems += unused
-            taken.append(TakenMemory(memory, marker, vector=vector))
+            embedded = embedded_texts(payload, row[1])
+            taken.append(TakenMemory(memory, marker, vector=vector, embedded=embedded))
         return taken, problems
 
     def _usable(self, id: str, vector: Vector | None, padded: bool | None) -> tuple[Vector | None, RowProblem | None]:

@@ -23,6 +23,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
 from cems_workbench.formats.base.payload import Payload, memory_of, state_of
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation
+from cems_workbench.sources.embedded_text import embedded_texts
 from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised, recognise
 from cems_workbench.sources.source import (
     BATCH_BYTES,
@@ -550,7 +551,8 @@ class SqliteSnapshot:
             return None
         problems += found
         if layout.chunks is None:
-            return TakenMemory(memory, marker, vector=self._checked(row[1], vector, layout.vectors, problems))
+            usable = self._checked(row[1], vector, layout.vectors, problems)
+            return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
             cut = layout.chunks.cut(content, [start or 0 for start in starts])
