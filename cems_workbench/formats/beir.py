@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import memories_jsonl, queries_jsonl
+from cems_workbench.formats import judgments_jsonl, memories_jsonl, queries_jsonl
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import (
     DataSet,
@@ -122,15 +122,21 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _role(path: Path) -> str:
-    """Which file of a folder this is: by its name, by its header, or by the titles that only a corpus has."""
+    """Which file of a folder this is: by its name, by its header, or by the titles that only a corpus has. Raises InputError."""
     if path.suffix.lower() != ".tsv":
         for role in ("corpus", "queries"):
-            if path.stem.lower().startswith(role):
+            if role in path.stem.lower():
                 return role
     sample = take_sample(path)
     if sample.lines and _is_header(sample.lines[0]):
         return "qrels"
-    return "corpus" if any("title" in row for row in sample.rows) else "queries"
+    if any(row.get("title") for row in sample.rows):
+        return "corpus"
+    if any("title" in row for row in sample.rows):
+        raise InputError(
+            f"{path}: fits a corpus and the queries of BEIR, as its titles are all empty: put corpus or queries into its name"
+        )
+    return "queries"
 
 
 def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
@@ -172,9 +178,10 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
     parts = [_read_corpus(path / "corpus.jsonl", progress)]
     if "queries.jsonl" in names:
         parts.append(_read_queries(path / "queries.jsonl", progress))
-    splits = [split for split in SPLITS if (path / "qrels" / f"{split}.tsv").is_file()]
+    there = (path / "qrels" / f"{split}{suffix}" for split in SPLITS for suffix in (".tsv", ".jsonl"))
+    splits = [place.name for place in there if place.is_file()]
     if splits:
-        parts.append(_read_qrels(path / "qrels" / f"{splits[0]}.tsv", progress))
+        parts.append(_read_judgments(path / "qrels" / splits[0], progress))
     noted = [f"{Path(part.source).name}: {note}" for part in parts for note in part.notes]
     whole = ParsedInput(
         str(path),
@@ -192,15 +199,20 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
     return replace(whole, notes=(*noted, *_split_notes(splits, whole)))
 
 
+def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
+    """BEIR's qrels as .tsv, MTEB's as .jsonl."""
+    return _read_qrels(path, progress) if path.suffix == ".tsv" else judgments_jsonl.read(path, progress)
+
+
 def _split_notes(splits: list[str], whole: ParsedInput) -> Iterator[str]:
     if not splits:
-        yield "there are no judgments: none of qrels/test.tsv, dev.tsv and train.tsv is there"
+        yield "there are no judgments: qrels has none of test, dev and train as .tsv or .jsonl"
         return
-    others = " and ".join(f"qrels/{split}.tsv" for split in splits[1:])
-    yield f"the judgments are those of qrels/{splits[0]}.tsv" + (f"; import {others} by name" if others else "")
+    others = " and ".join(f"qrels/{name}" for name in splits[1:])
+    yield f"the judgments are those of qrels/{splits[0]}" + (f"; import {others} by name" if others else "")
     unjudged = len({query.qid for query in whole.queries} - {judgment.qid for judgment in whole.judgments})
     if unjudged:
-        yield f"{unjudged} of {len(whole.queries)} queries have no judgment in qrels/{splits[0]}.tsv"
+        yield f"{unjudged} of {len(whole.queries)} queries have no judgment in qrels/{splits[0]}"
 
 
 def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:

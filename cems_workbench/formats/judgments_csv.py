@@ -1,4 +1,8 @@
-"""judgments.csv: the fields of judgments.jsonl as columns; qid, memory_id and grade are required, an empty cell is absent."""
+"""judgments.csv: the fields of judgments.jsonl as columns; qid, memory_id and grade are required, an empty cell is absent.
+
+The three may have the names of other tools (`base/judgment_names.py`): `qid,docno,label` of PyTerrier, ir_datasets' `query_id`, `doc_id`,
+`relevance`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import cells
-from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows, written
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.csv_table import (
+    DELIMITERS,
+    CsvTable,
+    columns_of,
+    open_table,
+    read_csv_lines,
+    read_rows,
+    written,
+)
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgment_names import IGNORED, fields_of, names_judgments, plain, renamed
+from cems_workbench.formats.base.judgments import whole_rating
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.formats.judgments_jsonl import KNOWN, as_row, parse_judgment
 from cems_workbench.progress import Progress
@@ -28,31 +42,46 @@ def write(judgments: Iterable[Judgment]) -> str:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; raises InputError when its header lacks a required column."""
     errors: list[RowError] = []
-    table = open_table(path, REQUIRED)
+    table = _open(path)
     rows = read_rows(table, errors, progress)
     collected = collect_judgments(str(path), rows, _parse, errors)
-    unknown = [name for name in table.columns if name.lower() not in KNOWN]
+    read = {*fields_of(table.columns).values()}
+    unknown = [name for name in table.columns if name not in read and plain(name) not in (*KNOWN, *IGNORED)]
     notes = (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
-    return collected.parsed(path, NAME, "judgments", errors, notes)
+    return collected.parsed(path, NAME, "judgments", errors, notes, fields=fields_of(table.columns))
+
+
+def _open(path: Path) -> CsvTable:
+    """The table under the delimiter with which its header names the most parts of a judgment; raises InputError."""
+    lines = read_csv_lines(path)
+    start = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise InputError(f"{path} is empty")
+    columns = max(
+        (columns_of(lines[start], delimiter) for delimiter in DELIMITERS), key=lambda names: len(fields_of(names))
+    )
+    missing = [name for name in REQUIRED if name not in fields_of(columns)]
+    if missing:
+        raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}")
+    return open_table(path, [fields_of(columns)[name].lower() for name in REQUIRED])
 
 
 def _parse(row: dict[str, str]) -> Judgment:
     """One judgment; raises FieldError."""
-    typed: dict[str, Any] = {column.lower(): cell for column, cell in row.items() if cell.strip()}
+    typed: dict[str, Any] = {column.strip().lower(): cell for column, cell in renamed(row).items() if cell.strip()}
+    for name in ("qid", "memory_id"):
+        if name in typed:
+            typed[name] = typed[name].strip()
     if "grade" in typed:
-        typed["grade"] = cells.number(typed["grade"])
+        typed["grade"] = whole_rating("grade", typed["grade"])
     if "kind" in typed:
         typed["kind"] = typed["kind"].strip().lower()
     return parse_judgment(typed)
 
 
 def sniff(sample: Sample) -> bool:
-    """A first line that names qid, memory_id and grade."""
-    if not sample.lines:
-        return False
-    return any(
-        set(REQUIRED) <= {name.lower() for name in columns_of(sample.lines[0], delimiter)} for delimiter in DELIMITERS
-    )
+    """A first line that names the three parts of a judgment, under any of their names."""
+    return bool(sample.lines) and any(names_judgments(columns_of(sample.lines[0], mark)) for mark in DELIMITERS)
 
 
 FORMAT = Format(

@@ -1,5 +1,8 @@
 """judgments.jsonl: one judgment a line, `{qid, memory_id, grade, judge?, kind?, judged_at?, note?}`; nothing is lost in it.
 
+qid, memory_id and grade may have the names of other tools (`base/judgment_names.py`): `query_id`, `doc_id`, `relevance` of ir_datasets,
+`query-id`, `corpus-id`, `score` of MTEB.
+
 A judgment of the whole store has `answerable`, true or false, instead of memory_id and grade: does anything in it answer the query?
 """
 
@@ -13,6 +16,7 @@ from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_objects
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgment_names import names_judgments, renamed
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
@@ -59,8 +63,9 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     unknown = fields.UnknownFields((*KNOWN, OF_STORE))
 
     def parse(row: dict[str, Any]) -> Judgment:
-        judgment = parse_judgment(row)
-        unknown.see(row)
+        named = renamed(row)
+        judgment = parse_judgment(named)
+        unknown.see(named)
         return judgment
 
     collected = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors)
@@ -70,9 +75,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 def sniff(sample: Sample) -> bool:
     """Objects with a qid, a memory_id and a grade, or with a qid and a judgment of the whole store."""
     rows = sample.objects
-    return any(
-        {"qid", "memory_id", "grade"} <= row.keys() or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]} for row in rows
-    )
+    return any(names_judgments(row) or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]} for row in rows)
 
 
 FORMAT = Format(

@@ -1,4 +1,6 @@
-"""TREC qrels: one judgment a line, `qid 0 docno rel`, separated by blanks; the second column is not used.
+"""TREC qrels: one judgment a line, `qid 0 docno rel`, separated by blanks; the second column is not used and may be absent.
+
+A first line that names the columns (`base/judgment_names.py`) decides their order. Lines that begin with # are comments.
 
 Grades may be any integer (TREC uses negative ones for spam). The judge is "human".
 """
@@ -6,12 +8,14 @@ Grades may be any integer (TREC uses negative ones for spam). The judge is "huma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgment_names import fields_of, names_judgments
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -19,14 +23,48 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 NAME = "qrels"
 FIELDS = {"memory_id": "docno", "grade": "rel"}
 """What the fields of a judgment are called in the file."""
+UNUSED = {"0", "Q0", "q0"}
+"""What the second column holds, for nobody reads it."""
 _GRADE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
     errors: list[RowError] = []
-    collected = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors)
-    return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)
+    order: dict[str, int] = {}
+    iterations: set[str] = set()
+    widths: list[int] = []
+
+    def parse(line: str) -> Judgment:
+        widths[:] = widths or [len(line.split())]
+        return _parse(line, order, iterations, 3 if widths == [3] else 4)
+
+    collected = collect_judgments(str(path), _judged(read_lines(path, errors, progress), order), parse, errors)
+    notes = []
+    if not order and iterations and not iterations & UNUSED:
+        notes.append(
+            "without a header the columns are taken for qid, iteration, docno and grade, though no iteration is 0"
+        )
+    return collected.parsed(path, NAME, "judgments", errors, notes, fields=FIELDS)
+
+
+def _judged(lines: Iterable[tuple[int, str]], order: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """The lines without comments and header; `order` gets what the header says: the place of each part."""
+    first = True
+    for number, line in lines:
+        if line.lstrip().startswith("#"):
+            continue
+        if first and (found := _header(line)):
+            order.update(found)
+        else:
+            yield number, line
+        first = False
+
+
+def _header(line: str) -> dict[str, int]:
+    """The place of each part of a judgment in a header line; none for any other line."""
+    names = line.split() if len(line) < MAX_HEADER_CHARS else []
+    return {field: names.index(name) for field, name in fields_of(names).items()} if names_judgments(names) else {}
 
 
 def write(judgments: Iterable[Judgment]) -> str:
@@ -57,12 +95,24 @@ def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[
     return fitting
 
 
-def _parse(line: str) -> Judgment:
-    """The judgment of a line; raises FieldError."""
+def _parse(
+    line: str, order: Mapping[str, int] | None = None, iterations: set[str] | None = None, width: int = 4
+) -> Judgment:
+    """The judgment of a line of this many columns, or whose parts are in this order; raises FieldError."""
     columns = line.split()
-    if len(columns) != 4:
-        raise FieldError("", f"must have the 4 columns qid 0 docno rel, found {len(columns)}")
-    qid, _, docno, grade = columns
+    if order:
+        if len(columns) <= max(order.values()):
+            raise FieldError("", f"has {len(columns)} columns, the header more")
+        qid, docno, grade = (columns[order[field]] for field in ("qid", "memory_id", "grade"))
+    elif len(columns) == width == 4:
+        qid, iteration, docno, grade = columns
+        if iterations is not None:
+            iterations.add(iteration)
+    elif len(columns) == width == 3:
+        qid, docno, grade = columns
+    else:
+        wanted = "3 columns qid docno rel" if width == 3 else "4 columns qid 0 docno rel"
+        raise FieldError("", f"must have the {wanted}, found {len(columns)}")
     if "\0" in qid + docno:
         raise FieldError("", "must not contain NUL")
     return Judgment(qid, docno, whole_grade(grade, "rel"))
@@ -70,22 +120,26 @@ def _parse(line: str) -> Judgment:
 
 def whole_grade(grade: str, field: str) -> int:
     """A grade written in a line of qrels; raises FieldError."""
-    if not _GRADE.fullmatch(grade):
+    whole, _, decimals = grade.partition(".")
+    if not _GRADE.fullmatch(whole) or decimals.strip("0"):
         raise FieldError(field, f"{field} must be a whole number, found {ascii(grade)[:60]}")
-    return int(grade)
+    return int(whole)
 
 
 def _is_judgment(line: str) -> bool:
     try:
-        return bool(_parse(line))
+        return bool(_parse(line, width=len(line.split())))
     except FieldError:
         return False
 
 
 def sniff(sample: Sample) -> bool:
-    """Four columns that end in a whole number, in most of the first lines."""
-    good = sum(_is_judgment(line) for line in sample.lines)
-    return good * 2 > len(sample.lines)
+    """A header that names the parts between blanks, or four columns, or three, that end in a whole number, in most of the first lines."""
+    lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
+    if lines and _header(lines[0]):
+        return True
+    good = sum(_is_judgment(line) for line in lines)
+    return good * 2 > len(lines) and not any(line.lstrip().startswith(("{", "[")) for line in lines)
 
 
 FORMAT = Format(

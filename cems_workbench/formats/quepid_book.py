@@ -6,14 +6,16 @@ A query is named by its words. Such a file has no kind of judge, no times and no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cems_workbench.formats.base.csv_table import columns_of, open_table, read_rows, written
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.csv_table import CsvTable, columns_of, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, whole_rating
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words, whole_rating
+from cems_workbench.formats.base.records import Collected, collect_judgments
 from cems_workbench.formats.quepid_csv import HEADER
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -40,7 +42,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a book; raises InputError when its header does not name a query, a docid and a judge at least."""
     errors: list[RowError] = []
     words: dict[str, str] = {}
-    table = open_table(path, PAIR)
+    table, twice = _with_unique_judges(path)
     judges = [name for name in table.columns if name.lower() not in PAIR]
 
     def cells() -> Iterable[tuple[int, Cell]]:
@@ -59,8 +61,38 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         words[judgment.qid] = query
         return judgment
 
+    if not judges:
+        return _pairs(table, errors, progress)
     collected = collect_judgments(str(path), cells(), parse, errors)
-    return parsed_by_words(str(path), NAME, collected, words, errors, grade_column="")
+    return parsed_by_words(str(path), NAME, collected, words, errors, twice, grade_column="")
+
+
+def _pairs(table: CsvTable, errors: list[RowError], progress: Progress) -> ParsedInput:
+    """The queries of a book that nobody has judged."""
+    unrated: dict[str, int] = {}
+    rows = 0
+    for line, row in read_rows(table, errors, progress, shorter=True):
+        rows += 1
+        words = {column.lower(): cell for column, cell in row.items()}
+        if words["query"].strip():
+            unrated.setdefault(query_words(words), line)
+    note = f"the book has no judge and so no judgment: its {rows:,} pairs name {len(unrated):,} queries to be judged"
+    return parsed_by_words(table.source, NAME, Collected(), {}, errors, [note], grade_column="", unrated=unrated)
+
+
+def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:
+    """The book with its judges' names made unique, as Quepid allows two of one name, and a note of it. Raises InputError."""
+    table = open_table(path, PAIR, unique=False)
+    seen: dict[str, int] = {}
+    columns = []
+    for name in table.columns:
+        seen[name] = seen.get(name, 0) + 1
+        columns.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    twice = [name for name, count in seen.items() if count > 1]
+    if any(name.lower() in PAIR for name in twice):
+        raise InputError(f"{path}: the header has the column {ascii(twice[0])[:60]} more than once")
+    notes = [f"{name!r} names {seen[name]} judges; the others are {name} (2) and so on" for name in twice]
+    return replace(table, columns=tuple(columns)), notes
 
 
 def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
@@ -83,7 +115,7 @@ def sniff(sample: Sample) -> bool:
     if not sample.lines:
         return False
     columns = [name.lower() for name in columns_of(sample.lines[0], ",")]
-    return columns[:2] == list(PAIR) and len(columns) > 2 and columns != list(HEADER)
+    return columns[:2] == list(PAIR) and columns != list(HEADER)
 
 
 FORMAT = Format(

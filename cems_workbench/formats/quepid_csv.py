@@ -1,6 +1,7 @@
 """Ratings as CSV, `query,docid,rating` under a header: what Quepid exports, and what its other tools take.
 
-A query is named by its words. Quepid leaves the rating of an unrated document empty; such rows are counted.
+A query is named by its words. Quepid leaves the rating of an unrated document empty, and of a query without documents all but its words:
+such queries are there to be judged. The blank that it puts before text that begins with - = + or @ is taken off.
 
 Source: https://quepid-docs.dev.o19s.com
 """
@@ -10,16 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from cems_workbench.formats.base.csv_table import CsvTable, columns_of, open_table, read_rows, written
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.csv_table import (
+    DELIMITERS,
+    CsvTable,
+    columns_of,
+    open_table,
+    read_csv_lines,
+    read_rows,
+    written,
+)
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, whole_rating
+from cems_workbench.formats.base.judgment_names import plain
+from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words, whole_rating
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
 NAME = "quepid-csv"
 HEADER = ("query", "docid", "rating")
+COLUMNS = {"query": ("query", "query_text"), "docid": ("docid", "doc_id"), "rating": ("rating",)}
+"""Their names in Quepid's exports, as `judgment_names.plain` gives them."""
 
 
 def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
@@ -29,39 +42,71 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read ratings under a header that names the three columns; raises InputError."""
-    return read_ratings(open_table(path, HEADER), NAME, progress)
+    lines = read_csv_lines(path)
+    start = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise InputError(f"{path} is empty")
+    columns = max((columns_of(lines[start], mark) for mark in DELIMITERS), key=lambda names: len(_parts(names)))
+    missing = [name for name in HEADER if name not in _parts(columns)]
+    if missing:
+        raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}")
+    return read_ratings(open_table(path, [_parts(columns)[name].lower() for name in HEADER]), NAME, progress)
+
+
+def _parts(names: Iterable[str]) -> dict[str, str]:
+    """The column of each of the three: of all exports that begin with it, or Quepid's detailed one (`Query Text`, `Doc ID`, `Rating`)."""
+    there: dict[str, str] = {}
+    for name in names:
+        there.setdefault(plain(name), name)
+    return {part: there[name] for part, known in COLUMNS.items() for name in reversed(known) if name in there}
 
 
 def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
-    """The ratings of a table with the three columns, as a format of this name."""
+    """The ratings of a table with the three columns, as a format of this name.
+
+    A row without a document or a rating names a query to be judged; so does, in Quepid's export, one that ends before them.
+    """
     errors: list[RowError] = []
     words: dict[str, str] = {}
-    unrated = 0
+    unrated: dict[str, int] = {}
+    count = 0
+    parts = _parts(table.columns)
+    other = [name for name in table.columns if name not in parts.values()]
 
     def parse(row: dict[str, str]) -> Judgment:
-        row = {column.lower(): cell for column, cell in row.items()}
         judgment, query = judgment_by_words(row, whole_rating("rating", row["rating"]))
         words[judgment.qid] = query
         return judgment
 
     def rated(rows: Iterable[tuple[int, dict[str, str]]]) -> Iterator[tuple[int, dict[str, str]]]:
-        nonlocal unrated
+        nonlocal count
         for line, row in rows:
-            if any(column.lower() == "rating" and not cell.strip() for column, cell in row.items()):
-                unrated += 1
-            else:
-                yield line, row
+            named = {part: row[column] for part, column in parts.items()}
+            if named["rating"].strip():
+                yield line, named
+                continue
+            count += 1
+            if named["query"].strip():
+                unrated.setdefault(query_words(named), line)
 
-    collected = collect_judgments(table.source, rated(read_rows(table, errors, progress)), parse, errors)
-    notes = (f"{unrated} rows have no rating",) if unrated else ()
-    return parsed_by_words(table.source, name, collected, words, errors, notes)
+    collected = collect_judgments(
+        table.source, rated(read_rows(table, errors, progress, shorter=name == NAME)), parse, errors
+    )
+    notes = [f"{count} rows have no rating; their queries are there to be judged"] if count else []
+    if other:
+        notes.append(f"columns not read: {', '.join(map(ascii, other))}")
+    return parsed_by_words(table.source, name, collected, words, errors, notes, unrated=unrated)
 
 
 def sniff(sample: Sample) -> bool:
-    """A header that names the three columns and nothing else."""
+    """A header that names the three columns and nothing else, or the columns of Quepid's detailed export."""
     if not sample.lines:
         return False
-    return any({name.lower() for name in columns_of(sample.lines[0], mark)} == set(HEADER) for mark in ",;\t")
+    tried = [columns_of(sample.lines[0], mark) for mark in DELIMITERS]
+    return any(
+        _parts(names).keys() == {*HEADER} and (len(names) == len(HEADER) or "case_id" in map(plain, names))
+        for names in tried
+    )
 
 
 FORMAT = Format(

@@ -15,6 +15,7 @@ from cems_workbench.formats.base.csv_table import CsvTable, columns_of, read_csv
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import whole_rating
 from cems_workbench.formats.quepid_csv import HEADER, read_ratings, write
 from cems_workbench.progress import Progress
@@ -35,9 +36,17 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Three cells that end in a whole number, in most of the first lines."""
+    """Three cells that end in a whole number, in most of the first lines, and no header of another format."""
+    if sample.lines and _names_others(columns_of(sample.lines[0], ",")):
+        return False
     rows = [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
     return sum(isinstance(row, list) and len(row) == 3 and _is_rating(row[2]) for row in rows) * 2 > max(len(rows), 1)
+
+
+def _names_others(names: list[str]) -> bool:
+    """Whether a first line names columns, and not those of ratings."""
+    known = {name for each in NAMES.values() for name in each}
+    return len({plain(name) for name in names} & known) > 1 and [name.lower() for name in names] != list(HEADER)
 
 
 def _is_rating(cell: str) -> bool:

@@ -183,6 +183,7 @@ GOOD = {
     "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
     "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
     "qrels": ("file.qrels", "judgments", b"", lambda name: f"{name} 0 d 1".encode()),
+    "ltr-text": ("file.txt", "judgments", b"", lambda name: f"1 qid:1 # {name} words".encode()),
     "judgments-jsonl": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, memory_id="d", grade=1)),
     "judgments-csv": ("file.csv", "judgments", b"qid,memory_id,grade", lambda name: f'"{name}","d",1'.encode()),
     "quepid-csv": ("file.csv", "judgments", b"query,docid,rating", lambda name: f'"words","{name}",1'.encode()),
@@ -221,6 +222,7 @@ UNNUMBERED = (
     "quepid-csv",
     "quepid-book",
     "srw-csv",
+    "ltr-text",
     "cems-feedback",
     "cems-hook-events",
     "openinference-spans",
@@ -235,7 +237,14 @@ IN_PART = ("memories-jsonl", "facts-jsonl", "messages-jsonl")
 
 
 def test_every_format_is_fuzzed():
-    assert {name.split()[0] for name in GOOD} | {"locomo", "longmemeval", "beam", "markdown-notes"} == set(FORMATS)
+    assert {name.split()[0] for name in GOOD} | {
+        "locomo",
+        "longmemeval",
+        "beam",
+        "markdown-notes",
+        "ranx-json",
+        "quepid-json",
+    } == set(FORMATS)
 
 
 @twice

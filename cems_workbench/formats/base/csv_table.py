@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from cems_workbench.errors import InputError
@@ -103,8 +104,8 @@ class CsvTable:
     columns: tuple[str, ...]
 
 
-def open_table(path: Path, required: Sequence[str], known: Sequence[str] = ()) -> CsvTable:
-    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or names one twice.
+def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), unique: bool = True) -> CsvTable:
+    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or, where they are `unique`, has one twice.
 
     The delimiter is the one under which the header names the most of `required` and `known` columns.
     """
@@ -119,7 +120,7 @@ def open_table(path: Path, required: Sequence[str], known: Sequence[str] = ()) -
     if missing:
         raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}")
     twice = sorted({name for name in columns if columns.count(name) > 1})
-    if twice:
+    if twice and unique:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
     return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns))
 
@@ -129,8 +130,13 @@ def columns_of(line: str, delimiter: str) -> list[str]:
     return [cells.restored(name) for name in names_of(line, delimiter)]
 
 
-def read_rows(table: CsvTable, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, cells by column) of each row as wide as the header; the others are reported, empty ones passed over."""
+def read_rows(
+    table: CsvTable, errors: list[RowError], progress: Progress, shorter: bool = False
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, cells by column) of each row as wide as the header; the others are reported, empty ones passed over.
+
+    `shorter`: a row may end early, the cells that it lacks are empty.
+    """
     name = Path(table.source).name
     for number, (line, row) in enumerate(records(table.lines, table.start, table.delimiter)):
         if number % 1_000 == 0:
@@ -139,10 +145,10 @@ def read_rows(table: CsvTable, errors: list[RowError], progress: Progress) -> It
             errors.append(RowError(table.source, line, row))
         elif not any(cell.strip() for cell in row):
             continue
-        elif len(row) != len(table.columns):
+        elif len(row) > len(table.columns) or (len(row) < len(table.columns) and not shorter):
             errors.append(RowError(table.source, line, f"has {len(row)} cells, the header has {len(table.columns)}"))
         else:
-            yield line, {column: cells.restored(cell) for column, cell in zip(table.columns, row, strict=True)}
+            yield line, {column: cells.restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")}
     progress(f"reading {name}", len(table.lines), len(table.lines))
 
 

@@ -59,13 +59,26 @@ def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[J
 
 def judgment_by_words(row: Mapping[str, Any], grade: int, judge: str = "human") -> tuple[Judgment, str]:
     """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
-    words = required_text(row, "query")
-    return Judgment(derived_id("q", words), identifier(row, "docid"), grade, judge), words
+    words = query_words(row)
+    return Judgment(
+        derived_id("q", words), identifier({"docid": _trimmed(row.get("docid"))}, "docid"), grade, judge
+    ), words
+
+
+def query_words(row: Mapping[str, Any]) -> str:
+    """The words of a row's `query` without blanks around them: one before - = + or @ is Quepid's guard. Raises FieldError."""
+    return required_text(row, "query").strip()
+
+
+def _trimmed(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
 
 
 def whole_rating(field: str, cell: str) -> int:
     """A rating: a whole number, also written as 3.0; raises FieldError."""
-    digits, _, decimals = cell.strip().partition(".")
+    digits, mark, decimals = cell.strip().partition(".")
+    if not mark:  # as a spreadsheet of another language writes it
+        digits, _, decimals = cell.strip().partition(",")
     sign = digits[:1] if digits[:1] in "+-" else ""
     number = digits.removeprefix(sign)
     whole = number.isascii() and number.isdigit() and len(number) <= 18
@@ -82,15 +95,23 @@ def parsed_by_words(
     errors: Iterable[RowError],
     notes: Iterable[str] = (),
     grade_column: str = "rating",
+    unrated: Mapping[str, int] | None = None,
 ) -> ParsedInput:
-    """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge."""
+    """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge.
+
+    `unrated` are the rows of queries without a judgment, by their words: queries to be judged.
+    """
     first: dict[str, int] = {}
     for judgment, row in zip(collected.records, collected.rows, strict=True):
         first.setdefault(judgment.qid, row)
+    named = {qid: words[qid] for qid in first}
+    for text, row in (unrated or {}).items():
+        named.setdefault(derived_id("q", text), text)
+        first.setdefault(derived_id("q", text), row)
     return ParsedInput(
         source,
         name,
-        queries=tuple(Query(qid, words[qid]) for qid in first),
+        queries=tuple(Query(qid, named[qid]) for qid in first),
         judgments=tuple(collected.records),
         errors=tuple(errors),
         notes=(*collected.notes, *notes),

@@ -70,7 +70,7 @@ def test_one_split_is_read_test_before_dev_before_train(folder, splits, note):
 
 def test_a_folder_without_judgments_says_so(folder):
     (parsed,) = read_path(folder())
-    assert parsed.notes == ("there are no judgments: none of qrels/test.tsv, dev.tsv and train.tsv is there",)
+    assert parsed.notes == ("there are no judgments: qrels has none of test, dev and train as .tsv or .jsonl",)
 
 
 def test_the_rest_of_a_folder_is_read_by_its_own_readers_or_noted(folder):

@@ -223,6 +223,8 @@ NOT_WRITTEN = {
     "markdown-notes",
     "mcp-memory-server",
     "memory-records",
+    "quepid-json",
+    "ltr-text",
     "cems-hook-events",
     "openinference-spans",
     "openinference-traces",

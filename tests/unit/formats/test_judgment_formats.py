@@ -31,7 +31,7 @@ def test_a_quepid_export_with_an_unrated_row_and_whole_decimals(write):
     )
     assert parsed.format == "quepid-csv"
     assert grades(parsed) == [("what, exactly?", "m1", 3, "human"), ("who?", "m2", 1, "human")]
-    assert parsed.notes == ("1 rows have no rating",)
+    assert parsed.notes == ("1 rows have no rating; their queries are there to be judged",)
     assert problems(parsed) == [(5, "rating", "must be a whole number, found 'good'")]
 
 
@@ -161,7 +161,7 @@ def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
 def test_an_unknown_format_names_the_known_ones():
     with pytest.raises(InputError, match="did you mean qrels"):
         write_judgments("qrel", [], {})
-    assert len(judgment_writers()) == 7
+    assert len(judgment_writers()) == 8
 
 
 @pytest.fixture

@@ -1,0 +1,134 @@
+"""Judgments as the tools of the field write them: recognised by their header and their shape, with ids as ids and words as words.
+
+The files are those of public reports, made small (quepid#364, quepid#758, search-relevance#44), and the forms of ir_datasets 0.5,
+PyTerrier 1.0, MTEB 2 and ranx 0.3.21.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import FORMATS, judgments_jsonl, read, read_path
+from cems_workbench.records import Judgment
+
+IRDS = '{"query_id": "%s", "doc_id": "%s", "relevance": %d, "iteration": "0"}'
+MTEB = '{"query-id": "%s", "corpus-id": "%s", "score": %.1f}'
+BOTH = [("q1", "m01", 2), ("q2", "m02", 1)]
+
+
+def of_ids(parsed):
+    assert parsed.queries == () and parsed.errors == ()
+    return [(each.qid, each.memory_id, each.grade) for each in parsed.judgments]
+
+
+def by_words(parsed):
+    words = {query.qid: query.query for query in parsed.queries}
+    return [(words[each.qid], each.memory_id, each.grade, each.judge) for each in parsed.judgments]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "form"),
+    [
+        ("header.qrels", ["query_id 0 doc_id relevance", "q1 0 m01 2", "q2 0 m02 1"], "qrels"),
+        ("swapped.qrels", ["docno qid iteration label", "m01 q1 0 2", "m02 q2 0 1"], "qrels"),
+        ("comment.qrels", ["# judged by three people", "q1 0 m01 2", "q2 0 m02 1"], "qrels"),
+        ("floats.txt", ["q1 0 m01 2.0", "", "q2 0 m02 1.0"], "qrels"),
+        ("headerless.tsv", ["q1\tm01\t2", "q2\tm02\t1"], "qrels"),
+        ("pyterrier.csv", ["qid,docno,label", "q1,m01,2", "q2,m02,1"], "judgments-csv"),
+        ("irds.tsv", ["query_id\tdoc_id\trelevance\titeration", "q1\tm01\t2\t0", "q2\tm02\t1\t0"], "judgments-csv"),
+        ("blanks.csv", ["Query ID; Doc-ID; Relevance", "q1 ; m01; 2,0", "q2; m02; 1"], "judgments-csv"),
+        ("irds.jsonl", [IRDS % ("q1", "m01", 2), IRDS % ("q2", "m02", 1)], "judgments-jsonl"),
+        ("mteb.jsonl", [MTEB % ("q1", "m01", 2), MTEB % ("q2", "m02", 1)], "judgments-jsonl"),
+        ("ranx.json", ['{"q1": {"m01": 2}, "q2": {"m02": 1}}'], "ranx-json"),
+    ],
+)
+def test_a_header_decides_and_ids_stay_ids(write, name, lines, form):
+    parsed = read(write(name, *lines))
+    assert (parsed.format, of_ids(parsed)) == (form, BOTH)
+
+
+def test_numbers_as_ids_are_not_mixed_up_with_grades(write):
+    lines = ["query_id\tdoc_id\trelevance\titeration", "10\t1\t2\t0", "11\t3\t1\t0"]
+    assert of_ids(read(write("numeric.tsv", *lines))) == [("10", "1", 2), ("11", "3", 1)]
+    swapped = read(write("no_header.tsv", "10 1 2 0", "11 3 1 0"))
+    assert "no iteration is 0" in swapped.notes[0]
+
+
+def test_results_of_a_system_are_no_judgments(write):
+    for name, lines in {
+        "run.csv": ["qid,docno,rank,score", "q1,m01,1,3"],
+        "run.json": ['{"q1": {"m01": 0.9}}'],
+    }.items():
+        with pytest.raises(InputError, match="not recognised"):
+            read(write(name, *lines))
+
+
+def test_queries_without_a_rating_are_there_to_be_judged(write):
+    parsed = read(write("case.csv", "query,docid,rating", "what,m1,3", "when,,", "where", "who,m2,", " -no-cache,m4,1"))
+    assert by_words(parsed) == [("what", "m1", 3, "human"), ("-no-cache", "m4", 1, "human")]
+    assert {query.query for query in parsed.queries} == {"what", "when", "where", "who", "-no-cache"}
+    assert parsed.errors == () and parsed.notes == ("3 rows have no rating; their queries are there to be judged",)
+    book = read(write("book.csv", "query,docid", "what,m1", "where,m2"))
+    assert [query.query for query in book.queries] == ["what", "where"] and "no judge" in book.notes[0]
+
+
+def test_judges_of_one_name_are_two(write):
+    parsed = read(write("book.csv", "query,docid,Kim Lee,Kim Lee,Unknown", "what,m1,3,2,"))
+    assert by_words(parsed) == [("what", "m1", 3, "Kim Lee"), ("what", "m1", 2, "Kim Lee (2)")]
+    assert parsed.notes == ("'Kim Lee' names 2 judges; the others are Kim Lee (2) and so on",)
+
+
+def test_other_exports_of_quepid_and_the_search_relevance_workbench(write):
+    book = {
+        "query_doc_pairs": [
+            {"query_text": "what", "doc_id": "m1", "judgements": [{"rating": 3.0, "user_email": "a@x.example"}]},
+            {"query_text": "where", "doc_id": "m2", "judgements": []},
+        ]
+    }
+    rre = {"query_groups": [{"name": "what", "relevant_documents": {"m1": {"gain": 3}}}]}
+    srw = {
+        "judgmentRatings": [
+            {"query": "what", "ratings": [{"docId": "m1", "rating": "3.000"}, {"docId": "m2", "rating": "0.7"}]}
+        ]
+    }
+    parsed = read(write("book.json", book))
+    assert by_words(parsed) == [("what", "m1", 3, "a@x.example")]
+    assert [query.query for query in parsed.queries] == ["what", "where"]
+    assert by_words(read(write("rre.json", rre))) == [("what", "m1", 3, "human")]
+    parsed = read(write("srw.json", srw))
+    assert by_words(parsed) == [("what", "m1", 3, "human")]
+    assert [error.reason for error in parsed.errors] == ["must be a whole number, found '0.7'"]
+    for line in ("3\tqid:1\t# m1\twhat", "3 qid:1 # m1 what"):
+        assert by_words(read(write("ltr.txt", line))) == [("what", "m1", 3, "human")]
+    detailed = "Team Name,Case Name,Case ID,Query Text,Doc ID,Title,Rating"
+    assert by_words(read(write("detailed.csv", detailed, "T,C,1,what,m1,x,3"))) == [("what", "m1", 3, "human")]
+
+
+def test_the_folder_of_mteb_has_judgments_as_json_lines(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text('{"_id": 4, "title": "Sleep", "text": "Short sleep."}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "P1", "text": "what?"}\n')
+    (tmp_path / "qrels" / "test.jsonl").write_text('{"query-id": "P1", "corpus-id": "4", "score": 1.0}\n')
+    [parsed] = read_path(tmp_path)
+    assert parsed.judgments == (Judgment("P1", "4", 1),) and parsed.memories[0].id == "4"
+    assert parsed.notes == ("the judgments are those of qrels/test.jsonl",)
+
+
+def test_queries_with_an_empty_title_are_no_corpus(write):
+    rows = [{"_id": "P1", "title": "", "text": "what lowers blood pressure"}]
+    assert [query.qid for query in read(write("nf_queries.jsonl", *rows)).queries] == ["P1"]
+    assert [memory.id for memory in read(write("my_corpus.jsonl", *rows)).memories] == ["P1"]
+    with pytest.raises(InputError, match="fits a corpus and the queries of BEIR"):
+        read(write("dev.jsonl", *rows))
+
+
+def test_ranx_gets_back_what_was_read(write):
+    writer = FORMATS["ranx-json"].judgments
+    assert writer is not None
+    text = writer.write([Judgment("q1", "m01", 2), Judgment("q1", "m07", 0)], {})
+    assert json.loads(text) == {"q1": {"m01": 2, "m07": 0}}
+    assert [each.grade for each in read(write("x.json", text)).judgments] == [2, 0]
+    assert judgments_jsonl.parse_judgment({"qid": "q", "memory_id": "m", "grade": 1.0}).grade == 1
