@@ -209,3 +209,54 @@ def test_a_setting_of_the_address_is_that_of_the_client(database: Connection, op
     stated = opened(**{"hnsw.ef_search": "2"})
     assert len(answer(stated, "vector", 3)) == 2
     assert len(answer(stated, "vector", 3, trial=Trial({"hnsw.ef_search": "40"}))) == 3
+
+
+HINDSIGHT = """
+CREATE TABLE memory_units (id uuid PRIMARY KEY, bank_id text, document_id text, text text, embedding vector(3), context text,
+    event_date timestamptz, occurred_start timestamptz, mentioned_at timestamptz, fact_type text, metadata jsonb, tags varchar[],
+    created_at timestamptz, updated_at timestamptz, proof_count int, search_vector tsvector);
+CREATE TABLE memory_links (from_unit_id uuid, to_unit_id uuid, link_type text, entity_id uuid, weight float8, bank_id text);
+CREATE TABLE unit_entities (unit_id uuid, entity_id uuid);
+INSERT INTO memory_units (id, bank_id, document_id, text, embedding, fact_type, tags, mentioned_at, search_vector)
+    SELECT (repeat(n::text, 8) || '-0000-0000-0000-000000000000')::uuid, bank, 'd' || n, t, e::vector, f, '{x}', '2026-03-04',
+        to_tsvector('english', t)
+    FROM (VALUES (1, 'ann', 'tea is green', '[1,0,0]', 'world'), (2, 'ann', 'I made tea', '[1,1,0]', 'experience'),
+        (3, 'ann', 'tea teas', '[0,1,0]', 'opinion'), (4, 'bob', 'tea', '[1,0,0]', 'world')) AS v (n, bank, t, e, f);
+INSERT INTO memory_links SELECT a.id, b.id, 'semantic', NULL, 1.5, 'ann' FROM memory_units a, memory_units b
+    WHERE a.document_id = 'd1' AND b.document_id IN ('d2', 'd4');
+INSERT INTO unit_entities SELECT u.id, gen.e FROM memory_units u, (SELECT gen_random_uuid() AS e FROM generate_series(1, 2)) gen
+    WHERE document_id IN ('d2', 'd3');
+CREATE INDEX ON memory_units USING hnsw (embedding vector_cosine_ops) WHERE fact_type = 'world' AND bank_id = 'ann';
+"""
+
+
+def test_facts_of_a_hindsight_bank_are_searched_by_kind_and_related(database: Connection, opened: Opened) -> None:
+    database.execute(HINDSIGHT)
+    with pytest.raises(InputError, match=r"several banks: ann \(3\), bob \(1\); \?bank=NAME chooses one"):
+        opened()
+    with pytest.raises(InputError, match="there is no bank 'anna' \\(did you mean ann\\?\\)"):
+        opened(bank="anna")
+    source = opened(bank="ann")
+    probe = source.probe()
+    assert (probe.kind, probe.memories, probe.lists) == ("hindsight", 3, ("vector", "ts_rank_cd"))
+    assert probe.index is not None and "WHERE ((fact_type = 'world'::text) AND (bank_id = 'ann'::text))" in probe.index
+    one, two, three = (f"{str(n) * 8}-0000-0000-0000-000000000000" for n in (1, 2, 3))
+    # An opinion is no kind of fact that Hindsight searches.
+    assert answer(source, "vector", 9) == [(one, 1.0), (two, pytest.approx(2**-0.5, abs=1e-6))]
+    rank = "SELECT ts_rank_cd(to_tsvector('english', %s), to_tsquery('english', 'green | tea'))"
+    by_hand = {
+        id: (database.execute(rank, (text,)).fetchone() or (0,))[0]
+        for id, text in ((one, "tea is green"), (two, "I made tea"))
+    }
+    assert dict(answer(source, "ts_rank_cd", 9, "Green, tea!")) == pytest.approx(by_hand, abs=1e-6)
+    memory = taken(source)[1][two].memory
+    assert (memory.category, memory.project, memory.tags, memory.source_ref) == ("experience", "ann", ("x",), "d2")
+    assert memory.created_at == datetime(2026, 3, 4, tzinfo=UTC)
+    with source.snapshot() as snapshot:
+        edges = [edge for portion in snapshot.relations() for edge in portion]
+    assert [(edge.source_id, edge.target_id, edge.kind) for edge in edges] == [
+        (one, two, "semantic"),
+        (two, three, "entity"),
+    ]
+    # A weight above 1 counts as 1; two shared entities as tanh(0.5 × 2).
+    assert [edge.weight for edge in edges] == [1.0, pytest.approx(0.761594, abs=1e-6)]

@@ -83,6 +83,10 @@ class Layout:
     missing: tuple[str, ...] = ()
     guess: str = ""
     """id, text and vector by column, if they are a guess."""
+    arms: tuple[sql.Composable, ...] = ()
+    """Conditions of rows that its system searches apart, each to the depth of the whole, before it joins their lists by distance."""
+    relations: tuple[sql.Composed, ...] = ()
+    """Queries of the relations between its memories: (source, target, kind, weight)."""
     lexical: Lexical | None = None
     """How its system ranks the rows by words; None: it cannot."""
     fusion: Fusion | None = None

@@ -6,9 +6,11 @@ query become a tsquery as the library does it:
     plain    plainto_tsquery: every word has to be there
     any      the lexemes of the query joined by OR, as CEMS
     pieces   LlamaIndex: everything but words is a space, spaces are OR, to_tsquery
+    tokens   Hindsight: the words in lower case, at most 16, joined by OR, to_tsquery
 
 Sources, all run: llama-index-vector-stores-postgres 0.9.0 (`_build_sparse_query`, `_hybrid_query`), langchain-postgres 0.0.19
-(async_vectorstore.py, hybrid_search_config.py), pgvector-haystack 8.1.2 (`KEYWORD_QUERY`), mem0ai 2.2.1 (`keyword_search`).
+(async_vectorstore.py, hybrid_search_config.py), pgvector-haystack 8.1.2 (`KEYWORD_QUERY`), mem0ai 2.2.1 (`keyword_search`),
+hindsight-api-slim 1.1.0 (`tokenize_query`, `build_bm25_arm`).
 """
 
 from __future__ import annotations
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
 
 ENGLISH = "english"
 """The text search configuration of libraries that state none."""
-Words = Literal["plain", "any", "pieces"]
+Words = Literal["plain", "any", "pieces", "tokens"]
 _CONFIG = re.compile(r"to_tsvector\('([^']+)'::regconfig, ")
 _NO_WORD = re.compile(r"(?!\b\.\b)\W+")
 """What LlamaIndex takes out of a query: all but words and single dots within them."""
+_PUNCTUATION = re.compile(r"[^\w\s]")
+MOST_TOKENS = 16
+"""Words of a query that Hindsight looks for."""
 FUSION, PRIMARY, SECONDARY = FUSION_OPTIONS
 RRF_K = 60
 HALF = 0.5
@@ -67,6 +72,8 @@ class Lexical:
         """A query's text as the parameter `text`."""
         # PostgreSQL refuses text with a NUL character.
         text = text.replace("\0", " ")
+        if self.words == "tokens":
+            return " | ".join(_PUNCTUATION.sub(" ", text.lower()).split()[:MOST_TOKENS])
         return _NO_WORD.sub(" ", text).strip().replace(" ", "|") if self.words == "pieces" else text
 
     def statement(self, id: sql.Composable, table: sql.Composable, where: sql.Composable) -> sql.Composed:
@@ -85,6 +92,7 @@ class Lexical:
             "plain": "every word of the query has to be there",
             "any": "any word of the query",
             "pieces": "any word of the query, split as LlamaIndex does",
+            "tokens": "any word of the query, as Hindsight does",
         }[self.words]
         return f"{self.list} over {self.document.as_string()} ({self.config}): {how}" + (
             f"; {self.note}" if self.note else ""

@@ -281,10 +281,14 @@ class _Search:
 
     def by_words(self, asked: int) -> tuple[list[tuple[str, float]], float]:
         """(id, rank) of the best rows by the layout's lexical list, and the seconds that took."""
+        from psycopg import sql
+
         layout = self.rows.layout
         if layout.lexical is None:
             return [], 0.0
         where, values = self.rows.searched(self.query.scope)
+        if layout.arms:
+            where = sql.SQL("{} AND ({})").format(where, sql.SQL(" OR ").join(layout.arms))
         values |= {"text": layout.lexical.prepared(self.query.text), "asked": asked}
         started = time.perf_counter()
         found = self.reader.rows(layout.lexical.statement(layout.id, relation(layout), where), values)
@@ -319,9 +323,16 @@ class TableSnapshot:
         return batches(map(self._page, self._rows()), changed, self._read)
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """What the rows say supersedes them; a table of memories has no other relations."""
+        """What the rows say supersedes them, and the relations of the layout."""
         newer = self._rows_of.recognised.states.get("superseded_by")
-        return iter(()) if newer is None else self._superseding(self._layout.at(newer))
+        if newer is not None:
+            yield from self._superseding(self._layout.at(newer))
+        for query in self._layout.relations:
+            for rows in self._reader.pages(query, None, PAGE_ROWS):
+                yield [
+                    Relation(source, target, kind, 1.0 if weight is None else min(max(weight, 0.0), 1.0))
+                    for source, target, kind, weight in rows
+                ]
 
     def _superseding(self, newer: sql.Composable) -> Iterator[Sequence[Relation]]:
         from psycopg import sql
@@ -522,17 +533,24 @@ def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Co
     """The statement of a search, with the parameters `vector` and `asked`."""
     from psycopg import sql
 
-    return sql.SQL(
-        "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
-        "ORDER BY distance LIMIT %(asked)s"
-    ).format(
-        id=layout.id,
-        vector=_vector(layout),
-        operator=sql.SQL(catalog.OPERATORS[distance]),
-        table=relation(layout),
-        type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
-        where=where,
-    )
+    def nearest(condition: sql.Composable) -> sql.Composed:
+        return sql.SQL(
+            "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
+            "ORDER BY distance LIMIT %(asked)s"
+        ).format(
+            id=layout.id,
+            vector=_vector(layout),
+            operator=sql.SQL(catalog.OPERATORS[distance]),
+            table=relation(layout),
+            type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
+            where=condition,
+        )
+
+    if not layout.arms:
+        return nearest(where)
+    arms = [sql.SQL("({})").format(nearest(sql.SQL("{} AND {}").format(where, arm))) for arm in layout.arms]
+    every = sql.SQL("SELECT * FROM ({}) arms ORDER BY distance LIMIT %(asked)s")
+    return every.format(sql.SQL(" UNION ALL ").join(arms))
 
 
 def _vector(layout: Layout) -> sql.Identifier:
