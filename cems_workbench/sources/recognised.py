@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import NESTED, USER_NAMES, Names, Payload, state_path, used_names, user_path
+from cems_workbench.formats.base.payload import (
+    NESTED,
+    USER_NAMES,
+    Names,
+    Payload,
+    state_path,
+    unread_note,
+    used_names,
+    user_path,
+)
 
 SAMPLE_ROWS = 200
 """Rows from which fields are recognised."""
-MOST_UNREAD = 12
-"""Most columns and keys that the note of unread ones names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +37,7 @@ class Recognised:
     @property
     def unread_note(self) -> str | None:
         """One line that names what was not read; None if there is nothing."""
-        if not self.unread:
-            return None
-        more = len(self.unread) - MOST_UNREAD
-        named = ", ".join(self.unread[:MOST_UNREAD]) + (f" and {more} more" if more > 0 else "")
-        return f"not read: {named}; a mapping can take them"
+        return unread_note(self.unread)
 
     @property
     def fields_note(self) -> str | None:

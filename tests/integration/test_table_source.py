@@ -519,7 +519,7 @@ def test_tables_of_libraries_are_known_by_their_columns(database: Connection, op
     renamed = opened(table="renamed")
     (memory,) = (each.memory for each in taken(renamed)[1].values())
     assert (memory.content, memory.title, memory.tags) == ("one", "T", ("x",))
-    assert "not read: mood, extra.color; a mapping can take them" in renamed.probe().notes
+    assert "not read: extra.color, mood; a mapping can take them" in renamed.probe().notes
 
 
 PADDED = """

@@ -27,6 +27,13 @@ USER_NAMES = ("user_id", "userId", "owner_id", "user")
 NESTED = ("metadata", "meta")
 """Objects whose fields count as fields of the payload."""
 
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(field for field in memory_fields.OPTIONAL_FIELDS if name in NAMES[field])
+    for names in NAMES.values()
+    for name in names
+}
+"""The fields by each name that they may have."""
+
 
 @dataclass(frozen=True)
 class Names:
@@ -121,11 +128,37 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
 def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[str, Any]]:
     """(path, value) of each field that the payload has; among the values are also `active` and `superseded_at`."""
-    found = {
-        field: path for field in memory_fields.OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None
-    }
-    values = {field: value_at(payload, path) for field, path in found.items()}
-    return found, values | {name: state_of(payload, name, names) for name in ("active", "superseded_at")}
+    found: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    places = _places(payload, names)
+    # Of some hundred paths few are there: the keys are looked at first, unless one contains a dot and may itself be a path.
+    there = {key for place in places.values() for key in place}
+    named: set[str] = set() if names.closed else {field for key in there for field in _FIELDS.get(key, ())}
+    for field in memory_fields.OPTIONAL_FIELDS:
+        if field in names.given or not places:
+            path = names.found(payload, field)
+            if path is not None:
+                found[field], values[field] = path, value_at(payload, path)
+        elif field in named:
+            for name, before, place in ((name, *at) for name in NAMES[field] if name in there for at in places.items()):
+                value = place.get(name)
+                if value is not None and not isinstance(value, Mapping):
+                    found[field], values[field] = before + name, value
+                    break
+    for name in ("active", "superseded_at"):
+        if not places or STATE_NAMES[name] in there:
+            values[name] = state_of(payload, name, names)
+    return found, values
+
+
+def _places(payload: Payload, names: Names) -> dict[str, Payload]:
+    """The payload and each of `outers` in it that is an object, by what is before their keys; empty if a key contains a dot."""
+    places = {"": payload}
+    for outer in names.outers:
+        inner = value_at(payload, outer)
+        if isinstance(inner, Mapping):
+            places[f"{outer}."] = inner
+    return {} if any("." in key for place in places.values() for key in place) else places
 
 
 MOST_UNREAD = 12

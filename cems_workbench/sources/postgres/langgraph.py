@@ -33,7 +33,7 @@ from cems_workbench.sources.langgraph_value import OUTERS, WHOLE, content_of, em
 from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Database, Reader
-from cems_workbench.sources.postgres.layout import Layout, Recognised, read_columns, recognise, relation
+from cems_workbench.sources.postgres.layout import Layout, read_columns, recognise, relation
 from cems_workbench.sources.postgres.mapping import checked_distance, corrected
 from cems_workbench.sources.postgres.snapshot import (
     Page,
@@ -43,6 +43,7 @@ from cems_workbench.sources.postgres.snapshot import (
     vectors,
     wrong_dimension,
 )
+from cems_workbench.sources.recognised import Recognised
 from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,13 @@ from cems_workbench.formats.base.payload import (
     NESTED,
     USER_NAMES,
     Names,
-    state_path,
-    unread_note,
-    used_names,
-    user_path,
 )
 from cems_workbench.records import TIMES, RowProblem
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.snapshot import python_time
+from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
+from cems_workbench.sources.recognised import recognise as recognise_in
 from cems_workbench.sources.source import Distance
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
     from cems_workbench.sources.postgres.lexical import Fusion, Lexical
 
-SAMPLE_ROWS = 200
-"""Rows from which keys of JSON columns are recognised."""
 JSON_TYPES = ("json", "jsonb")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
@@ -124,27 +120,6 @@ class Layout:
         return text_at(self.table, path)
 
 
-@dataclass(frozen=True, slots=True)
-class Recognised:
-    """What a sample of the rows shows: the path of each field, of the user and of states, and what was not read."""
-
-    fields: Mapping[str, str]
-    user: str | None
-    states: Mapping[str, str]
-    unread: tuple[str, ...]
-
-    @property
-    def unread_note(self) -> str | None:
-        """One line that names what was not read; None if there is nothing."""
-        return unread_note(self.unread)
-
-    @property
-    def fields_note(self) -> str | None:
-        """One line that names where each field comes from; None if there is none."""
-        pairs = [field if field == path else f"{field} from {path}" for field, path in self.fields.items()]
-        return f"fields taken: {', '.join(pairs)}" if pairs else None
-
-
 def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Recognised:
     """Recognise the fields in the first rows that meet the condition."""
     from psycopg import sql
@@ -155,26 +130,13 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
             sql.SQL(", ").join(layout.columns.values()), relation(layout), condition, sql.Literal(SAMPLE_ROWS)
         )
         rows = reader.rows(query)
+    others = [
+        name
+        for name, column in layout.table.columns.items()
+        if name not in layout.columns and column.type not in UNNAMED_TYPES
+    ]
     payloads = [layout.payload(row, "", []) for row in rows]
-    names = layout.names
-    # A column that is there counts although no row may have a value yet.
-    empty = {name: "" for name in layout.columns}
-    fields = {field: path for field in OPTIONAL_FIELDS if (path := names.found(empty, field)) is not None}
-    fields |= {field: path for field, path in used_names(payloads, names).items() if field in OPTIONAL_FIELDS}
-    states = {name: path for name in STATE_NAMES if (path := state_path(empty, name, names)) is not None}
-    for payload in payloads:
-        found = {name: path for name in STATE_NAMES if (path := state_path(payload, name, names)) is not None}
-        states = found | states
-    user = user_path(payloads, names) or next((name for name in USER_NAMES if name in layout.columns), None)
-    read = set(fields.values()) | set(states.values()) | layout.known
-    for payload in payloads:
-        read.update(path for field in OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None)
-    return Recognised(
-        {field: fields[field] for field in OPTIONAL_FIELDS if field in fields},
-        user or fields.get("author"),
-        states,
-        tuple(_unread(layout, payloads, read)),
-    )
+    return recognise_in(payloads, layout.names, [*layout.columns], others, layout.known)
 
 
 def payload_of(
@@ -194,33 +156,6 @@ def payload_of(
                 problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
                 found[name] = None
     return found
-
-
-def _unread(layout: Layout, payloads: Sequence[Mapping[str, Any]], read: set[str]) -> Iterator[str]:
-    """Columns and keys that have a value in one of these rows, or are not even selected, and are no field."""
-    for name, column in layout.table.columns.items():
-        if name in layout.known or column.type in UNNAMED_TYPES:
-            continue
-        if name not in layout.columns:
-            yield name
-            continue
-        keys: dict[str, None] = {}
-        for payload in payloads:
-            keys |= dict.fromkeys(_paths_in(name, payload.get(name)))
-        yield from (path for path in keys if path not in read)
-
-
-def _paths_in(path: str, value: Any) -> Iterator[str]:
-    """The paths of the values in a column: itself, or its keys, and the keys of its nested metadata."""
-    if not isinstance(value, Mapping):
-        if value is not None and value != "" and value != []:
-            yield path
-        return
-    for key, inner in value.items():
-        if isinstance(inner, Mapping) and key not in NESTED and inner:
-            yield f"{path}.{key}"
-        else:
-            yield from _paths_in(f"{path}.{key}", inner)
 
 
 def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:

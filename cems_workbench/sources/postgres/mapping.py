@@ -24,7 +24,6 @@ from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.layout import (
     JSON_TYPES,
-    SAMPLE_ROWS,
     TEXT_TYPES,
     Layout,
     outers_of,
@@ -33,6 +32,7 @@ from cems_workbench.sources.postgres.layout import (
     split_path,
     table_layout,
 )
+from cems_workbench.sources.recognised import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
 
 REQUIRED = ("table", "id", "text", "vector")

@@ -22,7 +22,7 @@ from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProble
 from cems_workbench.sources.embedded_text import embedded_texts
 from cems_workbench.sources.postgres import catalog, plans
 from cems_workbench.sources.postgres.connection import FUSION_OPTIONS, Database, Reader
-from cems_workbench.sources.postgres.layout import Layout, Recognised, recognise, relation
+from cems_workbench.sources.postgres.layout import Layout, recognise, relation
 from cems_workbench.sources.postgres.lexical import Fusion, with_settings
 from cems_workbench.sources.postgres.snapshot import (
     Page,
@@ -32,6 +32,7 @@ from cems_workbench.sources.postgres.snapshot import (
     vectors,
     wrong_dimension,
 )
+from cems_workbench.sources.recognised import Recognised
 from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,

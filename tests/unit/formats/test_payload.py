@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS
 from cems_workbench.formats.base.payload import (
     canonical,
     chunk_key,
+    found_values,
     memory_of,
     names_of,
     text_of,
@@ -194,3 +196,11 @@ def test_an_object_is_a_field_only_if_a_mapping_says_so_and_is_named_among_what_
     assert (memory.title, memory.source_ref, problems) == ("T", None, [])
     assert unread_note(unread(payload, names)) == "not read: source, mood, metadata.line; a mapping can take them"
     assert memory_of("1", "x", payload, names_of({"source_ref": "source.file"}))[0].source_ref == "a.md"
+
+
+@given(st.dictionaries(FIELDS | st.just("metadata.title"), JSON, max_size=6), st.booleans())
+def test_the_fields_that_are_found_at_once_are_those_found_one_by_one(payload: dict[str, Any], mapped: bool) -> None:
+    names = names_of({"title": "metadata.title"} if mapped else None)
+    paths, values = found_values(payload, names)
+    assert paths == {field: path for field in OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None}
+    assert {field: values[field] for field in paths} == {field: names.value(payload, field) for field in paths}

@@ -19,8 +19,9 @@ from dataclasses import replace
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
-from cems_workbench.sources.postgres.layout import JSON_TYPES, SAMPLE_ROWS, TEXT_TYPES, Layout, table_layout
+from cems_workbench.sources.postgres.layout import JSON_TYPES, TEXT_TYPES, Layout, table_layout
 from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
+from cems_workbench.sources.recognised import SAMPLE_ROWS
 
 COLUMNS = {
     "text": TEXT_TYPES,
