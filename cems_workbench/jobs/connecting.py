@@ -35,7 +35,7 @@ from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_s
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import CONTENT, NO_VECTORS, ImportRows, SourceRecord, VectorLengths
+from cems_workbench.store.sources import CONTENT, NO_VECTORS, UNPROVEN, ImportRows, SourceRecord, VectorLengths
 
 Item = TypeVar("Item")
 
@@ -420,7 +420,7 @@ def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedde
         )
     match = match_source(store, record, embedder)
     if match.same or match.likely or stated:
-        form = match.form if match.same else ""
+        form = match.form if match.same else UNPROVEN
         if (record.embedder, record.model_id, record.text_form) != (setting, embedder.model_id, form):
             store.sources.name_embedder(record.id, setting, embedder.model_id, form)
         return f"embedder {embedder.model_id}: {match}{_doubt(match, stated, record.address)}"
@@ -434,7 +434,7 @@ def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
     if match.likely:
         another = "" if stated else f", or name another model: {naming(address)}"
         return (
-            "; the model may be right, and the text that was embedded another: searches use it, and their cosines with queries are "
-            f"near what they should be. Compare with the source's own list{another}"
+            "; the model may be right, and the text that was embedded another than those tried: it is searched with, and edited "
+            f"memories are embedded by the store's own text rule{another}"
         )
     return "; it is searched with as you named it, though another model seems to have made the vectors"

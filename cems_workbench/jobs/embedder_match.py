@@ -77,8 +77,18 @@ class SourceMatch:
         cut = f"; {self.cut} of the texts are longer than the model reads" if self.cut else ""
         return (
             f"{self.match.reproduced} of {self.asked} stored vectors reproduced, cosines {self.low:.2f} to {self.high:.2f}{others}; "
-            f"tried: {', '.join(self.tried)}{cut}"
+            f"tried: {_listed(self.tried)}{cut}"
         )
+
+
+def _listed(forms: Sequence[str]) -> str:
+    """Forms in words, those with a title or a prefix together."""
+    groups = {
+        "title and content": [form for form in forms if form in TITLE_FORMS],
+        "prefixes of models": [form for form in forms if form in PREFIX_FORMS],
+    }
+    single = [form for form in forms if form not in TITLE_FORMS and form not in PREFIX_FORMS]
+    return ", ".join([*single, *(f"{name} in {len(found)} forms" for name, found in groups.items() if found)])
 
 
 def naming(address: str) -> str:

@@ -44,11 +44,12 @@ from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
-from cems_workbench.sources.address import redact_address
+from cems_workbench.sources.address import redact_address, short_name
 from cems_workbench.sources.source import Distance, ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
+from cems_workbench.store.sources import UNPROVEN
 
 LiveLists = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
@@ -253,6 +254,7 @@ def gather_lists(
     if not any(name == "vector" for _, name in live):
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
         warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
+    warnings["lists"] += _unproven_vectors(resources)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found
@@ -582,6 +584,20 @@ def _order_notes(resources: Resources) -> list[str]:
         return list(dict.fromkeys(note for note in found if note))
 
     return resources.derived("order of sources", notes)
+
+
+def _unproven_vectors(resources: Resources) -> list[str]:
+    """A line for each source whose vectors are searched although no text reproduces them with the embedder."""
+
+    def doubts() -> list[str]:
+        return [
+            f"the vectors of {short_name(each.address)} were not reproduced by {each.model_id}: another text was embedded, or by "
+            "another model"
+            for each in resources.store.sources.with_memories()
+            if each.text_form == UNPROVEN
+        ]
+
+    return resources.derived("unproven vectors", doubts)
 
 
 def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:

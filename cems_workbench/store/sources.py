@@ -116,8 +116,8 @@ class VectorLengths:
 NO_VECTORS = VectorLengths()
 
 
-CONTENT = "content"
-"""The name of the text that is the content, or that of a chunk, alone."""
+CONTENT, UNPROVEN = "content", ""
+"""The text that is the content, or that of a chunk, alone; and none, for vectors that are searched although no text reproduces them."""
 TITLE_FORMS: Mapping[str, str] = {
     "title and content": "\n",
     "title, a blank line and content": "\n\n",

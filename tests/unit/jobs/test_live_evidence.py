@@ -19,11 +19,13 @@ from cems_workbench.jobs.query_set_evidence import (
     read_evidence,
 )
 from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.list_provenance import asked_between, provenance
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.sources.source import NO_TRIAL, EngineHit, EngineList, EngineQuery, SourceError, Trial
 from cems_workbench.store import Store
+from cems_workbench.store.sources import UNPROVEN
 from tests.planted_source import Counting, Planted, planted, taken
 from tests.small_store import empty_store, store
 
@@ -157,3 +159,12 @@ def test_in_memory_it_is_asked_once_by_this_process_never_from_the_shelf_and_aga
     memory.forget(LIVE, resources)
     assert not memory.has(QUERIES, LIVE, resources)
     assert "as answered by cems" in provenance(*memory.get(QUERIES, LIVE, resources)) and len(source.texts) == 4
+
+
+def test_vectors_that_no_text_reproduces_are_a_warning_of_every_search(resources: Resources) -> None:
+    (record,) = resources.store.sources.read()
+    for form, warned in (("content", False), (UNPROVEN, True), ("content", False)):
+        resources.store.sources.name_embedder(record.id, "counting", "counting", form)
+        evidence = gather_lists(Request("a query"), OWN, resources)
+        said = "the vectors of cems were not reproduced by counting: another text was embedded, or by another model"
+        assert (said in evidence.notes.get("warnings", {}).get("lists", ())) == warned

@@ -107,7 +107,7 @@ def test_vectors_of_another_text_are_searched_with_a_warning(store: Store) -> No
     said = identified(store, source, Words())
     assert "0 of 12 stored vectors reproduced, cosines 0." in said and "with those of other memories" in said
     assert "the model may be right, and the text that was embedded another" in said
-    assert f"tried: content, {LLAMA_INDEX}, title and content" in said
+    assert f"tried: content, {LLAMA_INDEX}, title and content in 5 forms, prefixes of models in 4 forms" in said
     assert "connect postgresql://me@here/cems --embedder MODEL" in said
     assert (store.sources.read()[0].text_form, store.sources.read()[0].model_id) == ("", "words")
     store.indexes.refresh(Words())
