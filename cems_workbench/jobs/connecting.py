@@ -433,8 +433,5 @@ def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
         return "; memories that are edited here are embedded so too" if match.form != CONTENT else ""
     if match.likely:
         another = "" if stated else f", or name another model: {naming(address)}"
-        return (
-            "; the model may be right, and the text that was embedded another than those tried: it is searched with, and edited "
-            f"memories are embedded by the store's own text rule{another}"
-        )
+        return f": it is searched with, and edited memories are embedded by the store's own text rule{another}"
     return "; it is searched with as you named it, though another model seems to have made the vectors"

@@ -75,9 +75,12 @@ class SourceMatch:
             return f"{self.match}{of}"
         others = "" if self.others is None else f" ({self.others:.2f} with those of other memories)"
         cut = f"; {self.cut} of the texts are longer than the model reads" if self.cut else ""
+        maybe = (
+            "; the model may be right, and the text that was embedded another than those tried" if self.likely else ""
+        )
         return (
             f"{self.match.reproduced} of {self.asked} stored vectors reproduced, cosines {self.low:.2f} to {self.high:.2f}{others}; "
-            f"tried: {_listed(self.tried)}{cut}"
+            f"tried: {_listed(self.tried)}{cut}{maybe}"
         )
 
 
