@@ -282,6 +282,16 @@ class CollectionSource:
         answered = self._ask(self._client.lists)
         return tuple(self._list(name, rows, query, trial) for name, rows in wanted.items() if name in answered)
 
+    def row_ids(self) -> Iterator[Sequence[str]]:
+        """The ids of all rows, in pages. Raises SourceError."""
+        pages = iter(self._client.list_rows([]))
+        while (page := self._ask(lambda: next(pages, None))) is not None:
+            yield [row_id for row_id, _ in page]
+
+    def rows(self, ids: Sequence[str]) -> Sequence[Row]:
+        """These rows with texts and vectors; rows that no longer exist are missing. Raises SourceError."""
+        return self._ask(lambda: self._client.take(ids))
+
     def _list(self, name: ListName, rows: int, query: EngineQuery, trial: Trial) -> EngineList:
         use = self._use
         scope_field = use.fields.get("scope", "")

@@ -11,7 +11,7 @@ import io
 import json
 import lzma
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
@@ -28,7 +28,7 @@ from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source
-from cems_workbench.sources.sqlite.layouts import basic_memory, engram, qmd
+from cems_workbench.sources.sqlite.layouts import basic_memory, claude_mem, engram, qmd
 from tests import recorded_stores
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
@@ -103,6 +103,20 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
         "tags": lambda row: tuple(row["frontmatter"].get("tags", ())),
         "source_ref": lambda row: row["file_path"],
     },
+    "claude_mem": {
+        "content": lambda row: "\n".join(
+            {
+                "obs": lambda: [row["narrative"], *(f"- {fact}" for fact in json.loads(row["facts"]))],
+                "summary": lambda: [row[part] for part in claude_mem.PARTS[:-1]],
+                "prompt": lambda: [row["prompt_text"]],
+            }[row["kind"]]()
+        ),
+        "title": lambda row: row["title"] if row["kind"] == "obs" else row.get("request"),
+        "category": lambda row: {"summary": "session_summary", "prompt": "user_prompt"}.get(row["kind"]) or row["type"],
+        "project": lambda row: row["project"],
+        "tags": lambda row: tuple(json.loads(row.get("concepts", "[]"))),
+        "created_at": lambda row: moment(row["created_at_epoch"]),
+    },
     "letta_sqlite": {
         "content": lambda row: row["text"],
         "title": lambda row: row["metadata"]["title"],
@@ -132,7 +146,7 @@ def test_memories_are_what_the_tool_lists(name: str, opened: Opened, tmp_path: P
     found = memories(batches)
     kept = {id for id, each in found.items() if not each.marker.startswith(DELETED_MARK)}
     listed = {row[IDS.get(name, "id")]: row for row in answer["memories"]}
-    assert kept == set(listed) - set(answer["deleted"]) and len(kept) >= 20
+    assert kept == set(listed) - set(answer["deleted"]) and len(kept) >= 17
     assert set(found) - kept <= set(answer["deleted"])
     differ = {
         (id, field): (getattr(found[id].memory, field), expected(listed[id]))
@@ -146,13 +160,22 @@ def test_memories_are_what_the_tool_lists(name: str, opened: Opened, tmp_path: P
     assert files_of(tmp_path / name) == before
 
 
+def _by_score(hits: Iterable[tuple[Any, float]]) -> list[tuple[Any, float]]:
+    """Hits by distance, ties by id, without those of the last distance."""
+    ordered = sorted((round(score, 5), id, score) for id, score in hits)
+    return [(id, score) for rounded, id, score in ordered if rounded != ordered[-1][0]]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_live_lists_are_the_tools_own_searches(name: str, opened: Opened) -> None:
     answer = answers(name)
-    counts = {"vector": 0, "fts5": 0}
+    least = {"vector": 5, "fts5": {"letta_sqlite": 0, "claude_mem": 4}.get(name, 5)}
+    counts = dict.fromkeys(least, 0)
+    sources: dict[str, Source] = {}
     for search in answer["searches"]:
         called, collection = search["list"], search.get("collection")
-        source = opened(name, f"?collection={collection}" if collection else "")
+        options = f"?collection={collection}" if collection else ""
+        source = sources.setdefault(options, sources.get(options) or opened(name, options))
         vector = np.zeros(1, np.float32)
         if called == "vector":
             vector = np.frombuffer(base64.b64decode(answer["query_vectors"][search["query"]]), "<f4")
@@ -164,10 +187,15 @@ def test_live_lists_are_the_tools_own_searches(name: str, opened: Opened) -> Non
         # Letta returns deleted passages too; basic-memory cuts at a similarity of 0.
         theirs = [(id, score) for id, score in search["hits"] if id not in answer["deleted"] and score != 0]
         ours = list(best.items())[: len(theirs) if called == "vector" else None]
+        if name == "claude_mem" and called == "vector":
+            # Chroma's hits are texts, of which some are equal; those of the last score may be others.
+            ours = _by_score(((hit.memory_id, hit.seq), hit.score**2) for hit in found.hits[: search["k"]])
+            theirs = _by_score((claude_mem.place(id), score) for id, score in theirs)
         assert [id for id, _ in ours] == [id for id, _ in theirs], search["query"]
-        assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=TOLERANCE)
+        if all(score is not None for _, score in theirs):
+            assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=TOLERANCE)
         counts[called] += bool(theirs)
-    assert counts["vector"] >= 5 and counts["fts5"] >= (0 if name == "letta_sqlite" else 5)
+    assert all(counts[called] >= least[called] for called in least), counts
 
 
 @pytest.mark.parametrize(("name", "match"), [("engram", engram.match), ("qmd", qmd.match)])
@@ -176,20 +204,15 @@ def test_words_become_the_tools_fts5_query(name: str, match: Callable[[str], str
     assert [match(each["query"]) for each in searches] == [each["match"] for each in searches]
 
 
-@pytest.mark.parametrize(
-    ("words", "asked"),
-    [
-        ("don't use pip", ['"don\'t"* AND use* AND pip*']),
-        ("C++ (Redux OR Poetry)", ['"C++"(Redux OR Poetry)']),
-        ("?!", []),
-    ],
-)
-def test_basic_memory_asks_for_all_words_as_beginnings(words: str, asked: list[str]) -> None:
-    recorded = [
-        each["match"] for each in answers("basic_memory")["searches"] if each["query"] == words and each["match"]
-    ]
-    assert [basic_memory.match(words)] == (asked or [None])
-    assert all(repr(match) in each or match in each for match in asked for each in recorded)
+def test_basic_memory_asks_for_all_words_and_then_for_any() -> None:
+    searches = [each for each in answers("basic_memory")["searches"] if each["match"] and each["query"].isprintable()]
+    # Of a script without spaces it asks pairs of signs.
+    asked = {each["query"]: each["match"] for each in searches if "script_ngrams" not in each["match"]}
+    assert len(asked) >= 14
+    for words, recorded in asked.items():
+        forms = (basic_memory.match(words), basic_memory.any_word(words))
+        assert any(repr(form) in recorded for form in forms if form), words
+    assert basic_memory.match("?!") is None
 
 
 def test_basic_memory_relations_lead_from_note_to_note(opened: Opened) -> None:
@@ -263,3 +286,43 @@ def test_langgraph_answers_as_its_store_and_keeps_expired_items_until_a_sweep(
     with closing(open_source(parse(f"{address}?{parts}", {}))) as source:
         kept = [id for id in answer["ids"] if id.startswith("memories.") and id not in answer["expired"]]
         assert sorted(memories(taken(source))) == sorted(kept)
+
+
+def test_claude_mem_has_its_vectors_from_the_chroma_folder_beside_it(opened: Opened, tmp_path: Path) -> None:
+    answer, source = answers("claude_mem"), opened("claude_mem")
+    info = source.probe()
+    assert (info.vectors, info.dimension, info.distance) == (len(answer["texts"]), 384, "l2")
+    chunks = {(id, chunk.seq): chunk for id, each in memories(taken(source)).items() for chunk in each.chunks}
+    assert {place: chunk.text for place, chunk in chunks.items()} == {
+        claude_mem.place(id): text for id, text in answer["texts"].items()
+    }
+    assert all(chunk.vector is not None and chunk.vector.shape == (384,) for chunk in chunks.values())
+
+    folder = tmp_path / "claude_mem"
+    (folder / "chroma").rename(folder / "elsewhere")
+    alone = opened("claude_mem")
+    assert alone.probe().lists == ("fts5",) and "its vectors are not read" in alone.probe().missing[-1]
+    assert opened("claude_mem", f"?chroma={folder / 'elsewhere'}").probe().vectors == len(answer["texts"])
+    with pytest.raises(InputError, match="no such database is there"):
+        opened("claude_mem", f"?chroma={folder / 'nowhere'}")
+
+
+def test_claude_mem_memory_counts_as_changed_when_a_text_is_added_in_chroma(opened: Opened, tmp_path: Path) -> None:
+    import chromadb
+
+    seen: dict[str, str] = {}
+
+    def changed(ids: Any, markers: Any) -> list[str]:
+        new = [id for id, marker in zip(ids, markers, strict=True) if seen.get(id) != marker]
+        seen.update(zip(ids, markers, strict=True))
+        return new
+
+    assert len(memories(taken(opened("claude_mem"), changed))) == answers("claude_mem")["count"]
+    assert memories(taken(opened("claude_mem"), changed)) == {}
+    client = chromadb.PersistentClient(str(tmp_path / "claude_mem" / "chroma"))
+    collection = client.get_collection("cm__claude-mem", embedding_function=None)
+    collection.add(
+        ids=["obs_11_fact_0"], documents=["A fact."], embeddings=[[0.1] * 384], metadatas=[{"sqlite_id": 11}]
+    )
+    found = memories(taken(opened("claude_mem"), changed))
+    assert [(id, [chunk.text for chunk in each.chunks][-1]) for id, each in found.items()] == [("obs_11", "A fact.")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.formats.base.payload import ANY_NAMES, Names
 from cems_workbench.records import RowProblem
@@ -21,6 +21,9 @@ from cems_workbench.sources.sqlite.file import Reader
 from cems_workbench.sources.sqlite.schema import Schema
 from cems_workbench.sources.sqlite.vec0 import Vec0Column, Vec0Table
 from cems_workbench.sources.sqlite.vectors import VectorForm
+
+if TYPE_CHECKING:
+    from cems_workbench.sources.sqlite.chroma_beside import ChromaBeside
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +166,5 @@ class SqliteLayout:
     options: tuple[str, ...] = ()
     place: int = 50
     """Of several that recognise a file the one with the lowest place is taken."""
+    beside: ChromaBeside | None = None
+    """Where the vectors are if they are in Chroma's folder beside the file."""
