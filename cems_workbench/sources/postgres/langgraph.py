@@ -43,7 +43,7 @@ from cems_workbench.sources.postgres.snapshot import (
     vectors,
     wrong_dimension,
 )
-from cems_workbench.sources.recognised import Recognised
+from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
 from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,
@@ -78,6 +78,7 @@ class LangGraphSource:
     def __init__(self, database: Database, vectors_table: str, mapping: Mapping[str, Any]) -> None:
         self._database, self._vectors_table, self._mapping = database, vectors_table, mapping
         self._omit_expired = _flag(database, "omit_expired")
+        self._recognised: Recognised | None = None
 
     @property
     def address(self) -> str:
@@ -148,7 +149,7 @@ class LangGraphSource:
         asked = query.depths.get("vector")
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
-            items = self._items(reader)
+            items = self._items(reader, self._recognised)
             dimension = catalog.dimension(reader, items.vectors, items.vector)
             catalog.prepare(reader, query, trial, dimension, self.address)
             # No item says that it is shared.
@@ -170,8 +171,11 @@ class LangGraphSource:
         """Close the connection."""
         self._database.close()
 
-    def _items(self, reader: Reader) -> _Items:
-        """The tables, and the items of the address. Raises SourceError and InputError."""
+    def _items(self, reader: Reader, recognised: Recognised | None = None) -> _Items:
+        """The tables, and the items of the address; fields are recognised again unless they are given.
+
+        Raises SourceError and InputError.
+        """
         from psycopg import sql
 
         of_vectors = catalog.table(reader, self._vectors_table)
@@ -198,10 +202,12 @@ class LangGraphSource:
             conditions.append(sql.SQL("NOT {}").format(_expired(store)))
         items = _Items(layout, of_vectors, labels, _all(conditions))
         # `recognise` reads the table without an alias.
-        sampled = sql.SQL("(prefix, key) IN (SELECT s.prefix, s.key FROM {} s WHERE {})").format(
-            items.store, items.where
-        )
-        items = replace(items, recognised=recognise(reader, layout, sampled))
+        sampled: sql.Composable = sql.SQL("TRUE")
+        if conditions:
+            among = "(prefix, key) IN (SELECT s.prefix, s.key FROM {} s WHERE {} LIMIT {})"
+            sampled = sql.SQL(among).format(items.store, items.where, sql.Literal(SAMPLE_ROWS))
+        self._recognised = recognised or recognise(reader, layout, sampled)
+        items = replace(items, recognised=self._recognised)
         if user := options.get("user"):
             conditions.append(sql.SQL("{} = {}").format(items.author, sql.Literal(user)))
         return replace(items, where=_all(conditions))
@@ -347,14 +353,16 @@ class LangGraphSnapshot:
 
         items, places = self._items, [self._places[id] for id in ids]
         wanted = {"prefixes": [prefix for prefix, _ in places], "keys": [key for _, key in places]}
-        within = sql.SQL("({0}.prefix, {0}.key) IN (SELECT * FROM unnest(%(prefixes)s::text[], %(keys)s::text[]))")
+        # LATERAL with OFFSET 0: the planner looks each item up by the primary key and never reads a whole table.
+        looked_up = sql.SQL(
+            "SELECT w.prefix, w.key, found.* FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS w (prefix, key) CROSS JOIN LATERAL "
+            "(SELECT {} FROM {} WHERE prefix = w.prefix AND key = w.key OFFSET 0) found"
+        )
         columns = sql.SQL(", ").join(items.layout.columns.values())
-        query = sql.SQL("SELECT s.prefix, s.key, {} FROM {} s WHERE {}")
-        rows = self._reader.rows(query.format(columns, items.store, within.format(sql.SQL("s"))), wanted)
+        rows = self._reader.rows(looked_up.format(columns, items.store), wanted)
         values = {(row[0], row[1]): row[2:] for row in rows}
-        query = sql.SQL("SELECT v.prefix, v.key, v.field_name, v.embedding FROM {} v WHERE {}")
         table = sql.Identifier(items.vectors.schema, items.vectors.name)
-        embedded = self._reader.rows(query.format(table, within.format(sql.SQL("v"))), wanted)
+        embedded = self._reader.rows(looked_up.format(sql.SQL("field_name, embedding"), table), wanted)
         named: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
         for row, vector in zip(embedded, vectors([row[3] for row in embedded], items.vector.type), strict=True):
             named[row[0], row[1]][row[2]] = vector

@@ -16,7 +16,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
-from cems_workbench.sources.postgres.layout import Layout, table_layout
+from cems_workbench.sources.postgres.layout import SAMPLE_ROWS, Layout, table_layout
 from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
 
 COLUMNS = {"id": ("uuid",), "vector": VECTOR_TYPES, "payload": ("jsonb",)}
@@ -67,7 +67,8 @@ def _lexical(reader: Reader, table: Table) -> lexical.Lexical | None:
         return None
     text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
     name = sql.Identifier(table.schema, table.name)
-    if not reader.rows(sql.SQL("SELECT 1 FROM {} WHERE {} IS NOT NULL LIMIT 1").format(name, text)):
+    first = "SELECT 1 FROM (SELECT payload FROM {} LIMIT {}) first WHERE {} IS NOT NULL LIMIT 1"
+    if not reader.rows(sql.SQL(first).format(name, sql.Literal(SAMPLE_ROWS), text)):
         return None
     note = "mem0 takes the lemmas of the query where spaCy is installed, here it is asked as typed"
     document = sql.SQL("to_tsvector('simple', {})").format(text)
