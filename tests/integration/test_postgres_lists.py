@@ -94,8 +94,8 @@ def test_items_of_langgraph_have_their_texts_as_chunks(database: Connection, ope
     source = opened()
     probe = source.probe()
     assert (probe.kind, probe.memories, probe.vectors, probe.distance) == ("langgraph", 4, 6, "cosine")
-    assert any(note.startswith("1 items are past expires_at") for note in probe.notes)
-    assert any(line.startswith("1 items have no vector") for line in probe.missing)
+    assert any(note.startswith("items past expires_at and not yet swept: 1;") for note in probe.notes)
+    assert any(line.startswith("items without a vector: 1,") for line in probe.missing)
     assert any("value.rating" in note for note in probe.notes if note.startswith("not read"))
     batches, found = taken(source)
     tea = found["memories.jo/a"]

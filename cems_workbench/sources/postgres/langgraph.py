@@ -106,8 +106,8 @@ class LangGraphSource:
             notes = [*items.notes, *planned.notes(with_vector)]
             if expired:
                 notes.append(
-                    f"{expired:,} items are past expires_at and not yet swept: the library returns them until then, and so does the live "
-                    "list (valid until expires_at here); ?omit_expired=true leaves them out, as its omit_expired does"
+                    f"items past expires_at and not yet swept: {expired:,}; the library returns them until then, and so does the live list; "
+                    "?omit_expired=true leaves them out, as its omit_expired does"
                 )
             if items.layout.distance is None and planned.index is None:
                 notes.append(
@@ -118,7 +118,7 @@ class LangGraphSource:
             missing = ["no relations between items, so none are followed"]
             if searched < memories:
                 missing.append(
-                    f"{memories - searched:,} items have no vector (stored with index=False, or without the indexed fields): no search by "
+                    f"items without a vector: {memories - searched:,}, stored with index=False or without the indexed fields; no search by "
                     "vector finds them"
                 )
             return SourceInfo(
