@@ -106,7 +106,7 @@ class LangGraphSource:
             notes = [*items.notes, *planned.notes(with_vector)]
             if expired:
                 notes.append(
-                    f"items past expires_at and not yet swept: {expired:,}; the library returns them until then, and so does the live list; "
+                    f"items past expires_at and not yet swept: {expired:,}; the library returns them until then, as does the live list; "
                     "?omit_expired=true leaves them out, as its omit_expired does"
                 )
             if items.layout.distance is None and planned.index is None:

@@ -16,8 +16,9 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres import lexical
 from cems_workbench.sources.postgres.catalog import VECTOR_TYPES, Table
 from cems_workbench.sources.postgres.connection import Reader
-from cems_workbench.sources.postgres.layout import SAMPLE_ROWS, Layout, table_layout
+from cems_workbench.sources.postgres.layout import Layout, table_layout
 from cems_workbench.sources.postgres.layouts import PostgresLayout, has_columns
+from cems_workbench.sources.recognised import SAMPLE_ROWS
 
 COLUMNS = {"id": ("uuid",), "vector": VECTOR_TYPES, "payload": ("jsonb",)}
 NO_MEMORIES = ("mem0migrations",)
