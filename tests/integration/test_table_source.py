@@ -574,6 +574,22 @@ def test_memories_that_mem0_calls_expired_are_kept_and_in_no_live_list(database:
     assert found[str(uuid.UUID(int=2))].memory.valid_until == datetime(2020, 1, 2, tzinfo=UTC)
 
 
+def test_json_that_python_cannot_read_costs_its_fields_not_the_row(database: Connection, opened: Opened) -> None:
+    database.execute("CREATE TABLE deep (id int PRIMARY KEY, body text, v vector(2), metadata json)")
+    rows = [
+        "[" * 3_000 + "]" * 3_000,
+        '{"title": "a\\u0000b"}',
+        '"only text"',
+        json.dumps({"title": "T", "big": "x" * 200_000}),
+    ]
+    for number, row in enumerate(rows):
+        database.execute("INSERT INTO deep VALUES (%s, 'said', '[1,0]', %s)", (number, row))
+    batches, found = taken(opened())
+    problems = [(problem.memory_id, problem.field) for batch in batches for problem in batch.problems]
+    assert (problems, sorted(found)) == ([("0", "metadata")], ["0", "1", "2", "3"])
+    assert [found[id].memory.title for id in "0123"] == [None, "a\0b", None, "T"]
+
+
 def test_a_table_with_its_text_in_json_is_guessed(database: Connection, opened: Opened) -> None:
     database.execute("CREATE TABLE vecs (id varchar PRIMARY KEY, vec vector(2), metadata jsonb)")
     database.execute('INSERT INTO vecs VALUES (\'v\', \'[1,0]\', \'{"data": "said", "user_id": "ann"}\')')

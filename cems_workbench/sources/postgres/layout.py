@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from cems_workbench.sources.postgres.lexical import Fusion, Lexical
 
+MAX_SAMPLE_BYTES = 100_000
+"""Bytes of JSON in a column from which a row is not sampled."""
 JSON_TYPES = ("json", "jsonb")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
@@ -126,8 +128,15 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
 
     rows = []
     if layout.columns:
+        short = [
+            sql.SQL("COALESCE(octet_length({}), 0) < {}").format(layout.columns[name], sql.Literal(MAX_SAMPLE_BYTES))
+            for name in sorted(layout.json_columns)
+        ]
         query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
-            sql.SQL(", ").join(layout.columns.values()), relation(layout), condition, sql.Literal(SAMPLE_ROWS)
+            sql.SQL(", ").join(layout.columns.values()),
+            relation(layout),
+            sql.SQL(" AND ").join([condition, *short]),
+            sql.Literal(SAMPLE_ROWS),
         )
         rows = reader.rows(query)
     others = [

@@ -34,6 +34,7 @@ from cems_workbench.sources.postgres.snapshot import (
 )
 from cems_workbench.sources.recognised import Recognised
 from cems_workbench.sources.source import (
+    BATCH_BYTES,
     NO_TRIAL,
     Batch,
     Changed,
@@ -409,6 +410,9 @@ class TableSnapshot:
                 problems.append(RowProblem(row[0], "id", reason, duplicate=True))
             elif problem := too_long(row[0], row[2]):
                 problems.append(problem)
+            elif row[3] > BATCH_BYTES:
+                reason = f"{row[3]:,} bytes exceed the limit of {BATCH_BYTES:,}; the row was left out"
+                problems.append(RowProblem(row[0], ", ".join(sorted(self._layout.json_columns)), reason))
             else:
                 good.append(row)
                 if not self._layout.unique:

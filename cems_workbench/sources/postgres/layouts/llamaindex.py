@@ -39,4 +39,4 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
     return replace(made, client_sets="LlamaIndex sets hnsw.ef_search for each query (hnsw_kwargs)")
 
 
-LAYOUT = PostgresLayout("llamaindex", "LlamaIndex PGVectorStore", found, layout, place=40)
+LAYOUT = PostgresLayout("llamaindex", "LlamaIndex", found, layout, place=40)

@@ -1,0 +1,35 @@
+"""Layouts of PostgreSQL: found in their folder, named alike everywhere."""
+
+from __future__ import annotations
+
+from cems_workbench.sources.kinds import SOURCE_KINDS
+from cems_workbench.sources.postgres.catalog import Column, Table
+from cems_workbench.sources.postgres.layouts import layouts, recognised
+
+
+def table(name: str, **columns: str) -> Table:
+    found = {column: Column(column, type, None, True) for column, type in columns.items()}
+    return Table(hash(name), "public", name, "r", found)
+
+
+MEM0 = {"id": "uuid", "vector": "vector", "payload": "jsonb"}
+NODE = {"id": "int8", "text": "varchar", "metadata_": "json", "node_id": "varchar", "embedding": "halfvec"}
+
+
+def test_every_layout_is_a_product_of_postgresql() -> None:
+    products = {name: title for name, title in SOURCE_KINDS["postgresql"].products.items() if name != "cems"}
+    assert products == {name: layout.title for name, layout in layouts().items()}
+
+
+def test_tables_are_recognised_by_columns_whatever_they_are_called() -> None:
+    tables = [
+        table("anything", **MEM0),
+        table("anything_entities", **MEM0),
+        table("mem0migrations", **MEM0),
+        table("nodes", **NODE),
+        table("other", **{**NODE, "metadata_": "text"}),
+    ]
+    assert [(layout.name, found.name) for layout, found in recognised(tables)] == [
+        ("mem0", "anything"),
+        ("llamaindex", "nodes"),
+    ]
