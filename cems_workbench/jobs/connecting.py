@@ -35,7 +35,15 @@ from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_s
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import CONTENT, NO_VECTORS, UNPROVEN, ImportRows, SourceRecord, VectorLengths
+from cems_workbench.store.sources import (
+    CONTENT,
+    NO_VECTORS,
+    PREFIX_FORMS,
+    UNPROVEN,
+    ImportRows,
+    SourceRecord,
+    VectorLengths,
+)
 
 Item = TypeVar("Item")
 
@@ -427,10 +435,17 @@ def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedde
     return f"{embedder.model_id} is not the embedder: {match}; {candidates(record.dimension)}; {naming(record.address)}"
 
 
+PREFIXED = (
+    "; such a model wants another prefix before queries, which are embedded without one: only an embedder on a server adds prefixes "
+    "(CEMS_WORKBENCH_EMBEDDING_TEXT_PREFIX and CEMS_WORKBENCH_EMBEDDING_QUERY_PREFIX)"
+)
+
+
 def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
     """What to think of vectors that were not reproduced; empty if they were, or none was compared."""
     if match.same or not match.asked:
-        return "; memories that are edited here are embedded so too" if match.form != CONTENT else ""
+        queries = "" if match.form not in PREFIX_FORMS else PREFIXED
+        return f"; memories that are edited here are embedded so too{queries}" if match.form != CONTENT else ""
     if match.likely:
         another = "" if stated else f", or name another model: {naming(address)}"
         return f": it is searched with, and edited memories are embedded by the store's own text rule{another}"

@@ -14,6 +14,7 @@ Source: lancedb 0.40.0, recorded by running it; https://docs.lancedb.com/search
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -51,6 +52,8 @@ SCORES: Mapping[Distance, Callable[[float], float]] = {
 }
 """Cosine, inner product, or negated Euclidean distance: LanceDB returns 1 - cosine, 1 - product, and the squared distance."""
 SCORE_COLUMNS: Mapping[ListName, str] = {"vector": "_distance", "sparse": "_score", "source_hybrid": "_relevance_score"}
+FUNCTIONS = b"embedding_functions"
+"""Where the schema has the functions that fill columns of vectors, as JSON."""
 DEFAULT_NPROBES = 20
 """LanceDB's own, for a search that names none."""
 
@@ -120,6 +123,7 @@ class LanceTable(CollectionClient):
             dimension=self._schema.field(self._vector).type.list_size,
             distance=distance,
             index=f"{stats.index_type} {index.name}" if used else None,
+            model=self._model(),
             lists=self.lists(),
             settings=_settings(stats.index_type) if used else (),
             notes=tuple(notes),
@@ -258,6 +262,18 @@ class LanceTable(CollectionClient):
                 f"{self._address.plain}: several columns have vectors: add vector= with one of {', '.join(found)}"
             )
         return stated or found[0]
+
+    def _model(self) -> str | None:
+        """The model of the embedding function that fills the vectors, if the table has one."""
+        try:
+            functions = json.loads((self._schema.metadata or {}).get(FUNCTIONS, b"[]"))
+            return next(
+                f"{each['model']['name']} ({each['name']})"
+                for each in functions
+                if each["vector_column"] == self._vector
+            )
+        except (ValueError, KeyError, TypeError, StopIteration):
+            return None
 
     def _text_column(self) -> str | None:
         """The column of the full-text index, None without one."""

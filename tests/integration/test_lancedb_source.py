@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import lancedb
 import numpy as np
+import pyarrow as pa
 import pytest
 from collection_rows import memories, taken
 from lancedb.index import FTS, IvfFlat
@@ -154,6 +156,16 @@ def test_a_table_without_ids_has_row_numbers(tmp_path: Path) -> None:
         }
         (near,) = source.search(EngineQuery("", np.full(4, 3, np.float32), {"vector": 2}))
         assert [(hit.memory_id, hit.score) for hit in near.hits] == [("2", 0.0), ("1", -2.0)]
+
+
+def test_the_model_of_an_embedding_function_is_named(folder: Path) -> None:
+    # As LanceDB's own registry writes it (0.40.0).
+    functions = [{"name": "openai", "model": {"name": "m-1"}, "source_column": "text", "vector_column": "vector"}]
+    for written, named in ((json.dumps(functions), "m-1 (openai)"), ("[{}]", None), ("no json", None)):
+        schema = pa.schema({"text": pa.string(), "vector": pa.list_(pa.float32(), 2)}, {"embedding_functions": written})
+        lancedb.connect(folder).create_table("made", schema=schema, mode="overwrite")
+        with closing(open_source(parse(f"lancedb:{folder}?table=made"))) as source:
+            assert source.probe().model == named
 
 
 def test_an_address_that_does_not_fit_is_one_line(folder: Path, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_the_text_that_reproduces_the_vectors_is_found_and_kept(
     said = identified(store, source_of(embedded, Words(), chunked), Words())
     assert said.startswith("embedder words: 12 of 12 stored vectors reproduced, lowest cosine 1.0000")
     assert ("of another text than the content" in said) == (form != "content") and "named" not in said
+    assert ("wants another prefix before queries" in said) == (form == PREFIX)
     assert store.sources.read()[0].text_form == form
     embedder = Words()
     assert match_source(store, store.sources.read()[0], embedder).same and len(embedder.texts) == 3 + 12
