@@ -57,6 +57,7 @@ COSINES: Mapping[str, Callable[[float], float]] = {
     "cosine": lambda score: score,
     "max(0, cosine)": lambda score: score,
     "cosine distance": lambda score: 1 - score,
+    "(1+cosine)/2": lambda score: 2 * score - 1,
     "l2": lambda score: 1 - score * score / 2,
     "l2, farthest first": lambda score: 1 - score * score / 2,
     "-l2": lambda score: 1 - score * score / 2,
@@ -93,6 +94,14 @@ def stores() -> list[object]:
     return [
         pytest.param(name, marks=pytest.mark.xfail(reason=reasons[name])) if name in reasons else name for name in late
     ]
+
+
+BM25: Mapping[str, Callable[[float], float]] = {
+    "bm25": lambda score: -score,
+    "bm25 of FTS5, negative, lower is better": lambda score: -score,
+    "|bm25| / (1 + |bm25|)": lambda score: score / (1 - score),
+}
+"""A score of a library's FTS5 search as ours: bm25 with higher as better."""
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +243,8 @@ def test_live_lists_are_the_librarys_own_searches(name: str, opened: Opened) -> 
             ours = [(key, cosine_of(score, probe.distance)) for key, score in ours]
             if label.startswith("max(0"):
                 ours = [(key, max(0.0, score)) for key, score in ours]
+        if called == "fts5":
+            theirs = [(key, BM25[search["score"]](score)) for key, score in theirs]
         assert_same(ours[: len(theirs)], theirs)
         asked.add(called)
     assert asked >= {each["list"] for each in answer["searches"] if each.get("list") in probe.lists}
