@@ -162,7 +162,7 @@ def comparable(field: str, value: Any) -> Any:
     if value is None or value == "":
         return None
     if field in TIMES:
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromtimestamp(value, UTC) if isinstance(value, float) else datetime.fromisoformat(value)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     if field == "tags":
         value = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
