@@ -59,6 +59,7 @@ MATRIX: Mapping[str, Row] = {
     "agno_pgvector": Row(
         "any table with pgvector", limit=ROW_TIME.format("`created_at: meta_data.created_at`"), other=("created_at",)
     ),
+    "letta_pg": Row("letta", limit="padding is left out; is_deleted is imported as deleted"),
     "haystack_chroma": Row("collection"),
     "haystack_pg": Row("haystack", ("vector", "ts_rank_cd")),
     "haystack_pg_l2": Row("haystack", ("vector", "ts_rank_cd"), "nothing there says l2: `?distance=l2`, else cosines"),
@@ -123,6 +124,8 @@ def expected(row: Mapping[str, Any], field: str) -> Any:
     if field == "tags":
         value = json.loads(value) if isinstance(value, str) and value.startswith("[") else value
         return tuple(value.split(",")) if isinstance(value, str) else tuple(value)
+    if field == "content":
+        return value.strip()
     return bool(value) if field == "pinned" else value
 
 

@@ -551,7 +551,9 @@ class SqliteSnapshot:
             return None
         problems += found
         if layout.chunks is None:
-            usable = self._checked(row[1], vector, layout.vectors, problems)
+            # A system may drop the vector of a row that it keeps as deleted.
+            dropped = vector is None and marker.startswith(DELETED_MARK)
+            usable = self._checked(row[1], vector, None if dropped else layout.vectors, problems)
             return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
