@@ -59,6 +59,15 @@ MATRIX: Mapping[str, Row] = {
     "agno_pgvector": Row(
         "any table with pgvector", limit=ROW_TIME.format("`created_at: meta_data.created_at`"), other=("created_at",)
     ),
+    "lancedb": Row("table"),
+    "langchain_lancedb": Row("table"),
+    "llamaindex_lancedb": Row("table"),
+    "mem0_faiss": Row("mem0"),
+    "mem0_faiss_l2": Row("mem0"),
+    "txtai": Row("txtai"),
+    "txtai_hybrid": Row("txtai", ()),
+    "langgraph_sqlite": Row("langgraph"),
+    "langgraph_sqlite_l2": Row("langgraph"),
     "letta_pg": Row("letta", limit="padding is left out; is_deleted is imported as deleted"),
     "haystack_chroma": Row("collection"),
     "haystack_pg": Row("haystack", ("vector", "ts_rank_cd")),
