@@ -18,6 +18,7 @@ from cems_workbench.analysis.found_chunk import chunks_read, found_chunk
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of
 from cems_workbench.ui.kit.assets import asset
@@ -85,6 +86,8 @@ HELP = {
 
 def _help(trace: Trace, column: Column) -> str:
     if column.kind == "list":
+        if shown_only(trace.config.lists, (column.list or "").partition(":")[0]):
+            return f"{column.title}: rank and score as answered by the source; only shown, as its weight is 0"
         return f"{column.title}: rank and {'' if trace.external else 'normalised '}score in this list"
     return f"{column.title}: rank and score after the stage. {trace.record(column.stage).description}"
 
