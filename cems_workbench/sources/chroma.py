@@ -155,7 +155,10 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             index=f"{kind} ({shown})" if shown else kind,
             model=model,
             settings=tuple(settings),
-            missing=("Chroma has no exact search and no settings for one search: the exact list is computed here",),
+            missing=(
+                "Chroma has no exact search and no settings for one search: the exact list is computed here",
+                "Chroma outside its cloud refuses sparse vectors and its fused search: the vector list is the only live one",
+            ),
             notes=tuple(notes),
         )
 

@@ -13,6 +13,8 @@ langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
     sparse_query=one|document     weight of a query's words (LangChain: one; mem0: document)
     fusion=rrf|dbsf               rrf: Σ 1 / (2 + rank from 0); dbsf: scores within three standard deviations, summed
     prefetch=N                    rows of each list that are fused; default: as many as are wanted of the fused list
+    text_index=FIELD              Qdrant's own BM25 over the text index of a field of the payload, in place of sparse vectors; the default
+                                  where a collection has no sparse vectors and one such index (a server says so, local mode does not)
 
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only); langchain-qdrant 1.1.0
 (similarity_search, HYBRID); mem0 2.2.1 (keyword_search).
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
 
-OPTIONS = ("vector", "user", "sparse", "sparse_query", "fusion", "prefetch")
+OPTIONS = ("vector", "user", "sparse", "sparse_query", "fusion", "prefetch", "text_index")
 CHOICES: Mapping[str, tuple[str, ...]] = {"sparse_query": ("one", "document"), "fusion": ("rrf", "dbsf")}
 """Options that have one of a few values; the first is the default."""
 SAMPLED_VECTORS = 20
@@ -83,6 +85,8 @@ class _Collection:
     """The name of the sparse vector; empty if it has none."""
     idf: bool = False
     """Whether the rarity of a word is multiplied in by Qdrant."""
+    text: str = ""
+    """The field of the payload whose text index ranks by BM25, in place of sparse vectors; empty without one."""
 
 
 def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
@@ -131,6 +135,18 @@ def _sparse(address: Address, found: CollectionInfo) -> tuple[str, bool]:
     return name, vectors[name].modifier == Modifier.IDF
 
 
+def _text_index(address: Address, found: CollectionInfo) -> str:
+    """The field whose text index the address names, or without sparse vectors the only one that ranks; empty without one."""
+    if asked := address.options.get("text_index", ""):
+        if "sparse" in address.options:
+            raise InputError(f"{address.plain}: text_index and sparse are two lists by words; name one of them")
+        return asked
+    ranked = [
+        name for name, schema in found.payload_schema.items() if getattr(schema.params, "scoring", None) is not None
+    ]
+    return ranked[0] if len(ranked) == 1 and not found.config.params.sparse_vectors else ""
+
+
 class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
     """A collection of Qdrant."""
 
@@ -171,7 +187,11 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
 
     def collection(self, name: str) -> _Collection:
         found = self._client.get_collection(name)
-        return _Collection(name, *_vector(self._address, found), *_sparse(self._address, found))
+        text = _text_index(self._address, found)
+        if text:
+            # Refused here, in one line, if there is no such index.
+            self._client.query_points(name, query=_text_query("a"), using=text, limit=1, with_payload=False)
+        return _Collection(name, *_vector(self._address, found), *_sparse(self._address, found), text)
 
     def reason(self, error: Exception) -> str | None:
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -235,7 +255,8 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
 
     def lists(self) -> tuple[ListName, ...]:
         """The vector list; with sparse vectors that can be made for a query also those, and both fused by Qdrant."""
-        return ("vector", "sparse", "source_hybrid") if self._encoder is not None else ("vector",)
+        by_words = self._collection.text or self._encoder is not None
+        return ("vector", "sparse", "source_hybrid") if by_words else ("vector",)
 
     @cached_property
     def _compared(self) -> tuple[Reproduction, bool]:
@@ -280,7 +301,12 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         return cast(QueryWeight, self._address.options.get("sparse_query", usual))
 
     def _sparse_notes(self, found: CollectionInfo) -> list[str]:
-        """The facts about the sparse vectors, with the consequence."""
+        """The facts about the sparse vectors or the text index, with the consequence."""
+        if text := self._collection.text:
+            return [
+                f"the list sparse is Qdrant's BM25 over the text index of {text}",
+                self._fused_note(f"the index of {text}"),
+            ]
         names = sorted(found.config.params.sparse_vectors or {})
         if not names:
             return []
@@ -299,12 +325,15 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             if compared.known and not lemmas:
                 why = "weighted otherwise, and sparse_query=document needs the same weights"
             return [f"sparse vectors {name} ({idf}) are {why} ({counts}): neither their list nor a fused one is asked"]
-        fusion, prefetch = self._fusion, self._address.options.get("prefetch", "the rows wanted")
         return [
             f"sparse vectors {name} are BM25 as fastembed makes it, {counts}; {idf}; a query's words weigh as {self._query_weight}",
-            f"source_hybrid is Qdrant's {fusion.upper()} of {self._collection.vector or 'the vector'} and {name}, each cut to "
-            f"{prefetch} first",
+            self._fused_note(name),
         ]
+
+    def _fused_note(self, words: str) -> str:
+        rows = self._address.options.get("prefetch", "the rows wanted")
+        vector = self._collection.vector or "the vector"
+        return f"source_hybrid is Qdrant's {self._fusion.upper()} of {vector} and {words}, each cut to {rows} first"
 
     @property
     def _fusion(self) -> str:
@@ -374,17 +403,18 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         dense = {"query": query.vector.tolist(), "using": self._collection.vector or None}
         if query.name == "vector":
             return {**dense, "query_filter": condition, "search_params": parameters}
-        words = query_vector(query.text, self._query_weight)
-        sparse = {
-            "query": SparseVector(indices=list(words), values=list(words.values())),
-            "using": self._collection.sparse,
-        }
+        sparse: dict[str, Any] | None = None
+        if self._collection.text:
+            sparse = {"query": _text_query(query.text), "using": self._collection.text}
+        elif words := query_vector(query.text, self._query_weight):
+            vector = SparseVector(indices=list(words), values=list(words.values()))
+            sparse = {"query": vector, "using": self._collection.sparse}
         if query.name == "sparse":
-            return {**sparse, "query_filter": condition} if words else None
+            return None if sparse is None else {**sparse, "query_filter": condition}
         rows = int(self._address.options.get("prefetch", query.rows))
         # As langchain-qdrant asks: the dense list first, which decides equal scores in local mode.
         parts = [Prefetch(**dense, filter=condition, params=parameters, limit=rows)]
-        if words:
+        if sparse is not None:
             parts.append(Prefetch(**sparse, filter=condition, limit=rows))
         return {"prefetch": parts, "query": FusionQuery(fusion=Fusion(self._fusion))}
 
@@ -423,6 +453,15 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             exact=trial.exact,
             indexed_only=trial.settings.get("indexed_only") == "true",
         )
+
+
+def _text_query(text: str) -> Any:
+    """A query of a text index. Raises InputError if the client has none."""
+    from qdrant_client import models
+
+    if not hasattr(models, "TextQuery"):
+        raise InputError("a text index that ranks needs qdrant-client 1.20 or newer")
+    return models.TextQuery(text=text)
 
 
 def _others(present: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from qdrant_client import models as qdrant
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.source import EngineList, EngineQuery, ListName
+from cems_workbench.sources.source import EngineList, EngineQuery, ListName, SourceError
 from cems_workbench.sources.sparse_bm25 import QueryWeight, document_vector, query_vector
 
 TEXTS = (
@@ -196,6 +196,25 @@ def test_vectors_of_another_encoder_are_named_with_what_follows(tmp_path: Path) 
     ) in probe.notes
 
 
+def test_bm25_of_a_text_index_is_the_list_by_words_where_it_is_named(tmp_path: Path) -> None:
+    fill(tmp_path / "q")
+    where, query = f"qdrant:{tmp_path / 'q'}/notes?text_index=page_content", QUERIES[0]
+    with pytest.raises(SourceError, match=r"text_index=page_content: .* needs a text index with `scoring`"):
+        open_source(parse(where, {}))
+    client = QdrantClient(path=str(tmp_path / "q"))
+    scoring = qdrant.TextScoringParams(type=qdrant.TextScoringType.BM25)
+    client.create_payload_index("notes", "page_content", qdrant.TextIndexParams(type="text", scoring=scoring))
+    words = {"query": qdrant.TextQuery(text=query), "using": "page_content"}
+    alone = client.query_points("notes", limit=3, **words)
+    parts = [qdrant.Prefetch(query=dense(query), using="dense", limit=3), qdrant.Prefetch(limit=3, **words)]
+    fused = client.query_points("notes", prefetch=parts, query=qdrant.FusionQuery(fusion=qdrant.Fusion.RRF), limit=3)
+    client.close()
+    found = lists(where, query, dict.fromkeys(BOTH, 3))
+    check_equal(found["sparse"], alone)
+    check_equal(found["source_hybrid"], fused)
+    assert len(alone.points) > 1
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -203,6 +222,7 @@ def test_vectors_of_another_encoder_are_named_with_what_follows(tmp_path: Path) 
         ("fusion=sum", "fusion is sum; allowed: rrf, dbsf"),
         ("sparse_query=two", "sparse_query is two; allowed: one, document"),
         ("prefetch=0", "prefetch is 0; allowed: a whole number from 1 to 10,000"),
+        ("sparse=sparse&text_index=page_content", "text_index and sparse are two lists by words; name one"),
         ("prefetch=many", "prefetch is many; allowed"),
     ],
 )
