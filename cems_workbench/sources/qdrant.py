@@ -1,7 +1,8 @@
 """Qdrant: a collection on a server, or in a directory that Qdrant's client wrote in its local mode.
 
-    qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION
+    qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION   qdrant:/SHARD
 
+A directory is one of the client's local mode, or a shard of Qdrant Edge (`qdrant_edge`), which has no collections.
 `vector` chooses one of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens,
 so it is read from a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
 
@@ -38,6 +39,7 @@ from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
+from cems_workbench.sources.qdrant_edge import CONFIG_FILE, EdgeClient, is_shard
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial
@@ -71,7 +73,8 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     prefetch = address.options.get("prefetch", "1")
     if not (prefetch.isascii() and prefetch.isdigit() and 1 <= int(prefetch) <= MAX_PREFETCH):
         raise InputError(f"{address.plain}: prefetch is {prefetch}; allowed: a whole number from 1 to {MAX_PREFETCH:,}")
-    return CollectionSource(address, mapping, timeout, _Qdrant)
+    edge = not address.host and is_shard(address.path)
+    return CollectionSource(address, mapping, timeout, _Shard if edge else _Qdrant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         indexed = found.indexed_vectors_count or 0
         notes = []
         if not self._address.host:
-            notes.append("a directory of Qdrant's local mode is read from a copy: connect again to see changes")
+            notes.append(f"a directory of {self._product()} is read from a copy: connect again to see changes")
         elif indexed:
             notes.append(
                 f"{indexed} vectors are in the index; the others are scanned, and left out of a search with indexed_only"
@@ -242,7 +245,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             notes.append("Qdrant keeps vectors of a cosine collection with length 1")
         return SourceInfo(
             kind="qdrant",
-            engine=f"Qdrant {self._client.info().version}" if self._address.host else "Qdrant's local mode",
+            engine=self._product(),
             memories=points,
             vectors=points,
             dimension=parameters.size,
@@ -252,6 +255,9 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             settings=(Setting("hnsw_ef", str(ef), "nodes of the graph looked at", _others(ef)),) if indexed else (),
             notes=tuple(notes),
         )
+
+    def _product(self) -> str:
+        return f"Qdrant {self._client.info().version}" if self._address.host else "Qdrant's local mode"
 
     def lists(self) -> tuple[ListName, ...]:
         """The vector list; with sparse vectors that can be made for a query also those, and both fused by Qdrant."""
@@ -453,6 +459,26 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             exact=trial.exact,
             indexed_only=trial.settings.get("indexed_only") == "true",
         )
+
+
+class _Shard(_Qdrant):
+    """A shard of Qdrant Edge, which is one collection."""
+
+    marker_file = CONFIG_FILE
+
+    def directory(self, path: str) -> QdrantClient:
+        return cast("QdrantClient", EdgeClient(path))
+
+    def names(self) -> Sequence[str]:
+        return ["shard"]
+
+    def reason(self, error: Exception) -> str | None:
+        # Edge's own errors are plain exceptions of its Rust code.
+        known = type(error).__module__ in ("builtins", "qdrant_edge", "qdrant_edge.qdrant_edge")
+        return super().reason(error) or (str(error) if known and type(error) is not InputError else None)
+
+    def _product(self) -> str:
+        return f"Qdrant Edge {self._client.info().version}"
 
 
 def _text_query(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -246,3 +247,70 @@ def test_a_server_is_asked_for_the_same(tmp_path: Path) -> None:
         check_equal(each, own[each.name])
     assert [part["limit"] for part in rest.searches[-1]["prefetch"]] == [4, 4]
     assert rest.searches[-1]["query"] == {"fusion": "rrf"}
+
+
+def as_shard(folder: Path) -> Any:
+    """The same points in a shard of Qdrant Edge."""
+    import qdrant_edge as edge
+
+    vectors = {"dense": edge.EdgeVectorParams(size=DIMENSION, distance=edge.Distance.Cosine)}
+    sparse = {"sparse": edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)}
+    folder.mkdir()
+    shard = edge.EdgeShard.create(str(folder), edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+    points = []
+    for i, text in enumerate(TEXTS):
+        words = document_vector(text)
+        vector = edge.SparseVector(indices=list(words), values=list(words.values()))
+        payload = {"page_content": text, "scope": "team" if i % 2 else "private"}
+        points.append(edge.Point(i, {"dense": dense(text), "sparse": vector}, payload))
+    shard.update(edge.UpdateOperation.upsert_points(points))
+    shard.flush()
+    shard.close()
+
+
+@pytest.mark.thorough
+def test_a_shard_of_qdrant_edge_answers_as_the_engine_does(tmp_path: Path) -> None:
+    edge = pytest.importorskip("qdrant_edge")
+    as_shard(tmp_path / "shard")
+    before = files_of(tmp_path / "shard")
+    with closing(open_source(parse(f"qdrant:{tmp_path / 'shard'}", {}))) as source:
+        probe = source.probe()
+        found = {
+            query: source.search(EngineQuery(query, np.array(dense(query), np.float32), dict.fromkeys(BOTH, 4)))
+            for query in QUERIES
+        }
+        scoped = source.search(
+            EngineQuery(QUERIES[1], np.array(dense(QUERIES[1]), np.float32), {"vector": 8}, "shared")
+        )
+        with source.snapshot() as snapshot:
+            taken = [each for batch in snapshot.batches(lambda ids, markers: ids) for each in batch.taken]
+    assert files_of(tmp_path / "shard") == before
+    assert (probe.lists, probe.memories) == (BOTH, len(TEXTS)) and probe.engine.startswith("Qdrant Edge ")
+    assert {each.memory.content for each in taken} == set(TEXTS)
+    assert {int(hit.memory_id) % 2 for hit in scoped[0].hits} == {1}
+    shard = edge.EdgeShard.load(str(tmp_path / "shard"))
+    for query, answers in found.items():
+        words = query_vector(query, "one")
+        near = edge.Query.Nearest(dense(query), using="dense")
+        sparse = edge.SparseVector(indices=list(words), values=list(words.values()))
+        by_words = edge.Query.Nearest(sparse, using="sparse")
+        both = [edge.Prefetch(query=near, limit=4), edge.Prefetch(query=by_words, limit=4)]
+        asked = {
+            "vector": edge.QueryRequest(query=near, limit=4),
+            "sparse": edge.QueryRequest(query=by_words, limit=4),
+            "source_hybrid": edge.QueryRequest(prefetches=both, query=edge.Fusion.Rrf(k=2), limit=4),
+        }
+        for each in answers:
+            own = shard.query(asked[each.name])
+            # Equal scores come in another order from call to call, and a cut may fall between them.
+            assert [hit.score for hit in each.hits] == pytest.approx([point.score for point in own], rel=1e-6)
+            unique = [hit.memory_id for hit in each.hits if sum(hit.score == other.score for other in each.hits) == 1]
+            assert set(unique[:-1]) <= {str(point.id) for point in own}
+    shard.close()
+
+
+def test_a_shard_without_the_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
+    (tmp_path / "edge_config.json").write_text("{}")
+    with pytest.raises(InputError, match="needs the package qdrant-edge-py: pip install qdrant-edge-py"):
+        open_source(parse(f"qdrant:{tmp_path}", {}))

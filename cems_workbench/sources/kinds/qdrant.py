@@ -22,8 +22,8 @@ def open_collection(address: Address, mapping: Mapping[str, Any] | None, timeout
 SOURCE = SourceKind(
     name="qdrant",
     title="Qdrant",
-    addresses=("qdrant://HOST:6333/COLLECTION", "qdrant:/FOLDER/COLLECTION"),
-    description="a collection on a Qdrant server, or in a folder of its local mode",
+    addresses=("qdrant://HOST:6333/COLLECTION", "qdrant:/FOLDER/COLLECTION", "qdrant:/SHARD"),
+    description="a collection on a Qdrant server, in a folder of its local mode, or in a shard of Qdrant Edge",
     schemes=("qdrant", "qdrant+https"),
     open=open_collection,
     credential_variable="QDRANT_API_KEY",
