@@ -14,7 +14,7 @@ langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
     sparse_query=one|document     weight of a query's words (LangChain: one; mem0: document)
     fusion=rrf|dbsf               rrf: Σ 1 / (2 + rank from 0); dbsf: scores within three standard deviations, summed
     prefetch=N                    rows of each list that are fused; default: as many as are wanted of the fused list
-    text_index=FIELD              Qdrant's own BM25 over the text index of a field of the payload, in place of sparse vectors; the default
+    text_index=FIELD              Qdrant's own BM25 over the text index of a field of the payload, instead of sparse vectors; the default
                                   where a collection has no sparse vectors and one such index (a server says so, local mode does not)
 
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only); langchain-qdrant 1.1.0
@@ -89,7 +89,7 @@ class _Collection:
     idf: bool = False
     """Whether the rarity of a word is multiplied in by Qdrant."""
     text: str = ""
-    """The field of the payload whose text index ranks by BM25, in place of sparse vectors; empty without one."""
+    """The field of the payload whose text index ranks by BM25, instead of sparse vectors; empty without one."""
 
 
 def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
