@@ -63,10 +63,15 @@ class EngineCheck:
         """The engine's vector list with this setting, for this search only. Raises SourceError."""
         return self._compared(Trial({setting: value}), (setting, value))["vector"]
 
+    @property
+    def worth_trying(self) -> tuple[Setting, ...]:
+        """The settings that may change the vector list."""
+        return tuple(each for each in self.probe.settings if each.tries and each.changes == "vector")
+
     def mending(self) -> list[EngineComparison]:
         """The vector list with each setting that is worth trying, in order, up to a value that fixes it. Raises SourceError."""
         found = []
-        for setting in self.probe.settings:
+        for setting in self.worth_trying:
             for value in setting.tries:
                 found.append(self.tried(setting.name, value))
                 if found[-1].whole:
@@ -148,6 +153,7 @@ def cause(found: EngineComparison, probe: SourceInfo) -> str:
 
 def limiting(live: LiveList, settings: Sequence[Setting]) -> Setting | None:
     """The setting that explains a short list: a number of rows that the list did not exceed, although more were requested."""
-    numbers = [each for each in settings if each.value.isdigit() and int(each.value) > 0]
+    own = [each for each in settings if each.changes == live.name]
+    numbers = [each for each in own if each.value.isdigit() and int(each.value) > 0]
     fitting = [each for each in numbers if live.returned <= int(each.value) < live.asked]
     return min(fitting, key=lambda each: int(each.value), default=None)

@@ -45,13 +45,15 @@ class SourceError(WorkbenchError):
 class Setting:
     """A setting of the engine that changes its search results, e.g. `hnsw.ef_search` = "40".
 
-    `unit` is what the value counts. `tries` are other values worth trying; empty if it cannot be set for one search.
+    `unit` is what the value counts. `tries` are other values worth trying; empty if it cannot be set for one search. `changes` is the live
+    list that it changes.
     """
 
     name: str
     value: str
     unit: str = ""
     tries: tuple[str, ...] = ()
+    changes: ListName = "vector"
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,13 +155,15 @@ class Fusion:
         """What its program sets, by name."""
         if self.kind == "appended":
             return ()
-        tops = ("4", "10", "20", "50", "100")
-        return (
-            Setting(PRIMARY, str(self.primary), "rows of the vector list that are fused", _others(tops, self.primary)),
-            Setting(
-                SECONDARY, str(self.secondary), "rows of the lexical list that are fused", _others(tops, self.secondary)
-            ),
-            Setting(FUSION, self.kind, "how the program fuses them", _others(("weighted_sum", "rrf"), self.kind)),
+        tops, kinds = ("4", "10", "20", "50", "100"), ("weighted_sum", "rrf")
+        found = (
+            (PRIMARY, str(self.primary), "rows of the vector list that are fused", tops),
+            (SECONDARY, str(self.secondary), "rows of the lexical list that are fused", tops),
+            (FUSION, self.kind, "how the program fuses them", kinds),
+        )
+        return tuple(
+            Setting(name, value, unit, tuple(each for each in tries if each != value), "source_hybrid")
+            for name, value, unit, tries in found
         )
 
     def rows(self, asked: int) -> tuple[int, int]:
@@ -195,10 +197,6 @@ def _scaled(ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     values = [value for _, value in ranked]
     low, high = min(values, default=0.0), max(values, default=0.0)
     return [(id, (value - low) / (high - low) if high > low else 1.0) for id, value in ranked]
-
-
-def _others(tries: Sequence[str], value: object) -> tuple[str, ...]:
-    return tuple(each for each in tries if each != str(value))
 
 
 def with_settings(fusion: Fusion, given: Mapping[str, str]) -> Fusion:

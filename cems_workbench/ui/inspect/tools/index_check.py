@@ -306,12 +306,12 @@ def _draw_settings(check: EngineCheck) -> None:
     vector = next((each for each in check.lists if each.live.name == "vector"), None)
     if vector is None or vector.whole:
         return
-    if not any(setting.tries for setting in check.probe.settings):
+    if not check.worth_trying:
         st.caption("None of its settings can be changed for a single search.")
         return
     last: tuple[EngineCheck, list[EngineComparison]] | None = st.session_state.get(TRIED)
     if last is None or last[0] is not check:
-        names = ", ".join(setting.name for setting in check.probe.settings if setting.tries)
+        names = ", ".join(setting.name for setting in check.worth_trying)
         if not st.button(
             "Try settings on the live engine",
             key="inspect:index_check:try",
