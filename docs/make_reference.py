@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference: parameters, presets, settings, commands, measures and sources.
+"""The generated pages of docs/reference: parameters, presets, settings, commands, measures, sources and scores.
 
     python -m docs.make_reference
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cems_workbench.platform.atomic_write import write_text
-from docs.reference_pages import cli, measures, parameters, presets, settings, sources
+from docs.reference_pages import cli, measures, parameters, presets, scores, settings, sources
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -19,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "measures.md": measures.document,
     "parameters.md": parameters.document,
     "presets.md": presets.document,
+    "scores.md": scores.document,
     "settings.md": settings.document,
     "sources.md": sources.document,
 }

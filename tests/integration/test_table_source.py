@@ -14,11 +14,13 @@ import pytest
 from postgres_server import Server
 from source_server import PASSWORD, taken, watched
 
+from benchmarks.score_meanings.engines import of_postgres
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.live_scores import rescaled
 from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.score_meanings import differences
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 from cems_workbench.store.sources import VectorLengths
 
@@ -124,6 +126,10 @@ def test_rows_without_a_distance_and_with_the_same_id_are_counted(database: Conn
     found = rescaled(hits, np.array([1, 0], np.float32), source.probe().distance, VectorLengths(4, 1, 1.0, 1.0))
     assert found.hits == [("a", 1.0, None), ("b", 0.0, None)]
     assert found.left_out == ("1 hit has no distance (NaN): left out", "1 hit repeats an id of the list: left out")
+
+
+def test_pgvector_and_text_search_answer_as_the_table_of_scores_says(database: Connection) -> None:
+    assert differences(of_postgres(database)) == []
 
 
 LETTA = """
