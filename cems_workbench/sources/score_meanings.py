@@ -657,7 +657,7 @@ MEANINGS: tuple[ScoreMeaning, ...] = (
         engine="Qdrant",
         answers="source_hybrid",
         threshold="after fusion",
-        limit="each prefetch has a limit of its own, applied before fusion",
+        limit="each prefetch has its own limit, applied before fusion",
     ),
     ScoreMeaning(
         "qdrant_weighted_rrf",
