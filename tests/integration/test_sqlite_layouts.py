@@ -27,8 +27,9 @@ from cems_workbench.models.chunking import qmd_pieces
 from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.kinds import SOURCE_KINDS
 from cems_workbench.sources.source import EngineQuery, Source
-from cems_workbench.sources.sqlite.layouts import basic_memory, claude_mem, engram, qmd
+from cems_workbench.sources.sqlite.layouts import basic_memory, claude_mem, engram, layouts, qmd
 from tests import recorded_stores
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
@@ -53,14 +54,14 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     """Opens a tool's store, with options of its address."""
     sources = []
 
-    def open_(name: str, options: str = "") -> Source:
+    def open_(name: str, options: str = "", mapping: Mapping[str, str] | None = None) -> Source:
         folder = tmp_path / name
         if not folder.exists():
             content = lzma.decompress((RECORDINGS / name / "store.tar.xz").read_bytes())
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 archive.extractall(folder, filter="data")
         address = answers(name)["address"].format(path=folder) + options
-        sources.append(open_source(parse(address, {})))
+        sources.append(open_source(parse(address, {}), mapping))
         return sources[-1]
 
     yield open_
@@ -237,6 +238,8 @@ def test_qmd_chunks_begin_where_its_vectors_do(opened: Opened) -> None:
     chunks = long_chunks(source)
     content = memories(taken(source))["notes/long.md"].memory.content
     assert len(chunks) == 4 and [chunk.seq for chunk in chunks] == [0, 1, 2, 3]
+    (embedded,) = chunks[0].embedded.values()
+    assert embedded.of("one") == "title: A year in short | text: one"
     assert [(chunk.start, chunk.text) for chunk in chunks] == [(each.start, each.text) for each in qmd_pieces(content)]
 
 
@@ -326,3 +329,24 @@ def test_claude_mem_memory_counts_as_changed_when_a_text_is_added_in_chroma(open
     )
     found = memories(taken(opened("claude_mem"), changed))
     assert [(id, [chunk.text for chunk in each.chunks][-1]) for id, each in found.items()] == [("obs_11", "A fact.")]
+
+
+def test_mapping_corrects_fields_of_a_known_layout(opened: Opened) -> None:
+    given = {"title": "subtitle", "author": "session"}
+    found = memories(taken(opened("claude_mem", mapping=given)))["obs_1"].memory
+    row = next(row for row in answers("claude_mem")["memories"] if row["id"] == "obs_1")
+    assert (found.title, found.author, found.category) == (row["subtitle"], row["memory_session_id"], row["type"])
+    # A column that the layout does not read by itself.
+    source = opened("engram", mapping={"source_ref": "project_path"})
+    assert "project_path" not in " ".join(source.probe().notes).partition("not read")[2]
+    assert {
+        each.memory.source_ref for each in memories(taken(source)).values() if each.memory.project == "harbor/api"
+    } == {"/src/harbor/api"}
+    with pytest.raises(InputError, match="engram has no column 'sumary'; it may be one of session_id, project"):
+        opened("engram", mapping={"title": "sumary"})
+    with pytest.raises(InputError, match="titel is no field of a memory of engram; did you mean title"):
+        opened("engram", mapping={"titel": "summary"})
+
+
+def test_every_layout_has_its_product_name() -> None:
+    assert SOURCE_KINDS["sqlite"].products == {"sqlite": "SQLite"} | {each.name: each.title for each in layouts()}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.source import Source
@@ -37,7 +40,7 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
 
 def known_layout(schema: Schema, address: Address, mapping: Mapping[str, Any] | None) -> SqliteLayout | None:
     """The layout that is known by the file's tables; None if a mapping or `table=` says another."""
-    if mapping is not None or "table" in address.options:
+    if "table" in address.options or "table" in (mapping or {}):
         return None
     return next((each for each in layouts() if each.recognises(schema)), None)
 
@@ -48,7 +51,28 @@ def layout_of(reader: Reader, address: Address, mapping: Mapping[str, Any] | Non
     known = known_layout(schema, address, mapping)
     check_options(address, (*OPTIONS, *(known.options if known is not None else ())))
     if known is not None:
-        return known.read(reader, schema, address)
+        return corrected(known.read(reader, schema, address), mapping or {}, known.title)
     if mapping is not None:
         return table.mapped(reader, schema, mapping)
     return table.guessed(reader, schema, address.options.get("table"))
+
+
+def corrected(layout: Layout, mapping: Mapping[str, Any], title: str) -> Layout:
+    """A known layout with fields from other columns, or from keys of those that hold JSON. Raises InputError for what is not there."""
+    columns = dict(layout.columns)
+    for field, path in mapping.items():
+        if field not in OPTIONAL_FIELDS:
+            like = nearest(str(field), OPTIONAL_FIELDS)
+            raise InputError(
+                f"mapping: {field} is no field of a memory of {title}{f'; did you mean {like}' if like else ''}? It may be one of "
+                f"{', '.join(OPTIONAL_FIELDS)}; with table, id and text a mapping describes any other table"
+            )
+        head = str(path).partition(".")[0]
+        if head in layout.more and head not in columns:
+            columns[head] = layout.more[head]
+        if path not in columns and head not in layout.json:
+            known = ", ".join(dict.fromkeys([*layout.columns, *layout.more]))
+            raise InputError(f"mapping: {field}: {title} has no column {path!r}; it may be one of {known}")
+    unread = tuple(name for name in layout.unread if name not in columns)
+    names = replace(layout.names, given={**layout.names.given, **mapping})
+    return replace(layout, columns=columns, names=names, unread=unread)

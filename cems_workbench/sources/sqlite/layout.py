@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.formats.base.payload import ANY_NAMES, Names
-from cems_workbench.records import RowProblem
+from cems_workbench.formats.base.payload import ANY_NAMES, Names, Payload
+from cems_workbench.records import EmbeddedText, RowProblem
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.sqlite.file import Reader
 from cems_workbench.sources.sqlite.schema import Schema
@@ -66,6 +66,8 @@ class Chunks:
     """(content, starts as the file has them) -> (start in characters, text) of each."""
     vectors: Vectors | None = None
     condition: str = "1"
+    embedded: Callable[[Payload], Mapping[str, EmbeddedText]] | None = None
+    """The payload of the memory -> other texts than its own that a chunk's vector may be made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class Layout:
     """Columns and paths that are read otherwise or that no memory has a use for: they are not called unread."""
     unread: tuple[str, ...] = ()
     """Columns that are not among `columns`."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Expressions of those of them that a mapping of fields can take."""
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 

@@ -562,8 +562,9 @@ class SqliteSnapshot:
         if problem := too_long(row[1], 0, sum(len(str(text or "").encode("utf-8", "surrogatepass")) for text in texts)):
             problems.append(problem)
             return None
+        embedded = layout.chunks.embedded(payload) if layout.chunks.embedded is not None else {}
         chunks = [
-            TakenChunk(number, str(text), self._checked(row[1], own, layout.chunks.vectors, problems), start)
+            TakenChunk(number, str(text), self._checked(row[1], own, layout.chunks.vectors, problems), start, embedded)
             for (number, _, _, own), start, text in zip(parts, starts, texts, strict=True)
             if text is not None
         ]

@@ -141,6 +141,7 @@ def table_layout(
     rowid = table.rowid
     unique = id is None or id in table.unique
     lexical, lexical_notes = _fts5(reader, schema, table)
+    unread = tuple(name for name in table.columns if name not in read and name not in (vector_column, deleted))
     form_note = (f"vectors: {vectors.form}",) if vectors is not None and vectors.value is not None else ()
     return Layout(
         kind=kind,
@@ -156,7 +157,8 @@ def table_layout(
         vectors=vectors,
         fts5=lexical,
         known=frozenset(each for each in (id, text, deleted, vector_column, *known) if each),
-        unread=tuple(name for name in table.columns if name not in read and name != vector_column and name != deleted),
+        unread=unread,
+        more={name: f"{ALIAS}.{quoted(name)}" for name in unread},
         notes=(*notes, *form_note, *lexical_notes),
     )
 

@@ -27,6 +27,8 @@ COLLECTION = "cm__claude-mem"
 FOLDER = "chroma"
 PARTS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 """Texts of a summary."""
+NOT_FIELDS = ("subtitle", "files_read", "files_modified")
+"""Columns that a mapping can take."""
 _TEXT = re.compile(r"(?:obs_\d+_(?:narrative|text|fact_\d+)|summary_\d+_\w+|prompt_\d+)")
 FACTS = "CASE WHEN json_valid({0}.facts) THEN (SELECT group_concat('- ' || f.value, char(10)) FROM json_each({0}.facts) AS f) END"
 
@@ -67,17 +69,20 @@ def _joined(*texts: str) -> str:
 def read(reader: Reader, schema: Schema, address: Address) -> Layout:
     """The rows of all tables."""
     columns = (
-        "id",
-        "kind",
-        "number",
-        "content",
-        "title",
-        "category",
-        "project",
-        "session",
-        "concepts",
-        "created",
-        "updated",
+        *(
+            "id",
+            "kind",
+            "number",
+            "content",
+            "title",
+            "category",
+            "project",
+            "session",
+            "concepts",
+            "created",
+            "updated",
+        ),
+        *NOT_FIELDS,
     )
     merged = {
         name: "merged_into_project" in schema.tables[name].columns for name in ("observations", "session_summaries")
@@ -90,18 +95,22 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
     }
     selects = [
         f"SELECT 'obs_' || o.id, 'observation', o.id, {_joined('o.text', 'o.narrative', FACTS.format('o'))}, o.title, o.type, "
-        f"{projects['observations']}, o.memory_session_id, o.concepts, o.created_at_epoch, NULL FROM observations AS o",
+        f"{projects['observations']}, o.memory_session_id, o.concepts, o.created_at_epoch, NULL, "
+        "o.subtitle, o.files_read, o.files_modified FROM observations AS o",
         f"SELECT 'summary_' || s.id, 'summary', s.id, {_joined(*(f's.{part}' for part in PARTS))}, s.request, 'session_summary', "
-        f"{projects['session_summaries']}, s.memory_session_id, NULL, s.created_at_epoch, NULL FROM session_summaries AS s",
+        f"{projects['session_summaries']}, s.memory_session_id, NULL, s.created_at_epoch, NULL, "
+        "NULL, s.files_read, s.files_edited FROM session_summaries AS s",
         "SELECT 'prompt_' || u.id, 'prompt', u.id, u.prompt_text, NULL, 'user_prompt', x.project, "
-        "COALESCE(x.memory_session_id, u.content_session_id), NULL, u.created_at_epoch, NULL FROM user_prompts AS u "
+        "COALESCE(x.memory_session_id, u.content_session_id), NULL, u.created_at_epoch, NULL, "
+        "NULL, NULL, NULL FROM user_prompts AS u "
         "LEFT JOIN sdk_sessions AS x ON x.id = (SELECT y.id FROM sdk_sessions AS y WHERE y.content_session_id = u.content_session_id "
         "ORDER BY y.id LIMIT 1)",
     ]
     if schema.has("memory_items", ("id", "project_id", "legacy_observation_id", "kind", "text", "narrative", "facts")):
         selects.append(
             f"SELECT 'item_' || i.id, i.kind, NULL, {_joined('i.text', 'i.narrative', FACTS.format('i'))}, i.title, i.type, i.project_id, "
-            "i.server_session_id, i.concepts, i.created_at_epoch, i.updated_at_epoch FROM memory_items AS i "
+            "i.server_session_id, i.concepts, i.created_at_epoch, i.updated_at_epoch, "
+            "i.subtitle, i.files_read, i.files_modified FROM memory_items AS i "
             "WHERE i.legacy_observation_id IS NULL"
         )
     named = ", ".join(columns)
@@ -124,12 +133,12 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
             "concepts": "m.concepts",
             "created_at": "m.created",
             "updated_at": "m.updated",
+            **{name: f"m.{name}" for name in NOT_FIELDS},
         },
         names=Names({"tags": "concepts"}),
         fts5=Fts5("observations_fts", "m.number", match, condition="m.kind = 'observation'")
         if schema.has("observations_fts")
         else None,
-        unread=("observations.subtitle", "observations.files_read", "observations.files_modified"),
         notes=(f"memories: {', '.join(f'{count:,} of kind {kind}' for kind, count in counts)}",),
     )
 

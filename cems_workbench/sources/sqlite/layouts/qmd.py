@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cems_workbench.formats.base.payload import Names
+from cems_workbench.records import EmbeddedText
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.sqlite import vec0
 from cems_workbench.sources.sqlite.file import Reader
@@ -31,6 +32,7 @@ OVERLAP = 405
 WEIGHTS = (1.5, 4.0, 1.0)
 """Of bm25: filepath, title, body."""
 VECTORS = "vectors_vec"
+EMBEDDED = "QMD's text: title: TITLE | text: TEXT"
 _PART = re.compile(r'(-?)(?:"([^"]*)(?:"|$)|([^\s"]+))')
 _WORD = r"[^\W_]"
 _HYPHENATED = re.compile(rf"{_WORD}(?:{_WORD}|['-])*-{_WORD}(?:{_WORD}|['-])*")
@@ -118,9 +120,7 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
         if len(collections) > 1 and not collection
         else []
     )
-    notes.append(
-        "what QMD embeds of a chunk is `title: TITLE | text: TEXT`, of a query `task: search result | query: QUERY`"
-    )
+    notes.append("what QMD embeds of a query is `task: search result | query: QUERY`, unless the model is Qwen3's")
     if len(models) > 1:
         notes.append(f"vectors of several models: {', '.join(row[0] for row in models)}")
     return Layout(
@@ -148,6 +148,7 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
             start="v.pos",
             cut=cut,
             vectors=vectors,
+            embedded=lambda payload: {EMBEDDED: EmbeddedText(f"title: {payload.get('title') or 'none'} | text: ")},
         ),
         fts5=Fts5("documents_fts", "d.id", match, WEIGHTS) if schema.has("documents_fts") else None,
         model=models[0][0] if models else None,
