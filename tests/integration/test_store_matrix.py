@@ -57,6 +57,22 @@ BM25: Mapping[str, Callable[[float], float]] = {
 """A library's score of an FTS5 search as ours, of which higher is better."""
 
 
+OTHER_METRIC = ("_l2", "_cosine", "_json", "_whole", "_default", "_hybrid")
+"""How the name of a store ends that differs from another one by a setting: these are tried by `make thorough`, most of them."""
+IN_HASTE = ("langchain_pgvectorstore_hybrid", "llamaindex_pg_hybrid", "sqlite_vec_cosine")
+"""Those that `make test` tries nevertheless."""
+
+
+def stores(*only: str) -> list[object]:
+    """The names of the matrix; besides those that begin so, or are variants, all are left to `make thorough`."""
+    return [
+        pytest.param(name, marks=pytest.mark.thorough)
+        if (name.endswith(OTHER_METRIC) and name not in IN_HASTE) or not name.startswith(only or ("",))
+        else name
+        for name in MATRIX
+    ]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with postgres_server.running() as server:
@@ -89,8 +105,8 @@ def opened(tmp_path: Path, database: Callable[[str, str], str]) -> Iterator[Open
     """Opens a store at the address that its answers name, with a further option."""
     with ExitStack() as stack:
 
-        def open_(name: str, option: str = "") -> Source:
-            form = recorded.answers(name)["address"]
+        def open_(name: str, option: str = "", collection: str = "memories") -> Source:
+            form = recorded.answers(name)["address"].replace("collection=memories", f"collection={collection}")
             folder = tmp_path / name
             if not folder.exists():
                 recorded.restore(name, folder)
@@ -107,7 +123,7 @@ def opened(tmp_path: Path, database: Callable[[str, str], str]) -> Iterator[Open
         yield open_
 
 
-@pytest.mark.parametrize("name", MATRIX)
+@pytest.mark.parametrize("name", stores())
 def test_connected_store_has_what_its_library_lists(name: str, opened: Opened) -> None:
     answer, batches = recorded.answers(name), taken(opened(name))
     found, now = memories(batches), datetime.now(UTC)
@@ -152,7 +168,7 @@ def cosine_of(score: float, distance: str) -> float:
     return {"cosine": score, "l2": 1 - score * score / 2, "ip": score}[distance]
 
 
-@pytest.mark.parametrize("name", MATRIX)
+@pytest.mark.parametrize("name", stores())
 def test_live_lists_are_the_librarys_own_searches(name: str, opened: Opened) -> None:
     answer, lists = recorded.answers(name), MATRIX[name].lists
     expired, deleted = ({str(key) for key in answer[kind]} for kind in ("expired", "deleted"))
@@ -189,6 +205,19 @@ def test_live_lists_are_the_librarys_own_searches(name: str, opened: Opened) -> 
     assert all(asked.count(called) >= 5 for called in lists)
 
 
+def test_another_collection_of_pgvector_is_apart(opened: Opened) -> None:
+    other = recorded.answers("langchain_pgvector")["other"]
+    source = opened("langchain_pgvector", collection=other["collection"])
+    assert set(memories(taken(source))) == set(other["ids"])
+    for search in other["searches"]:
+        query = EngineQuery(search["query"], recorded.vector(search["query"]), {"vector": search["k"]})
+        (found,) = source.search(query)
+        assert_same(
+            [(hit.memory_id, hit.score) for hit in found.hits],
+            [(key, 1 - distance) for key, distance in search["hits"]],
+        )
+
+
 class Recorded:
     """An embedder that knows the recorded texts; any other text is a random direction."""
 
@@ -205,7 +234,7 @@ class Recorded:
         return found / np.linalg.norm(found)
 
 
-@pytest.mark.parametrize("name", MATRIX)
+@pytest.mark.parametrize("name", stores("llamaindex", "mem0_pgvector", "sqlite_vec"))
 def test_embedder_of_a_store_is_proven_by_the_text_that_its_library_embeds(name: str, opened: Opened) -> None:
     texts = []
     for each in memories(taken(opened(name))).values():
