@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +108,19 @@ MATRIX: Mapping[str, Row] = {
 """By the name of the recording."""
 
 
+TOOLS_RECORDINGS = Path(__file__).parent / "recordings" / "tools"
+TOOLS: Mapping[str, tuple[Row, tuple[str, ...]]] = {
+    "basic_memory": (Row("basic_memory", ("vector", "fts5")), ("title", "category", "tags", "source_ref")),
+    "engram": (
+        Row("engram", ("vector", "fts5")),
+        ("project", "session", "tags", "importance", "created_at", "last_accessed", "access_count"),
+    ),
+    "letta_sqlite": (Row("letta"), ("title", "tags", "author", "project", "created_at")),
+    "qmd": (Row("qmd", ("vector", "fts5")), ("title", "project", "source_ref", "updated_at")),
+}
+"""What test_sqlite_layouts.py compares: the row, and the fields besides the content."""
+
+
 def flat(memory: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an answer's memory, with those of its metadata or value."""
     found = {key: value for key, value in memory.items() if not isinstance(value, dict)}
@@ -148,22 +161,26 @@ def compared(name: str) -> tuple[str, ...]:
     )
 
 
+def _line(answer: Mapping[str, Any], row: Row, fields: Sequence[str]) -> str:
+    versions = ", ".join(f"{package} {version}" for package, version in [*dict(answer["version"]).items()][:2])
+    counts = f"{len(answer['memories'])}; {len(answer['expired'])}, {len(answer['deleted'])}"
+    cells = (answer["library"], versions, row.layout, counts, ", ".join(fields), ", ".join(row.lists), row.limit)
+    return f"| {' | '.join(cells)} |"
+
+
 def table() -> str:
     """The matrix in Markdown."""
-    lines = [
-        "| library | version | read as | memories; expired, deleted | fields compared | live lists compared | remarks |",
+    lines = []
+    for name, row in MATRIX.items():
+        lines.append(_line(recorded.answers(name), row, [each for each in compared(name) if each != "content"]))
+    for name, (row, fields) in TOOLS.items():
+        answer = json.loads((TOOLS_RECORDINGS / name / "answers.json").read_text("utf-8"))
+        lines.append(_line(answer, row, fields))
+    head = (
+        "| library | version | read as | memories; expired, deleted | fields, besides id and text | live lists | remarks |",
         "|---|---|---|---|---|---|---|",
-    ]
-    for name, row in sorted(MATRIX.items(), key=lambda item: recorded.answers(item[0])["library"].lower()):
-        answer = recorded.answers(name)
-        versions = ", ".join(f"{package} {version}" for package, version in [*answer["version"].items()][:2])
-        counts = f"{len(answer['memories'])}; {len(answer['expired'])}, {len(answer['deleted'])}"
-        fields = ", ".join(field for field in compared(name) if field != "content")
-        lines.append(
-            f"| {answer['library']} | {versions} | {row.layout} | {counts} | id, content, {fields} | {', '.join(row.lists)} "
-            f"| {row.limit} |"
-        )
-    return "\n".join(lines)
+    )
+    return "\n".join((*head, *sorted(lines, key=str.lower)))
 
 
 def in_page(page: str) -> str:
