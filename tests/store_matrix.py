@@ -111,6 +111,10 @@ MATRIX: Mapping[str, Row] = {
 TOOLS_RECORDINGS = Path(__file__).parent / "recordings" / "tools"
 TOOLS: Mapping[str, tuple[Row, tuple[str, ...]]] = {
     "basic_memory": (Row("basic_memory", ("vector", "fts5")), ("title", "category", "tags", "source_ref")),
+    "claude_mem": (
+        Row("claude_mem", ("vector", "fts5"), "vectors are in its Chroma folder"),
+        ("category", "project", "session", "tags", "created_at"),
+    ),
     "engram": (
         Row("engram", ("vector", "fts5")),
         ("project", "session", "tags", "importance", "created_at", "last_accessed", "access_count"),

@@ -254,4 +254,5 @@ def test_embedder_of_a_store_is_proven_by_the_text_that_its_library_embeds(name:
 
 def test_every_recorded_store_is_in_the_matrix_and_the_page_has_it() -> None:
     assert set(recorded.names()) == set(MATRIX)
+    assert {each.name for each in store_matrix.TOOLS_RECORDINGS.iterdir()} == set(store_matrix.TOOLS)
     assert store_matrix.in_page(store_matrix.PAGE.read_text("utf-8")) == store_matrix.table()
