@@ -60,6 +60,7 @@ def wanted() -> str:
     return next(use.memory_id for use in found.uses.values() if use.wanted > use.found)
 
 
+@pytest.mark.thorough
 def test_a_memory_says_which_queries_want_return_and_lose_it(open_page: OpenPage, small_store: Path) -> None:
     page = open_page(small_store).switch_page("pages/memories.py").run()
     page = chosen(picked(page, "m001"), "memories:across")

@@ -66,6 +66,7 @@ def test_what_is_asked_is_gathered_once_and_measured_by_setting(page: AppTest) -
     assert set(listed["cause"]) <= {"lexical scores", "other", "equal relations", "equal scores"}
 
 
+@pytest.mark.thorough
 def test_a_row_opens_its_query_in_inspect_with_the_recorded_answer_beside_it(page: AppTest) -> None:
     brought(page, RECORDING)
     page.multiselect(key="evaluate:fidelity_configs").set_value(["recollection"]).run()
@@ -147,6 +148,7 @@ def brought_anyway(page: AppTest, path: Path) -> AppTest:
     return page
 
 
+@pytest.mark.thorough
 def test_the_nearest_preset_is_found_with_its_changed_parameters(
     page: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> N
         assert f"{sign} {(table[''] == sign).sum()}" in captions(page)
 
 
+@pytest.mark.thorough
 def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: OpenPage) -> None:
     """The best rank in the picker is the rank in the results of a search for the same query."""
     page = open_page()

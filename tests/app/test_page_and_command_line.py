@@ -180,6 +180,7 @@ def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
     )
 
 
+@pytest.mark.thorough
 def test_the_command_searches_on_the_labels_that_the_page_searched_on(
     page: AppTest,
     small_store: Path,

@@ -43,6 +43,7 @@ def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
     assert set(placed["lost at"]) == {""}
 
 
+@pytest.mark.thorough
 def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(open_page: OpenPage) -> None:
     page = search(open_page())
     first = order(page)

@@ -27,7 +27,7 @@ REQUESTS = [
     Request("postgres upgrade", "harbor/api", MOMENT, project_only=True),
     Request("where did we leave off", "harbor/dashboard", MOMENT),
 ]
-PRESETS = first_of(("workbench", "cems", "cems_head", "ace", "mem0", "letta"))
+PRESETS = first_of(("cems", "workbench", "cems_head", "ace", "mem0", "letta"))
 NOTE = "The browser eats all the RAM when it is left open until evening: an EventSource leaks in the harbor dashboard."
 
 
@@ -100,7 +100,7 @@ def test_present_is_what_gathering_finds_after_an_import(resources: Resources, n
         assert_same(found, gather_lists(request, config, resources), config)
 
 
-@pytest.mark.parametrize("name", ["mem0_keyword", "engram_search"])
+@pytest.mark.parametrize("name", first_of(("engram_search", "mem0_keyword")))
 def test_a_list_that_is_not_searched_again_is_kept_and_named(resources: Resources, name: str) -> None:
     config, request = quick(name), REQUESTS[1]
     evidence = gather_lists(request, config, resources)

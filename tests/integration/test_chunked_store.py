@@ -45,6 +45,7 @@ def cems(sessions: Path, command: Command, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.models
 def test_long_documents_have_several_chunks_and_lists_say_which(cems: Path, tmp_path: Path) -> None:
     resources = open_resources(Settings(store=cems))

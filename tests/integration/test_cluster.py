@@ -250,6 +250,7 @@ def test_a_scheduler_that_is_away_is_one_line(address: str, monkeypatch: pytest.
     assert "\n" not in str(said.value)
 
 
+@pytest.mark.thorough
 def test_commands_say_that_the_scheduler_is_away(
     command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

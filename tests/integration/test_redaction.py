@@ -27,6 +27,7 @@ DIVERSE = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity"
 pytestmark = pytest.mark.models
 
 
+@pytest.mark.thorough
 @partly
 def test_sample_queries_replay_with_the_same_numbers_under_the_presets(store: Path) -> None:
     resources = open_resources(Settings(store=store))

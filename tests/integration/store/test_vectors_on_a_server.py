@@ -138,6 +138,7 @@ def test_what_somebody_took_away_there_is_embedded_again(server, opened, embedde
     assert nearest(opened, embedder, "beta") == "b"
 
 
+@pytest.mark.thorough
 def test_two_workbenches_share_it(server, opened, embedder, rows, tmp_path):
     with Store.open(tmp_path / "another", chroma_url=server.url) as another:
         another.add(rows([Memory("b", "something else")]))
