@@ -24,12 +24,12 @@ FIRST_TEXTS = 3
 """Texts on which each form is tried first."""
 EQUAL_COSINE = 0.9999
 """Cosine from which no other form is tried."""
-LIKELY_COSINE, LIKELY_ABOVE_OTHERS = 0.5, 0.2
+LIKELY_COSINE, LIKELY_ABOVE_OTHERS = 0.5, 0.05
 """The least median cosine at which the model may be the right one, and by how much it must exceed that with texts of other memories.
 
 Measured with all-MiniLM-L6-v2 on 200 memories of sample_data, content against another text of the same memory: medians 0.77 (seven lines
 of file metadata before it) to 0.99 (a prefix), single texts 0.36 to 1.00; with other memories 0.13 to 0.17. Against vectors turned at
-random, as those of another model are: -0.16 to 0.10.
+random, as those of another model are: -0.16 to 0.10. The second is small, because vectors of some models (E5) are all near each other.
 """
 
 

@@ -27,6 +27,7 @@ from cems_workbench.records import (
     Relation,
     TakenChunk,
     TakenMemory,
+    TextEscape,
     TextRule,
 )
 from cems_workbench.store import memories, relations
@@ -50,6 +51,8 @@ TEXT_MEMORY_FACTOR = 2
 """Memory for that, relative to the size of the texts; measured: below 1.2 for 600 texts of 1 MB."""
 KEY_BYTES = 240
 """Memory for the two keys of a row while rows are written; 195 bytes were measured."""
+MAX_AROUND_CHARS = 20_000
+"""More text around a content is not kept."""
 UPDATE_BYTES = 128_000_000
 """Additional memory for updates, which keep the old texts until the commit; inserts do not."""
 
@@ -118,6 +121,8 @@ NO_VECTORS = VectorLengths()
 
 CONTENT, UNPROVEN = "content", ""
 """The text that is the content, or that of a chunk, alone; and none, for vectors that are searched although no text reproduces them."""
+AROUND = "around the content"
+"""The name, in `source_texts`, of what the only chunk of a memory has around the memory's content."""
 TITLE_FORMS: Mapping[str, str] = {
     "title and content": "\n",
     "title, a blank line and content": "\n\n",
@@ -591,14 +596,18 @@ def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart])
     # An edited content may be cut otherwise than the source did.
     first: dict[str, Mapping[str, EmbeddedText]] = {}
     for (memory_id, _), texts in own.items():
-        first.setdefault(memory_id, texts)
+        if forms[memory_id] in texts:
+            first.setdefault(memory_id, texts)
 
     def text_of(part: TextPart) -> str:
         form = forms.get(part.id[0])
+        if form == CONTENT and AROUND in (around := own.get((part.id[0], None), {})):
+            return around[AROUND].of(part.content)
         # A chunk that is cut here has its title before it as the chunk rule says.
         if form is None or (form == CONTENT and part.id[1] is not None):
             return part.text
-        texts = own.get(part.id) or first.get(part.id[0]) or {}
+        texts: Mapping[str, EmbeddedText] = own.get(part.id, {})
+        texts = texts if form in texts else first.get(part.id[0], {})
         return embedded_as(form, texts, part.title).of(part.content)
 
     return [text_of(part) for part in parts]
@@ -730,6 +739,20 @@ def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str], rule
     )
 
 
+def _around(taken: TakenMemory) -> dict[str, EmbeddedText]:
+    """What the only chunk of a memory has around its content, as LangGraph's whole value; nothing if the content is not in it once."""
+    content, text = taken.memory.content, taken.chunks[0].text
+    if len(taken.chunks) > 1 or text == content or len(text) - len(content) > MAX_AROUND_CHARS:
+        return {}
+    # In JSON any other content would have to be escaped, whatever this one is.
+    escapes: tuple[TextEscape, ...] = ("json", "ascii_json") if text.startswith(("{", "[")) else ("",)
+    for escape in escapes:
+        before, found, after = text.partition(EmbeddedText(escape=escape).of(content))
+        if found and found not in after:
+            return {AROUND: EmbeddedText(before, after, escape)}
+    return {}
+
+
 def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
     import pyarrow as pa
 
@@ -737,7 +760,9 @@ def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
         (each.memory.id, seq, texts)
         for each in taken
         for seq, texts in (
-            enumerate(chunk.embedded for chunk in _ordered(each)) if each.chunks else [(WHOLE_MEMORY, each.embedded)]
+            [*enumerate(chunk.embedded for chunk in _ordered(each)), (WHOLE_MEMORY, _around(each))]
+            if each.chunks
+            else [(WHOLE_MEMORY, each.embedded)]
         )
         if texts
     ]

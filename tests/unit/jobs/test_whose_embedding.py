@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -101,6 +102,24 @@ def test_the_text_that_reproduces_the_vectors_is_found_and_kept(
     store.memories.update(replace(store.memories.read(["m1"])["m1"], content="An edited text."))
     store.indexes.refresh(embedder)
     assert embedder.texts == [embedded("Title 1", "An edited text.")]
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_an_edited_memory_of_one_chunk_keeps_what_its_source_has_around_the_content(
+    store: Store, ascii_only: bool
+) -> None:
+    def value(content: str) -> str:
+        return json.dumps({"kind": "note", "text": content}, ensure_ascii=ascii_only)
+
+    memories = {}
+    for i, content in enumerate(CONTENTS):
+        chunk = TakenChunk(0, value(f"{content} ä"), Words().encode_query(value(f"{content} ä")))
+        memories[f"m{i}"] = TakenMemory(Memory(f"m{i}", f"{content} ä"), "1", (chunk,))
+    assert "12 of 12" in identified(store, Planted(memories, dimension=DIMENSION), Words())
+    edited = 'An "edited" text ä.'
+    store.memories.update(replace(store.memories.read(["m1"])["m1"], content=edited))
+    store.indexes.refresh(embedder := Words())
+    assert embedder.texts == [value(edited)]
 
 
 def test_vectors_of_another_text_are_searched_with_a_warning(store: Store) -> None:
