@@ -6,7 +6,7 @@ query become a tsquery as the library does it:
     plain    plainto_tsquery: every word has to be there
     any      the lexemes of the query joined by OR, as CEMS
     pieces   LlamaIndex: everything but words is a space, spaces are OR, to_tsquery
-    tokens   Hindsight: the words in lower case, at most 16, joined by OR, to_tsquery
+    tokens   Hindsight: the words in lower case, the rarest 16 by ANALYZE's statistics, joined by OR, to_tsquery
 
 Sources, all run: llama-index-vector-stores-postgres 0.9.0 (`_build_sparse_query`, `_hybrid_query`), langchain-postgres 0.0.19
 (async_vectorstore.py, hybrid_search_config.py), pgvector-haystack 8.1.2 (`KEYWORD_QUERY`), mem0ai 2.2.1 (`keyword_search`),
@@ -68,13 +68,35 @@ class Lexical:
         name = sql.SQL("plainto_tsquery" if self.words == "plain" else "to_tsquery")
         return sql.SQL("{}({}::regconfig, %(text)s)").format(name, config)
 
-    def prepared(self, text: str) -> str:
+    def prepared(self, text: str, reader: Reader, table: Table) -> str:
         """A query's text as the parameter `text`."""
         # PostgreSQL refuses text with a NUL character.
         text = text.replace("\0", " ")
         if self.words == "tokens":
-            return " | ".join(_PUNCTUATION.sub(" ", text.lower()).split()[:MOST_TOKENS])
+            tokens = _PUNCTUATION.sub(" ", text.lower()).split()
+            return " | ".join(tokens if len(tokens) <= MOST_TOKENS else self._rarest(tokens, reader, table))
         return _NO_WORD.sub(" ", text).strip().replace(" ", "|") if self.words == "pieces" else text
+
+    def _rarest(self, tokens: Sequence[str], reader: Reader, table: Table) -> Sequence[str]:
+        """The words in the fewest rows, in their order; words without a lexeme are left out. Without statistics: the first."""
+        rows = reader.rows(
+            "WITH known AS (SELECT unnest(most_common_elems::text::text[]) AS lexeme, "
+            "unnest(most_common_elem_freqs[1:cardinality(most_common_elems::text::text[])]) AS share FROM pg_stats "
+            "WHERE schemaname = %(schema)s AND tablename = %(table)s AND attname = %(column)s) "
+            "SELECT w.place FROM unnest(%(tokens)s::text[]) WITH ORDINALITY AS w (word, place) "
+            "CROSS JOIN LATERAL unnest(tsvector_to_array(to_tsvector(%(config)s::regconfig, w.word))) AS own (lexeme) "
+            "LEFT JOIN known USING (lexeme) GROUP BY w.place ORDER BY max(COALESCE(known.share, 0)), w.place LIMIT %(most)s",
+            {
+                "schema": table.schema,
+                "table": table.name,
+                "column": self.document.as_string().strip('"'),
+                "tokens": list(tokens),
+                "config": self.config,
+                "most": MOST_TOKENS,
+            },
+        )
+        places = sorted(row[0] for row in rows) or range(1, MOST_TOKENS + 1)
+        return [tokens[place - 1] for place in places]
 
     def statement(self, id: sql.Composable, table: sql.Composable, where: sql.Composable) -> sql.Composed:
         """(id, rank) of the best rows, with the parameters `text` and `asked`."""

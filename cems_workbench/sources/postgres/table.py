@@ -291,7 +291,7 @@ class _Search:
         where, values = self.rows.searched(self.query.scope)
         if layout.arms:
             where = sql.SQL("{} AND ({})").format(where, sql.SQL(" OR ").join(layout.arms))
-        values |= {"text": layout.lexical.prepared(self.query.text), "asked": asked}
+        values |= {"text": layout.lexical.prepared(self.query.text, self.reader, layout.table), "asked": asked}
         started = time.perf_counter()
         found = self.reader.rows(layout.lexical.statement(layout.id, relation(layout), where), values)
         return [(id, rank) for id, rank in found], time.perf_counter() - started

@@ -70,13 +70,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
     bank, note = _bank(reader, table, address)
     condition = None if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank))
     if table.columns.get("search_vector") and table.columns["search_vector"].type == "tsvector":
-        words = lexical.Lexical(
-            "ts_rank_cd",
-            sql.Identifier("search_vector"),
-            lexical.ENGLISH,
-            "tokens",
-            f"of more than {lexical.MOST_TOKENS} words Hindsight takes the rarest, here the first",
-        )
+        words = lexical.Lexical("ts_rank_cd", sql.Identifier("search_vector"), lexical.ENGLISH, "tokens")
         made = replace(made, lexical=words)
     notes = (
         note,
