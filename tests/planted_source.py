@@ -38,7 +38,7 @@ class Planted:
 
     memories: dict[str, TakenMemory] = field(default_factory=dict)
     edges: Sequence[Relation] = ()
-    dimension: int = DIMENSION
+    dimension: int | None = DIMENSION
     problems: Sequence[RowProblem] = ()
     fails_after: int | None = None
     address: str = "postgresql://me@here/cems"

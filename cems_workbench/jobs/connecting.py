@@ -2,8 +2,8 @@
 
     probe -> new and changed memories with chunks and vectors -> deletion of memories that the source no longer has -> relations
 
-Nothing is embedded, and the source is read-only. Only memories whose marker differs from that of the last snapshot are read, at most
-`rows_per_second`. `connect` is the whole job: import, identify the embedder of the vectors, and search with it.
+The source is read-only, and nothing is embedded if it has vectors. Only memories whose marker differs from that of the last snapshot are
+read, at most `rows_per_second`. `connect` is the whole job: import, identify the embedder of the vectors, and search with it.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ class SnapshotReport:
         """Lines about what was read, and what the source lacks."""
         read = f"{self.read:,} memories read in {self.seconds:.1f} s, {self.vectors:,} vectors"
         without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
+        if self.probe.dimension is None:
+            without = "the source has no vectors: its texts are embedded here, by the store's embedder"
         hidden = []
         if self.expired:
             one = self.expired == 1

@@ -629,11 +629,13 @@ def given_vectors(
     """Imported vectors of these entries (each with the sha of its text), and the entries that must have no vector.
 
     A vector counts only if it was made from the present text. An entry that the source has without a vector must have none; an entry
-    whose text was edited here is in neither result, and is embedded.
+    whose text was edited here, and every one of a source without any vectors, is in neither result, and is embedded.
     """
     ids = list({memory_id for memory_id, _ in texts})
     imported = cursor.execute(
-        "SELECT memory_id FROM source_rows WHERE marker IS NOT NULL AND memory_id IN (SELECT unnest(?))", [ids]
+        "SELECT r.memory_id FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
+        "WHERE s.dimension IS NOT NULL AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?))",
+        [ids],
     ).fetchall()
     if not imported:
         return {}, set()

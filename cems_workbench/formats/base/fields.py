@@ -37,7 +37,7 @@ def text(row: Row, field: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise FieldError(field, f"must be a string, found {type_name(value)}")
-    return _storable(field, value) if value.strip() else None
+    return storable(field, value) if value.strip() else None
 
 
 def required_text(row: Row, field: str) -> str:
@@ -125,7 +125,7 @@ def tags(row: Row, field: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise FieldError(field, f"must be a list of strings, found {_shown(value)}")
-    return tuple(_storable(field, item) for item in value)
+    return tuple(storable(field, item) for item in value)
 
 
 def texts(row: Row, field: str) -> list[str]:
@@ -135,7 +135,7 @@ def texts(row: Row, field: str) -> list[str]:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
         raise FieldError(field, f"must be a list of texts, found {_shown(value)}")
-    return [_storable(field, item) for item in value]
+    return [storable(field, item) for item in value]
 
 
 def texts_by_name(row: Row, field: str) -> dict[str, str]:
@@ -145,7 +145,7 @@ def texts_by_name(row: Row, field: str) -> dict[str, str]:
         return {}
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise FieldError(field, f"must be an object of texts, found {_shown(value)}")
-    return {_storable(field, name): _storable(field, item) for name, item in value.items()}
+    return {storable(field, name): storable(field, item) for name, item in value.items()}
 
 
 def moment(row: Row, field: str) -> datetime | None:
@@ -182,7 +182,7 @@ def known_end(begin: datetime | None, end: datetime | None) -> datetime | None:
     return end
 
 
-def _storable(field: str, value: str) -> str:
+def storable(field: str, value: str) -> str:
     """The text itself; half a surrogate pair is not text that UTF-8, and so a store, can hold."""
     try:
         value.encode()

@@ -97,12 +97,16 @@ def memory_of(
         if field in STATE_NAMES or value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
-            read[field] = _READERS.get(field, _text)({field: value}, field)
+            reader = _READERS.get(field)
+            if reader is None and type(value) is str:
+                read[field] = fields.storable(field, value)  # most values: worth a shorter way
+            else:
+                read[field] = (reader or _text)({field: value}, field)
         except FieldError as error:
             problems.append(RowProblem(memory_id, (names or {}).get(field, field), error.reason))
     if (names or {}).get("valid_until", "").rpartition(".")[2] == EXPIRATION_DATE and read.get("valid_until"):
         read["valid_until"] = _end_of_day(read["valid_until"])
-    if is_false(state["active"]) and read.get("valid_until") is None:
+    if state["active"] is not None and is_false(state["active"]) and read.get("valid_until") is None:
         read["valid_until"] = _end_of_inactive(state["superseded_at"], read)
     try:
         read["valid_until"] = fields.known_end(read.get("valid_from"), read.get("valid_until"))

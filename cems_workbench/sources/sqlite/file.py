@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -24,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -38,15 +39,26 @@ Row = tuple[Any, ...]
 MAGIC = b"SQLite format 3\0"
 COPY_S = 5.0
 """Seconds in which a copy of one moment has to succeed; a single attempt may take longer."""
-STEP_S = 0.02
+STEP_S = 0.008
 """Longest step of reading the owner's file itself."""
-MOST_STEP_S = 0.045
+STEP_TRIES = 8
+POLL_S = 0.0003
+"""Between two attempts to take a lock."""
+MOST_STEP_S = 0.02
 """After this a statement on the owner's file is interrupted."""
 FIRST_STEP_ROWS = 64
 MOST_STEP_ROWS = 4_000
+MOST_KEYS = 50_000
+"""Rows of a step that reads only keys."""
 PROGRESS_STEPS = 2_000
 """Instructions of SQLite between two looks at the clock."""
 MAX_ERROR_CHARS = 300
+UNSAFE = ("load_extension", "fts3_tokenizer", "readfile", "writefile", "edit")
+"""Functions that no schema may call."""
+
+
+class TooLongError(SourceError):
+    """A step that was ended because the owner would have had to wait."""
 
 
 class Reader:
@@ -54,7 +66,8 @@ class Reader:
 
     def __init__(self, connection: sqlite3.Connection, plain: str, timeout: float, stepped: bool) -> None:
         self.connection, self.plain, self.timeout, self.stepped = connection, plain, timeout, stepped
-        self._end = 0.0
+        self._end = self._started = self.held = 0.0
+        """`held`: the seconds that the latest request took, without waiting for a lock."""
         connection.set_progress_handler(self._late, PROGRESS_STEPS)
 
     def _late(self) -> bool:
@@ -62,17 +75,28 @@ class Reader:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Statements within, with the time limit; errors become one line. Raises SourceError."""
-        self._end = time.monotonic() + (MOST_STEP_S if self.stepped else self.timeout)
+        """Statements within, of one moment and with the time limit; errors become one line. Raises SourceError."""
+        self._end = time.monotonic() + self.timeout
         try:
+            if self.stepped:
+                self.connection.execute("BEGIN")
+                _wait_for_lock(self.connection, self.timeout)
+                # The limit is for how long the lock is held.
+                self._end = time.monotonic() + MOST_STEP_S
+            self._started = time.monotonic()
             yield
         except sqlite3.Error as error:
-            raise SourceError(f"{self.plain}: {self._reason(error)}") from None
+            kind = TooLongError if self.stepped and "interrupted" in str(error) else SourceError
+            raise kind(f"{self.plain}: {self._reason(error)}") from None
+        finally:
+            if self.stepped and self.connection.in_transaction:
+                self.connection.execute("COMMIT")
+            self.held = time.monotonic() - self._started
 
     def _reason(self, error: sqlite3.Error) -> str:
         message = one_line(str(error), MAX_ERROR_CHARS)
         if "interrupted" not in message:
-            return message
+            return _opening(error)
         if self.stepped:
             return (
                 f"its owner writes all the time, and this request would keep it waiting for more than {MOST_STEP_S * 1000:.0f} ms; "
@@ -82,6 +106,13 @@ class Reader:
 
     def rows(self, statement: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> list[Row]:
         """All rows of a statement. Raises SourceError."""
+        for _ in range(STEP_TRIES - 1 if self.stepped else 0):
+            # The time is that of the clock: a busy machine may have interrupted a short statement.
+            with suppress(TooLongError):
+                return self._rows(statement, values)
+        return self._rows(statement, values)
+
+    def _rows(self, statement: str, values: Mapping[str, Any] | Sequence[Any]) -> list[Row]:
         with self.limited():
             return self.connection.execute(statement, values).fetchall()
 
@@ -105,20 +136,27 @@ class Reader:
                 f"{self.plain}: its owner writes all the time, and its rows cannot be read in parts: they have no key; "
                 "try again when it rests, or connect to a copy"
             )
-        most, last = FIRST_STEP_ROWS, None
+        cap = MOST_STEP_ROWS if page_bytes else MOST_KEYS
+        most, last, refused = FIRST_STEP_ROWS, None, 0
         while True:
-            started = time.perf_counter()
             after = "" if last is None else f" AND {key} > :last"
-            page = self.rows(
-                f"{select}{after} ORDER BY {key} LIMIT :most", {**(values or {}), "last": last, "most": most}
-            )
-            took = time.perf_counter() - started
+            statement = f"{select}{after} ORDER BY {key} LIMIT :most"
+            try:
+                page = self._rows(statement, {**(values or {}), "last": last, "most": most})
+            except TooLongError:
+                # As many rows took less before; the machine has other work too.
+                refused += 1
+                if most == 1 and refused > STEP_TRIES:
+                    raise
+                most = max(1, most // 8)
+                continue
+            refused = 0
             if page:
                 yield page
             if len(page) < most:
                 return
             last = page[-1][0]
-            most = max(1, min(MOST_STEP_ROWS, 2 * most, int(most * STEP_S / 2 / max(took, 1e-6))))
+            most = max(1, min(cap, 2 * most, int(most * STEP_S / 2 / max(self.held, 1e-6))))
 
     def _stream(self, select: str, values: Mapping[str, Any], page_bytes: int) -> Iterator[list[Row]]:
         size = FIRST_STEP_ROWS if page_bytes else MOST_STEP_ROWS
@@ -133,7 +171,8 @@ class Reader:
                 if len(page) < size:
                     return
                 if page_bytes:
-                    mean = sum(_size(row) for row in page) / len(page)
+                    looked = page[::16]
+                    mean = sum(_size(row) for row in looked) / len(looked)
                     size = max(1, min(MOST_STEP_ROWS, 2 * size, int(page_bytes / max(mean, 1.0))))
 
 
@@ -177,9 +216,7 @@ class DatabaseFile:
         # Recovering a copy after a crash writes to it.
         uri = f"file:{quote(str(path))}?mode={'ro' if stepped else 'rw'}"
         try:
-            connection = sqlite3.connect(
-                uri, uri=True, timeout=self.timeout, isolation_level=None, check_same_thread=False
-            )
+            connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 for name, value in (
                     ("trusted_schema", "OFF"),
@@ -188,14 +225,7 @@ class DatabaseFile:
                     ("query_only", "ON"),
                 ):
                     connection.execute(f"PRAGMA {name}={value}").fetchall()
-                try:
-                    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-                except sqlite3.DatabaseError as error:
-                    # A generated column over JSON: SQLite 3.40 calls its own json_extract() unsafe.
-                    if "unsafe use" not in str(error):
-                        raise
-                    connection.execute("PRAGMA trusted_schema=ON").fetchall()
-                    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+                _first_look(connection, self.timeout)
             except BaseException:
                 connection.close()
                 raise
@@ -269,11 +299,48 @@ class DatabaseFile:
         return answer
 
 
+def _wait_for_lock(connection: sqlite3.Connection, seconds: float) -> None:
+    """Read something, which takes a reader's lock and rolls back what a crash left in a copy.
+
+    SQLite's own waiting sleeps for up to 100 ms and never meets a moment between two commits.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(POLL_S)
+
+
+def _first_look(connection: sqlite3.Connection, seconds: float) -> None:
+    """Read the schema, whose functions may only be those that SQLite calls safe."""
+    try:
+        _wait_for_lock(connection, seconds)
+    except sqlite3.DatabaseError as error:
+        # A generated column over JSON: SQLite 3.40 calls its own json_extract() unsafe.
+        if "unsafe use" not in str(error):
+            raise
+        connection.execute("PRAGMA trusted_schema=ON").fetchall()
+        connection.set_authorizer(_allowed)
+        _wait_for_lock(connection, seconds)
+
+
+def _allowed(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    refused = action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_FUNCTION and second in UNSAFE)
+    return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+
 def _existing(address: Address) -> Path:
     """The file of an address. Raises InputError if there is none."""
     if address.host:
         raise InputError(f"{address.plain}: a SQLite file has no host; write sqlite:/FOLDER/FILE (one slash)")
     path = Path(address.path).expanduser()
+    # A name may have %41 in it, not "A".
+    typed = Path(re.sub(r"^\w+:(//)?|\?.*$", "", address.plain)).expanduser()
+    path = typed if typed.exists() and not path.exists() else path
     if not address.path:
         raise InputError(f"{address.plain}: names no file; write sqlite:/FOLDER/FILE")
     if path.is_dir():
@@ -309,6 +376,6 @@ def _opening(error: sqlite3.Error) -> str:
     message = one_line(str(error), MAX_ERROR_CHARS)
     if "locked" in message:
         return "its owner keeps it locked and writes to it, so it cannot be read now"
-    if "not a database" in message:
+    if "not a database" in message or "malformed" in message:
         return "is damaged or encrypted: SQLite does not read it"
     return message

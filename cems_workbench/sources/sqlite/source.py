@@ -13,15 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
-from cems_workbench.formats.base.payload import Payload, memory_of, state_of
+from cems_workbench.formats.base.payload import Payload, state_of, state_path, value_at
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation
 from cems_workbench.sources.embedded_text import embedded_texts
 from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised, recognise
@@ -54,13 +56,17 @@ PAGE_BYTES = BATCH_BYTES // 4
 RELATION_ROWS = 20_000
 MARKER_VERSION = "1"
 """Part of every marker: another version makes every row count as changed."""
+MOST_SHAPES = 1_000
+"""Shapes of rows whose fields are kept in mind."""
+SHORT_TEXT = 500_000
+"""Characters that never have more bytes than a memory may have."""
 HIT_ROWS = 500
 """Fewest candidates of the vector list whose rows are looked up at once."""
 
 LayoutOf = Callable[[Reader], Layout]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Read:
     """A layout with what a sample of its rows shows, and the condition of the rows that are read."""
 
@@ -69,7 +75,7 @@ class _Read:
     where: str
     values: Mapping[str, Any]
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """It differs if the same row would become another memory."""
         layout = self.layout
@@ -111,7 +117,7 @@ class SqliteSource:
                         f"{count:,} are kept there and returned in no search; they are read, and in no live list"
                     )
             if vectors is None:
-                missing.append("no vectors: no vector list can be made of what is read here")
+                missing.append("no vectors, so it has no vector list of its own")
             elif not vectors.stated:
                 notes.append("nothing says the distance: cosine is assumed; set `distance:` in a mapping for another")
             if vectors is not None and vectors.form.distance is None:
@@ -400,6 +406,8 @@ class SqliteSnapshot:
     _edges: list[tuple[str, str]] = field(default_factory=list)
     """(reference of the newer memory, id of the older one)."""
     _known_as: dict[str, str] = field(default_factory=dict)
+    _paths: dict[tuple[Any, ...], Mapping[str, str]] = field(default_factory=dict)
+    """Paths of fields by which columns and keys a row has."""
     _total: int = -1
 
     @property
@@ -449,24 +457,26 @@ class SqliteSnapshot:
         rows = [row for row in page if self._usable(row, problems)]
         vectors = self._vectors(rows, kept)
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
+        hashes, finite = looked_at(vectors)
         markers: dict[str, str] = {}
         places: dict[str, int] = {}
+        form, edges = self._read.digest, bool({"superseded_by", "original_id"} & self._read.found.states.keys())
         for place, row in enumerate(rows):
-            digest = hashlib.blake2b(self._read.digest, digest_size=16)
-            digest.update(repr((row[2], row[5:])).encode("utf-8", "surrogatepass"))
-            vector = vectors[place]
-            if vector is not None:
-                digest.update(np.ascontiguousarray(vector, "<f4").tobytes())
-            for part in parts.get(row[0], ()):
-                digest.update(repr(part).encode("utf-8", "surrogatepass"))
-            markers[row[1]] = (DELETED_MARK if is_true(row[3]) else "") + digest.hexdigest()
+            said: tuple[Any, ...] = (form, row[2], row[5:], hashes[place])
+            if parts:
+                chunks = parts.get(row[0], ())
+                said += ([part[:3] for part in chunks], looked_at([part[3] for part in chunks])[0])
+            marker = hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+            markers[row[1]] = DELETED_MARK + marker if row[3] is not None and is_true(row[3]) else marker
             places[row[1]] = place
-            self._note_edge(row)
+            if edges:
+                self._note_edge(row)
         wanted = changed(list(markers), list(markers.values())) if markers else ()
         taken = []
         for memory_id in wanted:
-            row = rows[places[memory_id]]
-            made = self._made(row, markers[memory_id], vectors[places[memory_id]], parts.get(row[0], []), problems)
+            place = places[memory_id]
+            row = rows[place]
+            made = self._made(row, markers[memory_id], (vectors[place], finite[place]), parts.get(row[0], []), problems)
             if made is None:
                 del markers[memory_id]
             else:
@@ -475,6 +485,9 @@ class SqliteSnapshot:
 
     def _usable(self, row: Row, problems: list[RowProblem]) -> bool:
         memory_id, text = row[1], row[2]
+        short = isinstance(text, str) and 0 < len(text) < SHORT_TEXT and not text.isspace()
+        if short and memory_id and self._read.layout.unique and not memory_id.isspace():
+            return True
         if memory_id is None or not memory_id.strip():
             problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
         elif memory_id in self._seen:
@@ -525,8 +538,6 @@ class SqliteSnapshot:
         return parts
 
     def _note_edge(self, row: Row) -> None:
-        if not {"superseded_by", "original_id"} & self._read.found.states.keys():
-            return
         payload = self._read.layout.payload(row[5:], row[1], [])
         newer, own = (state_of(payload, name, self._read.layout.names) for name in ("superseded_by", "original_id"))
         if isinstance(newer, str | int) and str(newer).strip():
@@ -538,22 +549,29 @@ class SqliteSnapshot:
         self,
         row: Row,
         marker: str,
-        vector: Vector | None,
+        own: tuple[Vector | None, bool],
         parts: Sequence[tuple[int, str | None, int | None, Vector | None]],
         problems: list[RowProblem],
     ) -> TakenMemory | None:
         layout, content = self._read.layout, str(row[2])
         payload = layout.payload(row[5:], row[1], problems)
+        paths = self._paths_of(payload)
+        values = {field: value_at(payload, path) for field, path in paths.items()}
         try:
-            memory, found = memory_of(row[1], content, payload, layout.names)
+            memory, found = memory_fields.memory_of(
+                fields.identifier({"id": row[1]}, "id"),
+                fields.required_text({"content": content}, "content"),
+                values,
+                paths,
+            )
         except FieldError as error:
             problems.append(RowProblem(row[1], error.field, f"{error.reason}; it was not taken"))
             return None
         problems += found
         if layout.chunks is None:
             # A system may drop the vector of a row that it keeps as deleted.
-            dropped = vector is None and marker.startswith(DELETED_MARK)
-            usable = self._checked(row[1], vector, None if dropped else layout.vectors, problems)
+            dropped = own[0] is None and marker.startswith(DELETED_MARK)
+            usable = self._checked(row[1], *own, None if dropped else layout.vectors, problems)
             return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
@@ -563,15 +581,31 @@ class SqliteSnapshot:
             problems.append(problem)
             return None
         embedded = layout.chunks.embedded(payload) if layout.chunks.embedded is not None else {}
+        finite = looked_at([part[3] for part in parts])[1]
         chunks = [
-            TakenChunk(number, str(text), self._checked(row[1], own, layout.chunks.vectors, problems), start, embedded)
-            for (number, _, _, own), start, text in zip(parts, starts, texts, strict=True)
+            TakenChunk(
+                number, str(text), self._checked(row[1], vector, good, layout.chunks.vectors, problems), start, embedded
+            )
+            for (number, _, _, vector), start, text, good in zip(parts, starts, texts, finite, strict=True)
             if text is not None
         ]
         return TakenMemory(memory, marker, tuple(chunks))
 
+    def _paths_of(self, payload: Payload) -> Mapping[str, str]:
+        """The path of each field, and of its state, that a payload has; rows that have the same keys share them."""
+        shape = tuple([_keys(value) if isinstance(value, dict) else value is None for value in payload.values()])
+        paths = self._paths.get(shape)
+        if paths is None:
+            names = self._read.layout.names
+            found = {field: names.found(payload, field) for field in memory_fields.OPTIONAL_FIELDS}
+            found |= {name: state_path(payload, name, names) for name in ("active", "superseded_at")}
+            paths = {field: path for field, path in found.items() if path is not None}
+            if len(self._paths) < MOST_SHAPES:
+                self._paths[shape] = paths
+        return paths
+
     def _checked(
-        self, memory_id: str, vector: Vector | None, where: Vectors | None, problems: list[RowProblem]
+        self, memory_id: str, vector: Vector | None, finite: bool, where: Vectors | None, problems: list[RowProblem]
     ) -> Vector | None:
         """The vector if it can be used; else a problem says why."""
         if where is None:
@@ -588,11 +622,40 @@ class SqliteSnapshot:
                     f"has {vector.size} numbers, most there have {where.form.dimension}; it was left out",
                 )
             )
-        elif not np.isfinite(vector).all():
+        elif not finite:
             problems.append(RowProblem(memory_id, "vector", "has values that are no numbers; it was left out"))
         else:
             return vector
         return None
+
+
+def _keys(value: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple([(key, _keys(each) if isinstance(each, dict) else each is None) for key, each in value.items()])
+
+
+def looked_at(vectors: Sequence[Vector | None]) -> tuple[list[int | None], list[bool]]:
+    """A number of 64 bits for each vector, the same on every machine, and whether all its values are numbers.
+
+    The number is the sum of the bits of its values, each times a fixed odd factor. All are computed at once: a digest of each would take
+    as long as reading it.
+    """
+    found: list[int | None] = [None] * len(vectors)
+    finite = [True] * len(vectors)
+    places: dict[int, list[int]] = {}
+    for place, vector in enumerate(vectors):
+        if vector is not None:
+            places.setdefault(vector.size, []).append(place)
+    for size, chosen in places.items():
+        rows = np.array([vectors[place] for place in chosen], "<f4")
+        numbers = rows.view("<u4").astype(np.uint64) @ _factors(size)
+        for place, number, good in zip(chosen, numbers.tolist(), np.isfinite(rows).all(axis=1).tolist(), strict=True):
+            found[place], finite[place] = number, good
+    return found, finite
+
+
+@cache
+def _factors(size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(hashlib.shake_128(b"vectors").digest(8 * size), "<u8").astype(np.uint64) | np.uint64(1)
 
 
 def _decoded(values: Sequence[Any], where: Vectors) -> list[Vector | None]:

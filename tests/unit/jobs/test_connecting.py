@@ -166,6 +166,15 @@ def test_a_text_without_a_vector_is_in_no_vector_list_and_an_edited_one_is_embed
     assert embedder.texts == ["edited here"]
 
 
+def test_texts_of_a_source_without_vectors_are_embedded_here(store: Store) -> None:
+    source = Planted({"n": TakenMemory(Memory("n", "no vector"), "1")}, dimension=None)
+    report = take_snapshot(store, source, NOW)
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    assert embedder.texts == ["no vector"] and set(vectors_of(store, embedder, ["n"])) == {"n"}
+    assert any("embedded here" in line for line in report.lines)
+
+
 def test_a_snapshot_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
     source = Planted({name: taken(name) for name in "abcdefg"}, fails_after=4)
     with pytest.raises(SourceError, match="lost; 4 memories were imported, connect again to resume"):
