@@ -501,9 +501,10 @@ CREATE TABLE kept (
 INSERT INTO kept (id, embedding, content, meta) VALUES ('h1', '[1,0]', 'one', '{"title": "T", "meta": {"category": "deep"}}');
 """
 RENAMED = """
-CREATE TABLE renamed (nr uuid PRIMARY KEY, body text NOT NULL, emb vector(2) NOT NULL, mood text, title text, extra json);
+CREATE TABLE renamed (
+    nr uuid PRIMARY KEY, body text NOT NULL, emb vector(2) NOT NULL, mood text, title text, extra json, deleted_at timestamptz);
 INSERT INTO renamed VALUES ('00000000-0000-0000-0000-000000000001', 'one', '[1,0]', 'calm', 'T',
-    '{"tags": ["x"], "color": "red"}');
+    '{"tags": ["x"], "color": "red"}', NULL), ('00000000-0000-0000-0000-000000000002', 'gone', '[1,0]', NULL, NULL, NULL, now());
 """
 
 
@@ -523,7 +524,9 @@ def test_tables_of_libraries_are_known_by_their_columns(database: Connection, op
     assert "not read: blob_data, blob_meta, blob_mime_type; a mapping can take them" in documents.probe().notes
     assert taken(documents)[1]["h1"].memory.category == "deep"
     renamed = opened(table="renamed")
-    (memory,) = (each.memory for each in taken(renamed)[1].values())
+    there, gone = taken(renamed)[1].values()
+    assert gone.marker.startswith(DELETED_MARK) and renamed.probe().memories == 1
+    memory = there.memory
     assert (memory.content, memory.title, memory.tags) == ("one", "T", ("x",))
     assert "not read: extra.color, mood; a mapping can take them" in renamed.probe().notes
 

@@ -64,6 +64,8 @@ STATE_NAMES: Mapping[str, str] = {
 }
 """Names by what they say of a memory's state, by the systems' sources, not recorded: Letta's is_deleted; ACE's others, whose references are
 to `original_id`."""
+DELETED_AT = "deleted_at"
+"""A column of tables with the time of a deletion, empty while the row is there."""
 EXPIRATION_DATE = "expiration_date"
 """mem0's last valid day, as its stores have it."""
 UNKNOWN_END = datetime(1970, 1, 1, tzinfo=UTC)

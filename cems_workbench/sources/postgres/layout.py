@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
+from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import (
     ANY_NAMES,
     NESTED,
@@ -272,10 +272,14 @@ def table_layout(
     names = Names(given or {}, outers_of(table, chosen), closed)
     from psycopg import sql
 
-    deleted = table.columns.get(STATE_NAMES["deleted"])
-    flag = None
+    deleted, since = table.columns.get(STATE_NAMES["deleted"]), table.columns.get(DELETED_AT)
+    flag: sql.Composable | None = None
+    notes: tuple[str, ...] = ()
     if deleted is not None and deleted.type == "bool":
         flag = sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name))
+    elif deleted is None and since is not None and since.type in TIME_TYPES:
+        flag = sql.SQL("({} IS NOT NULL)").format(sql.Identifier(since.name))
+        known, notes = (*known, DELETED_AT), (f"a row with {DELETED_AT} is a deleted memory",)
     return Layout(
         kind,
         table,
@@ -289,4 +293,5 @@ def table_layout(
         names,
         deleted=flag,
         known=frozenset((id, text, vector, *known)),
+        notes=notes,
     )
