@@ -69,6 +69,7 @@ MATRIX: Mapping[str, Row] = {
     "langgraph_sqlite": Row("langgraph"),
     "langgraph_sqlite_l2": Row("langgraph"),
     "letta_pg": Row("letta", limit="padding is left out; is_deleted is imported as deleted"),
+    "crewai": Row("table", limit="importance is a number there and scope a path: both are named as not read"),
     "haystack_chroma": Row("collection"),
     "haystack_pg": Row("haystack", ("vector", "ts_rank_cd")),
     "haystack_pg_l2": Row("haystack", ("vector", "ts_rank_cd"), "nothing there says l2: `?distance=l2`, else cosines"),
@@ -113,7 +114,7 @@ TOOLS: Mapping[str, tuple[Row, tuple[str, ...]]] = {
     "basic_memory": (Row("basic_memory", ("vector", "fts5")), ("title", "category", "tags", "source_ref")),
     "claude_mem": (
         Row("claude_mem", ("vector", "fts5"), "vectors are in its Chroma folder"),
-        ("category", "project", "session", "tags", "created_at"),
+        ("title", "category", "project", "tags", "created_at"),
     ),
     "engram": (
         Row("engram", ("vector", "fts5")),

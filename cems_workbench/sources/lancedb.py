@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("table", "distance", "id", "vector", "user")
 SUFFIX = ".lance"
+JSON_SUFFIX = "_str"
+"""How the name of a column ends that holds JSON as text."""
 ID_NAMES = ("id", "memory_id", "doc_id", "uuid", "key", "_id")
 """Names of the column with a row's id, likelier ones first."""
 ROW_ID = "_rowid"
@@ -223,7 +225,12 @@ class LanceTable(CollectionClient):
         payloads = found.select(kept).to_pylist()
         ids = found.column(self._id).to_pylist()
         return [
-            Row(str(row_id), {name: value for name, value in payload.items() if name != self._id}, None, vector)
+            Row(
+                str(row_id),
+                _unpacked({name: value for name, value in payload.items() if name != self._id}),
+                None,
+                vector,
+            )
             for row_id, payload, vector in zip(ids, payloads, vectors, strict=True)
         ]
 
@@ -317,6 +324,19 @@ class LanceTable(CollectionClient):
             head, _, rest = rest.partition(".")
             found = found.field(head).type
         return found
+
+
+def _unpacked(payload: dict[str, Any]) -> Payload:
+    """The payload with the JSON of columns NAME_str, as CrewAI has it, under NAME; what cannot be read stays text."""
+    for name in [name for name in payload if name.endswith(JSON_SUFFIX)]:
+        plain, value = name.removesuffix(JSON_SUFFIX), payload[name]
+        if plain not in payload and isinstance(value, str):
+            try:
+                payload[plain] = json.loads(value)
+            except (ValueError, RecursionError):
+                continue
+            del payload[name]
+    return payload
 
 
 def _table_name(address: Address) -> str:
