@@ -69,7 +69,7 @@ MATRIX: Mapping[str, Row] = {
     "langgraph_sqlite": Row("langgraph"),
     "langgraph_sqlite_l2": Row("langgraph"),
     "letta_pg": Row("letta", limit="padding is left out; is_deleted is imported as deleted"),
-    "crewai": Row("table", limit="importance is a number there and scope a path: both are named as not read"),
+    "crewai": Row("table", limit="scope is a path there and importance a number: named as not read"),
     "haystack_chroma": Row("collection"),
     "haystack_pg": Row("haystack", ("vector", "ts_rank_cd")),
     "haystack_pg_l2": Row("haystack", ("vector", "ts_rank_cd"), "nothing there says l2: `?distance=l2`, else cosines"),

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("table", "distance", "id", "vector", "user")
 SUFFIX = ".lance"
-JSON_SUFFIX = "_str"
-"""How the name of a column ends that holds JSON as text."""
+CREWAI_METADATA, CREWAI_OWN = "metadata_str", ("scope", "importance")
+"""CrewAI's column of JSON, and those that mean something else than a memory's fields of that name (crewai 1.15.30, run)."""
 ID_NAMES = ("id", "memory_id", "doc_id", "uuid", "key", "_id")
 """Names of the column with a row's id, likelier ones first."""
 ROW_ID = "_rowid"
@@ -327,16 +327,17 @@ class LanceTable(CollectionClient):
 
 
 def _unpacked(payload: dict[str, Any]) -> Payload:
-    """The payload with the JSON of columns NAME_str, as CrewAI has it, under NAME; what cannot be read stays text."""
-    for name in [name for name in payload if name.endswith(JSON_SUFFIX)]:
-        plain, value = name.removesuffix(JSON_SUFFIX), payload[name]
-        if plain not in payload and isinstance(value, str):
-            try:
-                payload[plain] = json.loads(value)
-            except (ValueError, RecursionError):
-                continue
-            del payload[name]
-    return payload
+    """The payload with the metadata of CrewAI, JSON as text, as an object; its scope is a path and its importance a number."""
+    text = payload.get(CREWAI_METADATA)
+    if not isinstance(text, str):
+        return payload
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError):
+        return payload
+    own = {name: payload[name] for name in CREWAI_OWN if name in payload}
+    rest = {name: value for name, value in payload.items() if name not in (*CREWAI_OWN, CREWAI_METADATA)}
+    return rest | {"metadata": metadata, "crewai": own}
 
 
 def _table_name(address: Address) -> str:

@@ -72,14 +72,7 @@ class Names:
         return next((value for value in values if self._is_value(field, value)), None)
 
     def _is_value(self, field: str, value: Any) -> bool:
-        return value is not None and (field in self.given or not _is_other(field, value))
-
-
-def _is_other(field: str, value: Any) -> bool:
-    """Whether a value under a known name is something else: an object, CrewAI's importance of 0 to 1, its scope as a path."""
-    if isinstance(value, Mapping) or (field == "importance" and isinstance(value, int | float)):
-        return True
-    return field == "scope" and isinstance(value, str) and value.startswith("/")
+        return value is not None and (field in self.given or not isinstance(value, Mapping))
 
 
 ANY_NAMES = Names({})
@@ -149,7 +142,7 @@ def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[s
         elif field in named:
             for name, before, place in ((name, *at) for name in NAMES[field] if name in there for at in places.items()):
                 value = place.get(name)
-                if value is not None and not _is_other(field, value):
+                if value is not None and not isinstance(value, Mapping):
                     found[field], values[field] = before + name, value
                     break
     for name in ("active", "superseded_at"):
