@@ -125,6 +125,7 @@ class SnapshotReport:
                 f"{count:,} {'vector is' if count == 1 else 'vectors are'} all zeros and {'has' if count == 1 else 'have'} no cosine: "
                 "left out of live lists, and counted as a cosine of 0 in a vector list of the workbench"
             )
+        found += [f"the engine's scores, {line}" for line in self.probe.score_lines]
         if note := scale_note(self.probe.distance, self.lengths):
             found.append(note)
         return found

@@ -17,6 +17,7 @@ from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.stages.lists import INSIDE
 from cems_workbench.sources.kinds import display_name
+from cems_workbench.sources.score_meanings import MEANINGS
 
 OWN = "the workbench's own"
 """Who answered a list that is not live."""
@@ -36,6 +37,7 @@ def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveLi
                 "unknown": len(found.unknown),
                 "seconds": round(found.seconds, 4),
                 **({} if found.scale == "cosine" else {"scale": found.scale}),
+                **({"meaning": found.meaning} if found.meaning else {}),
             }
             for name, found in lists.items()
         },
@@ -45,6 +47,17 @@ def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveLi
 def without_source(note: Mapping[str, Any]) -> dict[str, Any]:
     """The note without the name of the source, for a redacted bundle."""
     return {name: note[name] for name in ("kind", "at", "lists") if name in note}
+
+
+def score_meaning(evidence: Evidence, name: str) -> str:
+    """What the engine's scores of a live list mean, in a line; empty for a list of the store, and for an engine that was never run."""
+    engine = evidence.notes.get("engine") or {}
+    noted = engine.get("lists", {}).get(name, {})
+    row = next((row for row in MEANINGS if row.key == noted.get("meaning")), None)
+    if row is None:
+        return ""
+    by_cosine = row.group == "vector" and row.score != "cosine" and "scale" not in noted
+    return f"{row.system}: {row.words}." + (" Shown here as a cosine." if by_cosine else "")
 
 
 def provenance_of(evidence: Evidence, name: str) -> str:

@@ -19,6 +19,7 @@ from cems_workbench.pipeline.live_scores import rescaled
 from cems_workbench.pipeline.vector_scales import Scale
 from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.score_meanings import meaning_of
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, SourceInfo, Trial
 from cems_workbench.store import Store
 from cems_workbench.store.search.hits import ChunkHits
@@ -42,6 +43,8 @@ class LiveList:
     seconds: float
     scale: Scale = "cosine"
     """What the scores of a vector list are."""
+    meaning: str = ""
+    """The key of what the engine's scores mean (`sources.score_meanings`); empty if it was never run."""
     left_out: tuple[str, ...] = ()
     """A line about each kind of hit without a score, or with an id that came already."""
 
@@ -110,9 +113,10 @@ class LiveEngine:
                 hits, scale, left_out = rescaled(hits, vector, info.distance, self.lengths, zero)
             else:
                 scale, left_out = "cosine", ()
-            rows = len(found.hits)
+            row = meaning_of(info.engine, info.distance, found.name)
+            rows, meaning = len(found.hits), row.key if row is not None else ""
             lists[found.name] = LiveList(
-                found.name, found.asked, rows, hits, tuple(unknown), found.seconds, scale, left_out
+                found.name, found.asked, rows, hits, tuple(unknown), found.seconds, scale, meaning, left_out
             )
         return lists
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.vector_scales import SCALE_WORDS, Scale
+from cems_workbench.pipeline.vector_scales import SCALE_WORDS, Scale, expecting_cosines
 from cems_workbench.sources.source import Distance
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.sources import VectorLengths
@@ -91,3 +92,12 @@ def order_note(distance: Distance, lengths: VectorLengths) -> str:
         f"by cosine; the source compares by {DISTANCE_WORDS[distance]} and its vectors have lengths {lengths.words}, so its own order is "
         "another (lists.answered_by: source)"
     )
+
+
+def own_scale_remarks(config: PipelineConfig, distance: str, lengths: VectorLengths) -> dict[str, str]:
+    """By path, that a parameter which expects a cosine leaves the source's live list alone; empty where that has cosines."""
+    if distance not in SCALES or distance == "cosine" or lengths.unit:
+        return {}
+    scores = SCALE_WORDS[SCALES[cast("Distance", distance)]]
+    said = f"does not apply to the source's vector list, which has {scores}: vectors of lengths {lengths.words}"
+    return dict.fromkeys(expecting_cosines(config), said)

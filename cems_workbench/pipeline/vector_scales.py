@@ -108,12 +108,15 @@ def own_scale(table: CandidateTable) -> Bools:
     return memoized(table.memo, "own scale", None, found)
 
 
-def left_alone(config: PipelineConfig) -> list[str]:
+def expecting_cosines(config: PipelineConfig) -> list[str]:
     """The parameters of a config that expect a cosine in the vector list, so that they leave a list on another scale alone."""
     raw = config.lists.vector.normalization == "none"
     threshold = config.threshold
     read: Sequence[tuple[str, bool]] = (
-        (f"threshold.{threshold.mode}", raw and threshold.mode != "none" and "vector" in threshold.applies_to),
+        (
+            "threshold.fixed" if threshold.mode == "fixed" else "threshold.adaptive.max",
+            raw and threshold.mode != "none" and "vector" in threshold.applies_to,
+        ),
         ("fusion.score_blend", raw and bool(config.fusion.score_blend)),
         ("fusion.single_list", raw and config.fusion.single_list != "fuse"),
         ("assembly.min_vector_score", config.assembly.min_vector_score is not None),

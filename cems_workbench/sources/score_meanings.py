@@ -45,7 +45,7 @@ def recorded() -> Mapping[str, Recorded]:
 class ScoreMeaning:
     """A score of a system.
 
-    `engine` is how `SourceInfo.engine` begins and `distance` its distance (vector lists only), where the workbench asks the system for the
+    `engine` is a name in `SourceInfo.engine` and `distance` its distance (vector lists only), where the workbench asks the system for the
     list `answers`; both are empty for libraries, and for what it never asks for.
     """
 
@@ -103,10 +103,30 @@ def shown(fact: Fact) -> str:
     return f"{fact:.4g}".replace("-", "−")
 
 
+THRESHOLDS = ("threshold.fixed", "assembly.min_vector_score", "abstain.vector")
+"""Parameters that cut a score of the vector list."""
+EXAMPLES = (
+    "chroma_cosine",
+    "chroma_l2",
+    "pgvector_l2",
+    "mem0_chroma",
+    "langchain_chroma_l2",
+    "langchain_qdrant_cosine",
+)
+"""Rows that the help of these parameters names."""
+
+
+def threshold_help() -> str:
+    """What an orthogonal memory scores in other systems, for the help of THRESHOLDS."""
+    rows = [row for row in MEANINGS if row.key in EXAMPLES]
+    named = ", ".join(f"{shown(row.seen['orthogonal'])} in {row.system}" for row in rows)
+    return f"An orthogonal memory has 0 as a cosine, {named}; docs/reference/scores.md has all."
+
+
 def meaning_of(engine: str, distance: str, name: str = "vector") -> ScoreMeaning | None:
     """The row of the list `name` of an engine, by its `SourceInfo`; None if that was not run."""
     for row in MEANINGS:
-        if row.engine and engine.startswith(row.engine) and row.answers == name and row.distance in ("", distance):
+        if row.engine and row.engine in engine and row.answers == name and row.distance in ("", distance):
             return row
     return None
 
@@ -276,8 +296,6 @@ MEANINGS: tuple[ScoreMeaning, ...] = (
         "lowest",
         "0 and up; 0 to 2 for vectors of length 1",
         consequence="equal distances: the highest rowid first within a chunk of the table",
-        engine="SQLite",
-        distance="l2",
     ),
     ScoreMeaning(
         "sqlite_vec_cosine",
@@ -287,8 +305,6 @@ MEANINGS: tuple[ScoreMeaning, ...] = (
         "lowest",
         "0 to 2",
         consequence="the distance to a zero vector is NULL",
-        engine="SQLite",
-        distance="cosine",
     ),
     ScoreMeaning("sqlite_vec_l1", "vector", "sqlite-vec, l1", "Manhattan distance", "lowest", "0 and up"),
     ScoreMeaning(

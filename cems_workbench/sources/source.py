@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.records import Relation, RowProblem, TakenChunk, TakenMemory
+from cems_workbench.sources.score_meanings import meaning_of
 
 __all__ = ["RowProblem", "TakenChunk", "TakenMemory"]
 Vector = NDArray[np.float32]
@@ -91,10 +92,17 @@ class SourceInfo:
             ("memories", f"{self.memories:,}"),
             ("vectors", f"{self.vectors:,} of {self.dimension or '?'} numbers, {self.distance} distance"),
             *([("model", self.model)] if self.model else []),
+            *[("score", line) for line in self.score_lines],
             *self.engine_facts,
             *[("missing", each) for each in self.missing],
             *[("note", each) for each in self.notes],
         ]
+
+    @property
+    def score_lines(self) -> list[str]:
+        """What the scores of each of its lists mean, where the engine was run: "vector: distance: 1 − cosine, lowest is best; …"."""
+        rows = [(name, meaning_of(self.engine, self.distance, name)) for name in self.lists]
+        return [f"{name}: {row.words}" for name, row in rows if row is not None]
 
     @property
     def engine_facts(self) -> list[tuple[str, str]]:

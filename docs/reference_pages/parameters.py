@@ -6,6 +6,7 @@ from itertools import groupby
 
 from cems_workbench.config.fields import COST_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
+from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from docs.reference_pages.markdown import code, notice, table, table_cell
 from docs.reference_pages.presets import shown
 
@@ -35,8 +36,9 @@ def _costs() -> str:
 
 def _row(spec: FieldSpec) -> tuple[str, ...]:
     unit = f" ({spec.unit})" if spec.unit else ""
+    scales = f" {threshold_help()}" if spec.path in THRESHOLDS else ""
     null = f" (null: {spec.null})" if spec.optional else ""
-    cells = (spec.range_text, spec.cost, f"{spec.label}{unit}. {spec.help}{null}")
+    cells = (spec.range_text, spec.cost, f"{spec.label}{unit}. {spec.help}{scales}{null}")
     return code(spec.path), code(shown(spec.default)), *map(table_cell, cells)
 
 

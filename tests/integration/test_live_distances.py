@@ -18,6 +18,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.jobs.connecting import SnapshotReport, take_snapshot
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.list_provenance import score_meaning
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.sources.address import Address, parse
 from cems_workbench.sources.connect import open_source
@@ -91,6 +92,9 @@ def test_lists_of_chroma_are_cosines_of_unit_vectors_in_every_space(
     evidence = gather(Request("a query"), LIVE, resources)
     assert scores(evidence) == pytest.approx(COSINES, abs=1e-6) and warnings(evidence) == []
     assert any("given as cosines" in line for line in report.lines) == (space != "cosine")
+    assert any(line.startswith("the engine's scores, vector: distance: ") for line in report.lines)
+    meaning = score_meaning(evidence, "vector:0")
+    assert meaning.startswith(f"Chroma, space {space}") and meaning.endswith(" Shown here as a cosine.")
     cut = with_values(LIVE, {"threshold.mode": "fixed", "threshold.fixed": 0.5})
     assert {result.memory_id for result in replay(evidence, cut).results} == {"m0", "m1"}
 

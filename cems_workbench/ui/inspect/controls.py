@@ -18,6 +18,7 @@ from cems_workbench.config.fields import specs
 from cems_workbench.config.value_text import short_value
 from cems_workbench.pipeline.idle_parameters import folded_words
 from cems_workbench.pipeline.stages import FUSION, STAGES
+from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
 from cems_workbench.ui.kit.escape import plain
@@ -114,7 +115,8 @@ def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, chang
     """Draw the control of one parameter; a new value is passed to `change` before the rerun."""
     differs = value != preset_value
     label = spec.label + (f" ({spec.unit})" if spec.unit else "") + (" ●" if differs else "")
-    lines = [spec.help, COST_HELP[spec.cost], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
+    scales = threshold_help() if spec.path in THRESHOLDS else ""
+    lines = [spec.help, scales, COST_HELP[spec.cost], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
     control = Control(spec, value, key, label, "\n\n".join(line for line in lines if line), change)
     _drawer(spec)(control)
 

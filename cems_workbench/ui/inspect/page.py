@@ -20,6 +20,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.pipeline.list_provenance import answered_lists
+from cems_workbench.pipeline.live_scores import own_scale_remarks
 from cems_workbench.pipeline.request_effects import Effect, later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -118,6 +119,9 @@ def _draw_sidebar(resources: Resources) -> None:
         if resources.engine() is None:
             inert |= {"lists.answered_by": NO_SOURCE, "lists.source_hybrid.enabled": NO_SOURCE}
         remarks = cosine_remarks(present.config)
+        engine = resources.engine()
+        if engine is not None and present.config.lists.answered_by == "source":
+            remarks |= own_scale_remarks(present.config, engine.record.distance, engine.lengths)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import answered_by, score_meaning
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks, shown_only
@@ -87,8 +87,14 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
             shown = shown_only(trace.config.lists, entry.source)
             use = f"{entry.gathered} hits · only shown" if shown else use_text(fields, entry)
             use += f" · {plain(whose)}" if whose else ""
-            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=about(entry.name))
+            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=list_help(trace, entry.name))
             _draw_list(trace, entry.name, context.followed)
+
+
+def list_help(trace: Trace, name: str) -> str:
+    """What a list is, and what the scores of the engine that answered it mean."""
+    meaning = "" if trace.external else score_meaning(trace.evidence, name)
+    return about(name) + (f"\n\n{plain(meaning)}" if meaning else "")
 
 
 def use_text(fields: ListsFields, entry: ListUse) -> str:
