@@ -131,7 +131,8 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
         say(later)
     if first := first_result_stale(trace):
         say(first_result_words(first))
-    if answered := answered_lists(trace.evidence, trace.stage(LISTS).fields.shown(trace.config)):
+    shown = trace.stage(LISTS).fields.shown(trace.config, inner=True)
+    if answered := answered_lists(trace.evidence, [one.name for one in trace.evidence.lists if one.name in shown]):
         say(answered)
     if fusions := compare_fusions(trace):
         say(fusions.line)

@@ -111,12 +111,13 @@ class ListsFields(StageFields):
         """Names of the lists that take part and have a hit within their depth."""
         return [entry.name for entry in self.lists if entry.active and entry.used]
 
-    def shown(self, config: PipelineConfig) -> list[str]:
-        """Names of the lists in use, and of those that are only shown."""
+    def shown(self, config: PipelineConfig, inner: bool = False) -> list[str]:
+        """Names of the lists in use, and of those that are only shown; with `inner` also of those inside a hybrid list."""
         return [
             entry.name
             for entry in self.lists
-            if entry.gathered and (entry.used if entry.active else shown_only(config.lists, entry.source))
+            if (entry.used if entry.active else entry.gathered and shown_only(config.lists, entry.source))
+            or (inner and self.inside(entry) is not None)
         ]
 
     def inside(self, entry: ListUse) -> str | None:
