@@ -9,6 +9,11 @@ from cems_workbench.pipeline.wording import list_index, ordinal
 
 SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SOURCES}
 
+FUSIONS_HELP = (
+    "The source's own fused answer beside our ranking after fusion, before it is reranked or adjusted. Of equal scores an engine decides "
+    "the order as it pleases: where that alone explains another place, it counts as a tie, not as a difference."
+)
+
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
 LOST_HELP = "The stage after which it is no longer within the first {k}; empty: it ends within them, or no list has it"

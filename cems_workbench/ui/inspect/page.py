@@ -30,7 +30,7 @@ from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows,
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
-from cems_workbench.ui.inspect.glossary import token_count_text
+from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, token_count_text
 from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
@@ -40,7 +40,6 @@ from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
 from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
-from cems_workbench.ui.inspect.views.lists import FUSIONS_HELP
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain

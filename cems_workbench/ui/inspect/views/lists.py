@@ -19,7 +19,7 @@ from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import RAW, about
+from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, with_staleness
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -27,10 +27,6 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 if TYPE_CHECKING:
     import pandas as pd
 
-FUSIONS_HELP = (
-    "The source's own fused answer beside our ranking after fusion, before it is reranked or adjusted. Of equal scores an engine decides "
-    "the order as it pleases: where that alone explains another place, it counts as a tie, not as a difference."
-)
 HYBRID_RANKS = {
     "meaning #": "Rank of the chunk by meaning within the hybrid list; empty: beyond its depth",
     "words #": "Rank of the chunk by ts_rank within the hybrid list; empty: beyond its depth",
