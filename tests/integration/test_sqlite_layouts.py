@@ -10,6 +10,7 @@ import base64
 import io
 import json
 import lzma
+import sqlite3
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -350,3 +351,32 @@ def test_mapping_corrects_fields_of_a_known_layout(opened: Opened) -> None:
 
 def test_every_layout_has_its_product_name() -> None:
     assert SOURCE_KINDS["sqlite"].products == {"sqlite": "SQLite"} | {each.name: each.title for each in layouts()}
+
+
+def test_basic_memory_reads_texts_of_older_files_from_the_search_index(opened: Opened, tmp_path: Path) -> None:
+    opened("basic_memory")
+    with closing(sqlite3.connect(tmp_path / "basic_memory" / "memory.db")) as owner:
+        owner.execute("DROP TABLE note_content")
+    found = memories(taken(opened("basic_memory")))
+    rows = {row["permalink"]: row["content"].strip() for row in answers("basic_memory")["memories"]}
+    assert {id: each.memory.content.strip() for id, each in found.items()} == rows
+
+
+def test_claude_mem_items_are_taken_unless_they_are_of_an_observation(opened: Opened, tmp_path: Path) -> None:
+    opened("claude_mem")
+    columns = "id, project_id, server_session_id, legacy_observation_id, kind, type, title, subtitle, text, narrative, facts, concepts"
+    with closing(sqlite3.connect(tmp_path / "claude_mem" / "claude-mem.db")) as owner:
+        owner.execute(
+            f"CREATE TABLE memory_items ({columns}, files_read, files_modified, created_at_epoch, updated_at_epoch)"
+        )
+        values = [("one", None, "A text"), ("two", 1, "Of an observation")]
+        owner.executemany(
+            "INSERT INTO memory_items (id, legacy_observation_id, text, facts, concepts, kind, type, created_at_epoch) "
+            "VALUES (?, ?, ?, '[\"a fact\"]', '[\"x\"]', 'manual', 'note', 1700000000000)",
+            values,
+        )
+        owner.commit()
+    found = memories(taken(opened("claude_mem")))
+    assert set(found) == {*answers("claude_mem")["ids"], "item_one"}
+    item = found["item_one"].memory
+    assert (item.content, item.category, item.tags) == ("A text\n- a fact", "note", ("x",))

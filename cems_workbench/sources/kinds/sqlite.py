@@ -35,6 +35,8 @@ SOURCE = SourceKind(
         "langgraph": "LangGraph",
         "letta": "Letta",
         "claude_mem": "claude-mem",
+        "llm": "llm (embeddings.db)",
+        "mcp_memory_service": "mcp-memory-service",
     },
     place=40,
 )

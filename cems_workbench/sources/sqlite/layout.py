@@ -88,6 +88,8 @@ class Fts5:
     """Further condition, also over the table, whose alias is `fts`."""
     columns: tuple[str, ...] = ()
     """Columns that are searched apart: a row has the bm25 of the first that matches, as `a MATCH q OR b MATCH q` gives."""
+    source: str | None = None
+    """What follows FROM instead of the memories' `source`, with the same names: the only one of its parts that the table is over."""
     relaxed: Callable[[str], str | None] | None = None
     """The query where `match` finds nothing."""
 

@@ -271,7 +271,7 @@ def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
     """The statement that gives (memory id, chunk number, bm25) of the best rows for :_match."""
     table = quoted(fts.table)
     rank = f"bm25({table}, {', '.join(map(repr, fts.weights))})" if fts.weights else "fts.rank"
-    source, number = layout.source, "NULL"
+    source, number = fts.source or layout.source, "NULL"
     if fts.chunks:
         assert layout.chunks is not None
         source, number = _joined(layout, layout.chunks), layout.chunks.number

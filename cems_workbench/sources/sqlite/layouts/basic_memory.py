@@ -106,6 +106,14 @@ def _body(markdown: str) -> str:
     return f"trim({after}, char(10))"
 
 
+def _indexed_text(reader: Reader) -> str:
+    """SQL for the text of a note in the search index, which older files have alone."""
+    # The index has no key for it but the rowid: one look at all rows, not one for each note.
+    rows: dict[int, int] = dict(reader.rows(f"SELECT id, rowid FROM {INDEX} WHERE type = 'entity'"))
+    reader.connection.create_function("basic_memory_row", 1, rows.get, deterministic=True)
+    return f"(SELECT i.content_snippet FROM {INDEX} AS i WHERE i.rowid = basic_memory_row(e.id))"
+
+
 def read(reader: Reader, schema: Schema, address: Address) -> Layout:
     """The notes, of all projects or one."""
     listed = reader.rows("SELECT name, id FROM project ORDER BY name") if schema.has("project") else []
@@ -119,11 +127,12 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
         twice = f"EXISTS (SELECT 1 FROM entity AS o WHERE o.permalink = {alias}.permalink AND o.id <> {alias}.id)"
         return f"(CASE WHEN {alias}.permalink IS NULL OR {twice} THEN {other} ELSE {alias}.permalink END)"
 
-    written = schema.has("note_content", ("entity_id", "markdown_content"))
-    indexed = f"(SELECT i.content_snippet FROM {INDEX} AS i WHERE i.id = e.id AND i.type = 'entity')"
-    text = (
-        f"COALESCE({_body('(SELECT n.markdown_content FROM note_content AS n WHERE n.entity_id = e.id)')}, {indexed})"
-    )
+    text, lacking = "NULL", "1"
+    if schema.has("note_content", ("entity_id", "markdown_content")):
+        text = _body("(SELECT n.markdown_content FROM note_content AS n WHERE n.entity_id = e.id)")
+        lacking = "NOT EXISTS (SELECT 1 FROM note_content AS n WHERE n.entity_id = e.id)"
+    if reader.rows(f"SELECT 1 FROM entity AS e WHERE {lacking} LIMIT 1"):
+        text = f"COALESCE({text}, {_indexed_text(reader)})"
     (nowhere,) = reader.row("SELECT count(*) FROM relation WHERE to_id IS NULL")
     notes = [f"{nowhere:,} relations lead to notes that do not exist; they are left out"] if nowhere else []
     if len(projects) > 1 and project is None:
@@ -141,7 +150,7 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
         source="entity AS e",
         key="e.id",
         id=id_of("e"),
-        text=text if written else indexed,
+        text=text,
         columns=columns
         | {"entity_metadata": "e.entity_metadata"}
         | ({"project": "(SELECT p.name FROM project AS p WHERE p.id = e.project_id)"} if projects else {}),

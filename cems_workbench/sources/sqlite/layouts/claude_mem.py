@@ -24,9 +24,12 @@ from cems_workbench.sources.sqlite.layout import Fts5, Layout, SqliteLayout
 from cems_workbench.sources.sqlite.schema import Schema
 
 COLLECTION = "cm__claude-mem"
+TABLES = ("observations", "session_summaries", "user_prompts")
+FTS = "observations_fts"
 FOLDER = "chroma"
 PARTS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 """Texts of a summary."""
+FIELDS = ("title", "category", "project", "session", "concepts", "created_at", "updated_at")
 NOT_FIELDS = ("subtitle", "files_read", "files_modified")
 """Columns that a mapping can take."""
 _TEXT = re.compile(r"(?:obs_\d+_(?:narrative|text|fact_\d+)|summary_\d+_\w+|prompt_\d+)")
@@ -66,24 +69,16 @@ def _joined(*texts: str) -> str:
     return f"trim({parts}, char(10))"
 
 
+def _rows(source: str, **values: str) -> str:
+    """SELECT of the rows of a table, with the names of all."""
+    named = ", ".join(
+        f"{values.get(name, 'NULL')} AS {name}" for name in ("id", "number", "content", *FIELDS, *NOT_FIELDS)
+    )
+    return f"SELECT {named} FROM {source}"
+
+
 def read(reader: Reader, schema: Schema, address: Address) -> Layout:
     """The rows of all tables."""
-    columns = (
-        *(
-            "id",
-            "kind",
-            "number",
-            "content",
-            "title",
-            "category",
-            "project",
-            "session",
-            "concepts",
-            "created",
-            "updated",
-        ),
-        *NOT_FIELDS,
-    )
     merged = {
         name: "merged_into_project" in schema.tables[name].columns for name in ("observations", "session_summaries")
     }
@@ -93,53 +88,70 @@ def read(reader: Reader, schema: Schema, address: Address) -> Layout:
         else f"{alias}.project"
         for name, alias in (("observations", "o"), ("session_summaries", "s"))
     }
-    selects = [
-        f"SELECT 'obs_' || o.id, 'observation', o.id, {_joined('o.text', 'o.narrative', FACTS.format('o'))}, o.title, o.type, "
-        f"{projects['observations']}, o.memory_session_id, o.concepts, o.created_at_epoch, NULL, "
-        "o.subtitle, o.files_read, o.files_modified FROM observations AS o",
-        f"SELECT 'summary_' || s.id, 'summary', s.id, {_joined(*(f's.{part}' for part in PARTS))}, s.request, 'session_summary', "
-        f"{projects['session_summaries']}, s.memory_session_id, NULL, s.created_at_epoch, NULL, "
-        "NULL, s.files_read, s.files_edited FROM session_summaries AS s",
-        "SELECT 'prompt_' || u.id, 'prompt', u.id, u.prompt_text, NULL, 'user_prompt', x.project, "
-        "COALESCE(x.memory_session_id, u.content_session_id), NULL, u.created_at_epoch, NULL, "
-        "NULL, NULL, NULL FROM user_prompts AS u "
-        "LEFT JOIN sdk_sessions AS x ON x.id = (SELECT y.id FROM sdk_sessions AS y WHERE y.content_session_id = u.content_session_id "
-        "ORDER BY y.id LIMIT 1)",
-    ]
-    if schema.has("memory_items", ("id", "project_id", "legacy_observation_id", "kind", "text", "narrative", "facts")):
-        selects.append(
-            f"SELECT 'item_' || i.id, i.kind, NULL, {_joined('i.text', 'i.narrative', FACTS.format('i'))}, i.title, i.type, i.project_id, "
-            "i.server_session_id, i.concepts, i.created_at_epoch, i.updated_at_epoch, "
-            "i.subtitle, i.files_read, i.files_modified FROM memory_items AS i "
-            "WHERE i.legacy_observation_id IS NULL"
-        )
-    named = ", ".join(columns)
-    # Its columns are those of the union.
-    empty = f"SELECT * FROM (SELECT {', '.join(f'NULL AS {name}' for name in columns)}) WHERE 0"
-    counts = reader.rows(
-        f"WITH m({named}) AS ({' UNION ALL '.join(selects)}) SELECT kind, count(*) FROM m GROUP BY 1 ORDER BY 2 DESC"
+    of_session = "(SELECT min(y.id) FROM sdk_sessions AS y WHERE y.content_session_id = u.content_session_id)"
+    if "session_db_id" in schema.tables["user_prompts"].columns:
+        of_session = f"COALESCE(u.session_db_id, {of_session})"
+    observations = _rows(
+        "observations AS o",
+        id="'obs_' || o.id",
+        number="o.id",
+        content=_joined("o.text", "o.narrative", FACTS.format("o")),
+        title="o.title",
+        category="o.type",
+        project=projects["observations"],
+        session="o.memory_session_id",
+        concepts="o.concepts",
+        created_at="o.created_at_epoch",
+        **{name: f"o.{name}" for name in NOT_FIELDS},
     )
+    summaries = _rows(
+        "session_summaries AS s",
+        id="'summary_' || s.id",
+        content=_joined(*(f"s.{part}" for part in PARTS)),
+        title="s.request",
+        category="'session_summary'",
+        project=projects["session_summaries"],
+        session="s.memory_session_id",
+        created_at="s.created_at_epoch",
+        files_read="s.files_read",
+        files_modified="s.files_edited",
+    )
+    prompts = _rows(
+        f"user_prompts AS u LEFT JOIN sdk_sessions AS x ON x.id = {of_session}",
+        id="'prompt_' || u.id",
+        content="u.prompt_text",
+        category="'user_prompt'",
+        project="x.project",
+        session="COALESCE(x.memory_session_id, u.content_session_id)",
+        created_at="u.created_at_epoch",
+    )
+    selects = [observations, summaries, prompts]
+    if schema.has("memory_items", ("id", "project_id", "legacy_observation_id", "kind", "text", "narrative", "facts")):
+        items = _rows(
+            "memory_items AS i WHERE i.legacy_observation_id IS NULL",
+            id="'item_' || i.id",
+            content=_joined("i.text", "i.narrative", FACTS.format("i")),
+            title="i.title",
+            category="i.type",
+            project="i.project_id",
+            session="i.server_session_id",
+            concepts="i.concepts",
+            created_at="i.created_at_epoch",
+            updated_at="i.updated_at_epoch",
+            **{name: f"i.{name}" for name in NOT_FIELDS},
+        )
+        selects.append(items)
+    counts = [(name, reader.row(f"SELECT count(*) FROM {name}")[0]) for name in TABLES]
     return Layout(
         kind=LAYOUT.name,
-        source=f"({empty} UNION ALL {' UNION ALL '.join(selects)}) AS m",
+        source=f"({' UNION ALL '.join(selects)}) AS m",
         key=None,
         id="m.id",
         text="m.content",
-        columns={
-            "title": "m.title",
-            "category": "m.category",
-            "project": "m.project",
-            "session": "m.session",
-            "concepts": "m.concepts",
-            "created_at": "m.created",
-            "updated_at": "m.updated",
-            **{name: f"m.{name}" for name in NOT_FIELDS},
-        },
+        columns={name: f"m.{name}" for name in (*FIELDS, *NOT_FIELDS)},
         names=Names({"tags": "concepts"}),
-        fts5=Fts5("observations_fts", "m.number", match, condition="m.kind = 'observation'")
-        if schema.has("observations_fts")
-        else None,
-        notes=(f"memories: {', '.join(f'{count:,} of kind {kind}' for kind, count in counts)}",),
+        fts5=Fts5(FTS, "m.number", match, source=f"({observations}) AS m") if schema.has(FTS) else None,
+        notes=(f"rows: {', '.join(f'{count:,} {name}' for name, count in counts)}",),
     )
 
 
