@@ -28,6 +28,8 @@ LEFT_OUT = (
     "sentence_transformers",
     "psycopg",
     "qdrant_client",
+    "lancedb",
+    "faiss",
     "distributed",
     "langchain_core",
     "llama_index",

@@ -64,7 +64,7 @@ def test_every_scheme_is_of_one_kind() -> None:
 def test_kinds_are_listed_without_a_driver() -> None:
     code = (
         "import sys; from cems_workbench.sources.address import parse; parse('chroma:/a/b');"
-        "print(*{'chromadb', 'psycopg', 'qdrant_client'} & {*sys.modules})"
+        "print(*{'chromadb', 'psycopg', 'qdrant_client', 'lancedb', 'faiss'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
