@@ -69,9 +69,6 @@ def _open(path: Path) -> CsvTable:
 def _parse(row: dict[str, str]) -> Judgment:
     """One judgment; raises FieldError."""
     typed: dict[str, Any] = {column.strip().lower(): cell for column, cell in renamed(row).items() if cell.strip()}
-    for name in ("qid", "memory_id"):
-        if name in typed:
-            typed[name] = typed[name].strip()
     if "grade" in typed:
         typed["grade"] = whole_rating("grade", typed["grade"])
     if "kind" in typed:

@@ -14,7 +14,13 @@ from cems_workbench.formats.base.csv_table import CsvTable, columns_of, open_tab
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words, whole_rating
+from cems_workbench.formats.base.judgments import (
+    guarded_words,
+    judgment_by_words,
+    parsed_by_words,
+    query_words,
+    whole_rating,
+)
 from cems_workbench.formats.base.records import Collected, collect_judgments
 from cems_workbench.formats.quepid_csv import HEADER
 from cems_workbench.progress import Progress
@@ -30,7 +36,7 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
-        table.setdefault((words[judgment.qid], judgment.memory_id), {})[judgment.judge] = judgment.grade
+        table.setdefault((guarded_words(words[judgment.qid]), judgment.memory_id), {})[judgment.judge] = judgment.grade
     judges = sorted({judge for grades in table.values() for judge in grades})
     rows = [
         [query, document, *(grades.get(judge, "") for judge in judges)] for (query, document), grades in table.items()

@@ -24,7 +24,13 @@ from cems_workbench.formats.base.csv_table import (
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import plain
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words, whole_rating
+from cems_workbench.formats.base.judgments import (
+    guarded_words,
+    judgment_by_words,
+    parsed_by_words,
+    query_words,
+    whole_rating,
+)
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -37,7 +43,7 @@ COLUMNS = {"query": ("query", "query_text"), "docid": ("docid", "doc_id"), "rati
 
 def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as CSV; `words` are those of each qid. The judge is not written: there must be one grade per pair."""
-    return written([HEADER, *((words[judgment.qid], judgment.memory_id, judgment.grade) for judgment in judgments)])
+    return written([HEADER, *((guarded_words(words[each.qid]), each.memory_id, each.grade) for each in judgments)])
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

@@ -62,6 +62,20 @@ def test_jsonl_and_csv_lose_nothing(format, judgments):
 
 
 @given(judgments=JUDGMENTS)
+def test_ranx_holds_one_grade_per_pair(judgments):
+    written = write_judgments("ranx-json", judgments, {})
+    if not written.text.strip("{}\n"):
+        return
+    parsed, found = reread(written.text, "ranx-json", "file.json")
+    pairs: dict[tuple[str, str], set[int]] = {}
+    for one in judgments:
+        pairs.setdefault((one.qid, one.memory_id), set()).add(one.grade)
+    kept = {(one.qid, one.memory_id): one.grade for one in parsed.judgments}
+    assert kept == {pair: min(grades) for pair, grades in pairs.items() if len(grades) == 1}
+    assert parsed.errors == () and found == "ranx-json"
+
+
+@given(judgments=JUDGMENTS)
 def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments):
     written = write_judgments("qrels", judgments, {})
     if not written.text:
@@ -193,6 +207,7 @@ def test_every_form_is_tested_here():
         "judgments-jsonl",
         "judgments-csv",
         "qrels",
+        "ranx-json",
         "quepid-csv",
         "srw-csv",
         "quepid-book",

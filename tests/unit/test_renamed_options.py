@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,9 +27,15 @@ def line(old: str, new: str) -> str:
     return f"{old} is now {new}; the old name still works"
 
 
+@cache
+def root() -> Any:
+    """The whole command line, built once."""
+    return typer.main.get_command(commands)
+
+
 def leaf(command: str) -> Any:
-    """The command of a path such as `report why`, from a new command line."""
-    found: Any = typer.main.get_command(commands)
+    """The command of a path such as `report why`."""
+    found: Any = root()
     for name in command.split():
         found = found.commands[name]
     return found
@@ -44,13 +51,11 @@ def value_of(param: Any) -> list[str]:
 
 def received(arguments: list[str], command: str) -> dict[str, Any]:
     """What the function of the command would be called with."""
-    root: Any = typer.main.get_command(commands)
-    function: Any = root
-    for name in command.split():
-        function = function.commands[name]
+    function = leaf(command)
     calls: list[dict[str, Any]] = []
-    function.callback = lambda **values: calls.append(values)
-    root(arguments, standalone_mode=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(function, "callback", lambda **values: calls.append(values))
+        root()(arguments, standalone_mode=False)
     return calls[0]
 
 

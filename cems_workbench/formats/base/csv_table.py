@@ -95,13 +95,17 @@ def _not_utf8(row: list[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """A CSV that was opened: where it is, its lines, where its rows begin (0-based line), its delimiter and columns."""
+    """A CSV that was opened: where it is, its lines, where its rows begin (0-based line), its delimiter and columns.
+
+    `padded`: blanks stand around its names, and so around its cells, which are read without them.
+    """
 
     source: str
     lines: list[str]
     start: int
     delimiter: str
     columns: tuple[str, ...]
+    padded: bool = False
 
 
 def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), unique: bool = True) -> CsvTable:
@@ -122,7 +126,12 @@ def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), u
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice and unique:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
-    return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns))
+    return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns), _is_padded(lines[start], delimiter))
+
+
+def _is_padded(header: str, delimiter: str) -> bool:
+    """Whether a header has blanks around its names, as in `query, docid, rating`."""
+    return any(name != name.strip(" ") for name in header.strip("\r\n").split(delimiter))
 
 
 def columns_of(line: str, delimiter: str) -> list[str]:
@@ -148,7 +157,11 @@ def read_rows(
         elif len(row) > len(table.columns) or (len(row) < len(table.columns) and not shorter):
             errors.append(RowError(table.source, line, f"has {len(row)} cells, the header has {len(table.columns)}"))
         else:
-            yield line, {column: cells.restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")}
+            given = (cell.strip(" ") for cell in row) if table.padded else row
+            yield (
+                line,
+                {column: cells.restored(cell) for column, cell in zip_longest(table.columns, given, fillvalue="")},
+            )
     progress(f"reading {name}", len(table.lines), len(table.lines))
 
 

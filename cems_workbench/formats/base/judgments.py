@@ -6,12 +6,15 @@ store then takes the query it has with these words, if it has exactly one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.records import Collected, derived_id
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
+
+_GUARDED = re.compile(r" +[-=+@]")
 
 
 def of_memories(judgments: Iterable[Judgment]) -> tuple[list[Judgment], list[Judgment]]:
@@ -60,18 +63,18 @@ def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[J
 def judgment_by_words(row: Mapping[str, Any], grade: int, judge: str = "human") -> tuple[Judgment, str]:
     """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
     words = query_words(row)
-    return Judgment(
-        derived_id("q", words), identifier({"docid": _trimmed(row.get("docid"))}, "docid"), grade, judge
-    ), words
+    return Judgment(derived_id("q", words), identifier(row, "docid"), grade, judge), words
 
 
 def query_words(row: Mapping[str, Any]) -> str:
-    """The words of a row's `query` without blanks around them: one before - = + or @ is Quepid's guard. Raises FieldError."""
-    return required_text(row, "query").strip()
+    """The words of a row's `query` without Quepid's guard: the blank that it puts before - = + and @. Raises FieldError."""
+    words = required_text(row, "query")
+    return words[1:] if _GUARDED.match(words) else words
 
 
-def _trimmed(value: Any) -> Any:
-    return value.strip() if isinstance(value, str) else value
+def guarded_words(words: str) -> str:
+    """Words that begin with blanks and one of - = + @, with one blank more, which `query_words` takes off."""
+    return f" {words}" if _GUARDED.match(words) else words
 
 
 def whole_rating(field: str, cell: str) -> int:

@@ -96,6 +96,7 @@ def run_step(step: dict[str, object], folder: Path, tmp_path: Path) -> int:
     return subprocess.run(shell, cwd=folder, env=environment, check=False, capture_output=True).returncode
 
 
+@pytest.mark.thorough
 def test_the_steps_of_the_workflow_fail_on_a_sure_loss_and_say_which(repository: Path, tmp_path: Path) -> None:
     workflow = yaml.safe_load((repository / WORKFLOW).read_text())
     workflow["on"] = workflow.pop(True)  # YAML 1.1 reads the word so, GitHub does not

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.evaluation.grades import agreed_grades
@@ -28,6 +30,7 @@ def test_it_judges_what_nobody_had_judged_and_nothing_that_did_not_exist_yet_is_
         assert not (judgment.grade and relevant_is_out), judgment
 
 
+@pytest.mark.thorough
 def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_models(
     sample_store: Path, tmp_path: Path
 ) -> None:
