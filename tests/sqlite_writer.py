@@ -106,11 +106,13 @@ def main(path: str) -> None:
                     except sqlite3.OperationalError as error:
                         if "locked" not in str(error):
                             raise
-                        refused = refused or time.perf_counter()
+                        last = time.perf_counter()
+                        refused = refused or last
+                        # From the first refusal to the last: what follows is the commit's own writing.
+                        locked = max(locked, last - refused)
                         time.sleep(0.0005)
             ended = time.perf_counter()
             longest = max(longest, ended - started)
-            locked = max(locked, ended - refused if refused else 0.0)
             rows += 1
     print(json.dumps({"rows": rows, "longest": longest, "locked": locked}))
 

@@ -52,9 +52,9 @@ def layout_of(reader: Reader, address: Address, mapping: Mapping[str, Any] | Non
     check_options(address, (*OPTIONS, *(known.options if known is not None else ())))
     if known is not None:
         return corrected(known.read(reader, schema, address), mapping or {}, known.title)
-    if mapping is not None:
+    if mapping is not None and not table.corrects(mapping):
         return table.mapped(reader, schema, mapping)
-    return table.guessed(reader, schema, address.options.get("table"))
+    return table.guessed(reader, schema, address.options.get("table"), mapping)
 
 
 def corrected(layout: Layout, mapping: Mapping[str, Any], title: str) -> Layout:

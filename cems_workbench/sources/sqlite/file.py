@@ -39,12 +39,12 @@ Row = tuple[Any, ...]
 MAGIC = b"SQLite format 3\0"
 COPY_S = 5.0
 """Seconds in which a copy of one moment has to succeed; a single attempt may take longer."""
-STEP_S = 0.008
+STEP_S = 0.005
 """Longest step of reading the owner's file itself."""
 STEP_TRIES = 8
 POLL_S = 0.0003
 """Between two attempts to take a lock."""
-MOST_STEP_S = 0.02
+MOST_STEP_S = 0.012
 """After this a statement on the owner's file is interrupted."""
 FIRST_STEP_ROWS = 64
 MOST_STEP_ROWS = 4_000

@@ -63,14 +63,9 @@ def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout
     if table is None:
         raise InputError(f"mapping: table: {reader.plain} has no {mapping['table']!r}; it has {listed(schema.own)}")
     check_readable(reader, table)
-    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
-    for name, path in {**given, "id": mapping["id"], "text": mapping["text"]}.items():
-        if path not in table.columns and split_path(table, path) is None:
-            like = nearest(path.partition(".")[0], table.columns)
-            hint = f" (did you mean {like}?)" if like else ""
-            raise InputError(
-                f"mapping: {name}: {table} has no column {path!r}{hint}; it has {', '.join(table.columns)}"
-            )
+    given = _given(table, mapping)
+    for name in ("id", "text"):
+        _check_path(table, name, mapping[name])
     return table_layout(
         reader,
         schema,
@@ -82,8 +77,30 @@ def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout
     )
 
 
-def guessed(reader: Reader, schema: Schema, name: str | None) -> Layout:
-    """The layout of a table by names, types and values; the only one that looks like memories if `name` is None. Raises InputError."""
+def corrects(mapping: Mapping[str, Any]) -> bool:
+    """Whether a mapping names fields alone, and so corrects what is guessed."""
+    return all(name in OPTIONAL_FIELDS and isinstance(path, str) and path for name, path in mapping.items())
+
+
+def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
+    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+    for field, path in given.items():
+        _check_path(table, field, path)
+    return given
+
+
+def _check_path(table: Table, field: str, path: str) -> None:
+    if path not in table.columns and split_path(table, path) is None:
+        like = nearest(path.partition(".")[0], table.columns)
+        hint = f" (did you mean {like}?)" if like else ""
+        raise InputError(f"mapping: {field}: {table} has no column {path!r}{hint}; it has {', '.join(table.columns)}")
+
+
+def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[str, Any] | None = None) -> Layout:
+    """The layout of a table by names, types and values, and fields that a mapping corrects. Raises InputError.
+
+    If `name` is None it is the only table that looks like memories.
+    """
     if name is None:
         candidates = [table for table in schema.own if _text_column(reader, table) is not None]
         with_vectors = [table for table in candidates if _vector_name(reader, schema, table) is not None]
@@ -108,7 +125,14 @@ def guessed(reader: Reader, schema: Schema, name: str | None) -> Layout:
     guess = {"table": table.name, "id": id_ or "rowid", "text": text} | ({"vector": vector} if vector else {})
     note = f"guessed by names and types; a mapping can correct it: {', '.join(f'{field}: {each}' for field, each in guess.items())}"
     return table_layout(
-        reader, schema, table, id_, text, vectors_of(reader, schema, table, vector) if vector else None, notes=(note,)
+        reader,
+        schema,
+        table,
+        id_,
+        text,
+        vectors_of(reader, schema, table, vector) if vector else None,
+        given=_given(table, mapping or {}),
+        notes=(note,),
     )
 
 

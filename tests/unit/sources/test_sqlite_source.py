@@ -116,3 +116,39 @@ def test_a_mapping_that_does_not_fit_is_named(notes: Path, mapping: dict[str, An
     with pytest.raises(InputError, match="mapping") as raised, opened(notes, mapping=mapping):
         pass
     assert message in str(raised.value)
+
+
+def test_a_mapping_of_fields_corrects_what_is_guessed(notes: Path) -> None:
+    with opened(notes, mapping={"category": "color", "session": "meta.own"}) as source:
+        found = taken(source)["n3"].memory
+    assert (found.category, found.session, found.title, found.author) == ("red", "3", "Title 3", "ann")
+
+
+def test_several_tables_are_named(notes: Path) -> None:
+    with closing(sqlite3.connect(notes)) as owner:
+        owner.execute("CREATE TABLE facts (id TEXT PRIMARY KEY, content TEXT, emb BLOB) WITHOUT ROWID")
+        owner.execute("INSERT INTO facts VALUES ('f', 'a fact', ?)", (VECTORS[0].tobytes(),))
+        owner.commit()
+    with (
+        pytest.raises(InputError, match=r"several tables that could be memories \(facts, notes\); \?table=NAME"),
+        opened(notes),
+    ):
+        pass
+    with opened(notes, "?table=facts") as source:
+        assert taken(source)["f"].memory.content == "a fact"
+
+
+@pytest.mark.parametrize(("encoding", "dimension"), [("<f8", None), ("<f2", None), ("i1", 8), ("json", None)])
+def test_other_encodings_are_recognised(tmp_path: Path, encoding: str, dimension: int | None) -> None:
+    path = tmp_path / "v.db"
+    rows = np.round(VECTORS * 20) if encoding == "i1" else VECTORS
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, content TEXT, embedding)")
+        for i, row in enumerate(rows):
+            value = json.dumps(row.tolist()) if encoding == "json" else row.astype(encoding).tobytes()
+            owner.execute("INSERT INTO notes VALUES (?, 'text', ?)", (i, value))
+        owner.commit()
+    mapping = {"table": "notes", "id": "id", "text": "content", "vector": "embedding", "dimension": dimension}
+    with opened(path, mapping={name: value for name, value in mapping.items() if value is not None}) as source:
+        assert source.probe().dimension == 8
+        assert taken(source)["3"].vector == pytest.approx(rows[3], abs=2e-3)
