@@ -362,9 +362,8 @@ def _warnings(
             own = scale_of(table.notes[q], name) if source == "vector" else "cosine"
             shown_raw = raw and config.vector.scale == "cosine" and own == "cosine"
             if own != "cosine":
-                found.append(
-                    f"{list_label(name)} has {SCALE_WORDS.get(own, own)}, not cosines: thresholds, blends and floors leave it alone"
-                )
+                alone = "thresholds, blends and floors" if raw else "the vector floor and abstain.vector"
+                found.append(f"{list_label(name)} has {SCALE_WORDS.get(own, own)}, not cosines: {alone} leave it alone")
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:
                 found.append(
