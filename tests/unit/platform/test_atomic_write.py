@@ -23,6 +23,7 @@ NOT_ATOMIC = {
     "store/claims.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
     "trace/sink.py": "spans, appended",
+    "sources/sqlite/copying.py": "a private copy of a database, in a temporary directory",
     "jobs/traces.py": "rows of a file that is written atomically",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")

@@ -18,7 +18,7 @@ def test_what_is_known_is_replaced_and_what_is_new_added_in_one_step(key):
     )
 
     def record(collection, **shas):
-        entries = [Entry((name, None), "text", sha, None, "shared") for name, sha in shas.items()]
+        entries = [Entry((name, None), "text", sha, None, "shared", None, "text") for name, sha in shas.items()]
         embedded.record(cursor, collection, entries, {entry.id: 7 for entry in entries})
 
     record("other", a="of another collection")
