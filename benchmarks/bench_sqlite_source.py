@@ -5,7 +5,7 @@
 (a) memories a second of a snapshot, against rows a second of `sqlite3` reading the same columns; alternated, each side's best round;
 (b) memory: the highest resident size of a process that reads 20,000 memories, and of one that reads all;
 (c) a writer that commits row after row, in WAL mode and with a rollback journal, alone and while the file is read and searched: its longest
-    commit, whether every committed row is there at the end, and the files in the folder.
+    commit, its longest wait for a lock, whether every committed row is there at the end, and the files in the folder.
 
 Exits 1 when a target is missed.
 """
@@ -95,11 +95,12 @@ def beside_a_writer(folder: Path, journal: str, count: int, seconds: float) -> b
     files = sorted(each.name for each in folder.iterdir())
     print(
         f"(c) {journal}: {alone.rows:,} commits alone, {beside.rows:,} during {rounds} rounds of reading; longest commit "
-        f"{alone.longest * 1000:.0f} and {beside.longest * 1000:.0f} ms (at most {MOST_WAIT_S * 1000:.0f} more), longest wait for a lock "
-        f"{beside.locked * 1000:.0f} ms; {there:,} of {count + committed:,} rows are there, {sound}; files: {', '.join(files)}"
+        f"{alone.longest * 1000:.0f} and {beside.longest * 1000:.0f} ms, longest wait for a lock {beside.locked * 1000:.0f} ms (at most "
+        f"{MOST_WAIT_S * 1000:.0f}); {there:,} of {count + committed:,} rows are there, {sound}; files: {', '.join(files)}"
     )
     kept = there == count + committed and sound == "ok" and files == ["notes.db"]
-    return kept and beside.longest <= alone.longest + MOST_WAIT_S
+    # What the two longest commits differ by is also the machine's other work: the reading itself takes its processors and its disk.
+    return kept and beside.locked <= alone.locked + MOST_WAIT_S
 
 
 def main() -> None:
