@@ -334,7 +334,7 @@ class LangGraphSnapshot:
         for row in rows:
             id = f"{row[0]}/{row[1]}"
             if id in self._places:
-                problems.append(RowProblem(id, "key", "is the id of two items; the first was imported"))
+                problems.append(RowProblem(id, "key", "is the id of two items; the first was imported", duplicate=True))
             elif problem := too_long(id, row[3]):
                 problems.append(problem)
             else:

@@ -491,7 +491,9 @@ class SqliteSnapshot:
         if memory_id is None or not memory_id.strip():
             problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
         elif memory_id in self._seen:
-            problems.append(RowProblem(memory_id, "id", "is the id of more than one row; the first was imported"))
+            problems.append(
+                RowProblem(memory_id, "id", "is the id of more than one row; the first was imported", duplicate=True)
+            )
         elif text is None or not str(text).strip():
             problems.append(RowProblem(memory_id, "text", "is empty; the row was left out"))
         elif not isinstance(text, str | int | float):
