@@ -125,7 +125,7 @@ class SqliteSource:
                     f"vectors there are not ranked by cosine or l2, so its own vector list is not asked for ({_metric(vectors)})"
                 )
             if vectors is not None and layout.model is None:
-                missing.append("nothing says which embedding model made the vectors: it has to be named to search them")
+                notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
             if layout.relations is None:
                 missing.append("no relations between memories but what superseded_by names, so no others are followed")
             return SourceInfo(
