@@ -36,6 +36,7 @@ SOURCE = SourceKind(
         "letta": "Letta",
         "claude_mem": "claude-mem",
         "llm": "llm (embeddings.db)",
+        "memori": "Memori",
         "mcp_memory_service": "mcp-memory-service",
     },
     place=40,
