@@ -179,7 +179,7 @@ class EdgeClient:
         if isinstance(query, models.SparseVector):
             query = self._edge.SparseVector(indices=query.indices, values=query.values)
         elif hasattr(query, "text"):
-            return self._edge.TextQuery(using, query.text)
+            return self._edge.TextQuery(using or "", query.text)
         return self._edge.Query.Nearest(query, using=using)
 
     def _parameters(self, given: Any) -> Any:
@@ -192,7 +192,7 @@ class EdgeClient:
     def _filter(self, given: Any) -> Any:
         if given is None:
             return None
-        parts = {
+        parts: dict[str, Any] = {
             name: [self._condition(each) for each in getattr(given, name) or ()] or None
             for name in ("must", "should", "must_not")
         }
