@@ -736,7 +736,7 @@ def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str], rule
             "source_seq": pa.array(source_seqs, pa.int64()),
             "text_sha": pa.array(shas, pa.string()),
             "vector": _blobs(vectors),
-            "length": pa.array([float(np.linalg.norm(vector.astype(np.float64))) for vector in vectors], pa.float32()),
+            "length": pa.array(_lengths(vectors), pa.float32()),
         }
     )
 
@@ -779,6 +779,15 @@ def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
             "texts": pa.array(values, pa.large_string()),
         }
     )
+
+
+def _lengths(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
+    """The Euclidean length of each vector; all at once if they have the same dimension, which is faster."""
+    if len({vector.size for vector in vectors}) != 1:
+        return np.array([np.linalg.norm(vector) for vector in vectors], np.float64)
+    rows = np.stack(vectors)
+    lengths: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return lengths
 
 
 def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
