@@ -29,9 +29,10 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     file = DatabaseFile(address, timeout)
     try:
         with file.reading() as reader:
-            layout_of(reader, address, mapping)
-            known = known_layout(read_schema(reader), address, mapping)
-        source = SqliteSource(file, lambda reader: layout_of(reader, address, mapping))
+            schema = read_schema(reader)
+            layout_of(reader, schema, address, mapping)
+            known = known_layout(schema, address, mapping)
+        source = SqliteSource(file, lambda reader: layout_of(reader, read_schema(reader), address, mapping))
         return source if known is None or known.beside is None else known.beside.joined(source, address, timeout)
     except BaseException:
         file.close()
@@ -45,9 +46,8 @@ def known_layout(schema: Schema, address: Address, mapping: Mapping[str, Any] | 
     return next((each for each in layouts() if each.recognises(schema)), None)
 
 
-def layout_of(reader: Reader, address: Address, mapping: Mapping[str, Any] | None) -> Layout:
+def layout_of(reader: Reader, schema: Schema, address: Address, mapping: Mapping[str, Any] | None) -> Layout:
     """The layout. Raises InputError and SourceError."""
-    schema = read_schema(reader)
     known = known_layout(schema, address, mapping)
     check_options(address, (*OPTIONS, *(known.options if known is not None else ())))
     if known is not None:

@@ -69,6 +69,7 @@ class Reader:
         self._end = self._started = self.held = 0.0
         """`held`: the seconds that the latest request took, without waiting for a lock."""
         connection.set_progress_handler(self._late, PROGRESS_STEPS)
+        connection.text_factory = _text
 
     def _late(self) -> bool:
         return time.monotonic() > self._end
@@ -174,6 +175,11 @@ class Reader:
                     looked = page[::16]
                     mean = sum(_size(row) for row in looked) / len(looked)
                     size = max(1, min(MOST_STEP_ROWS, 2 * size, int(page_bytes / max(mean, 1.0))))
+
+
+def _text(stored: bytes) -> str:
+    """A text; signs that are no UTF-8, which any program may have written, become U+FFFD."""
+    return stored.decode(errors="replace")
 
 
 def _size(row: Row) -> int:
@@ -347,6 +353,8 @@ def _existing(address: Address) -> Path:
         raise InputError(f"{address.plain}: {path} is a folder; name the SQLite file in it")
     if not path.exists():
         raise InputError(f"{address.plain}: there is no file {path}; blanks may stay, # and ? are written %23 and %3F")
+    if not path.is_file():
+        raise InputError(f"{address.plain}: {path} is no regular file")
     return path
 
 

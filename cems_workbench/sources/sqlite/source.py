@@ -384,6 +384,9 @@ def _hits_of(reader: Reader, read: _Read, where: str, keys: Sequence[Any]) -> di
     else:
         names = vec0.ids_of(reader, vectors.vec0[0], [int(each) for each in keys])
         wanted, key, back = list(names.values()), str(vectors.vec0_id), {name: rowid for rowid, name in names.items()}
+    if any(isinstance(each, bytes) for each in wanted):
+        back = {each.hex(): each for each in wanted}
+        wanted, key = list(back), f"lower(hex({key}))"
     found: dict[Any, list[tuple[str, int | None]]] = {}
     rows = reader.rows(
         f"SELECT {key}, CAST({layout.id} AS TEXT), {number} FROM {source} "

@@ -163,6 +163,7 @@ def table_layout(
         vector_column = next((name for name in table.columns if vectors.value == f"{ALIAS}.{quoted(name)}"), None)
     deleted = STATE_NAMES["deleted"]
     rowid = table.rowid
+    name = path_expression(table, id) if id is not None else ""
     unique = id is None or id in table.unique
     lexical, lexical_notes = _fts5(reader, schema, table)
     unread = tuple(name for name in table.columns if name not in read and name not in (vector_column, deleted))
@@ -171,7 +172,9 @@ def table_layout(
         kind=kind,
         source=f"{table.quoted} AS {ALIAS}",
         key=f"{ALIAS}.{table.key}" if table.key else None,
-        id=f"{ALIAS}.{rowid}" if id is None else path_expression(table, id),
+        id=f"{ALIAS}.{rowid}"
+        if id is None
+        else f"(CASE typeof({name}) WHEN 'blob' THEN lower(hex({name})) ELSE {name} END)",
         text=path_expression(table, text),
         columns=columns,
         json=frozenset(json_columns),
@@ -248,13 +251,9 @@ def path_expression(table: Table, path: str) -> str:
 
 
 def split_path(table: Table, path: str) -> tuple[str, str] | None:
-    """(column, keys with dots) of a path into a column; None if there is no such column."""
-    dot = path.find(".")
-    while dot > 0:
-        if path[:dot] in table.columns and path[dot + 1 :]:
-            return path[:dot], path[dot + 1 :]
-        dot = path.find(".", dot + 1)
-    return None
+    """(column, keys with dots) of a path into a column without a dot in its name; None if there is no such column."""
+    column, _, keys = path.partition(".")
+    return (column, keys) if column in table.columns and keys else None
 
 
 def check_readable(reader: Reader, table: Table) -> None:

@@ -82,6 +82,21 @@ def test_live_lists_are_those_of_the_file(notes: Path) -> None:
     assert words.hits[0].memory_id == "n5"
 
 
+def test_ids_of_bytes_and_texts_that_are_no_utf8_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.db"
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute("CREATE TABLE notes (id BLOB PRIMARY KEY, content TEXT, embedding BLOB) WITHOUT ROWID")
+        for i, vector in enumerate(VECTORS):
+            row = (bytes([250, i]), b"key \xff" if i == 3 else b"note", vector.tobytes())
+            owner.execute("INSERT INTO notes VALUES (?, CAST(? AS TEXT), ?)", row)
+        owner.commit()
+    with opened(path) as source:
+        found = taken(source)
+        (vector_list,) = source.search(EngineQuery("", VECTORS[4], {"vector": 1}))
+    assert (len(found), found["fa03"].memory.content) == (20, "key \ufffd")
+    assert [hit.memory_id for hit in vector_list.hits] == ["fa04"]
+
+
 def test_a_second_snapshot_gives_only_what_changed(notes: Path) -> None:
     with opened(notes) as source:
         before = {name: each.marker for name, each in taken(source).items()}
