@@ -485,7 +485,7 @@ def _source(found: SourceStatus, now: datetime) -> Check:
     record, advice = found.record, []
     if found.probe is None:
         advice.append(
-            "start it, or check address, password and rights; only lists.answered_by=source and connect ask it"
+            "start it, or check address, password and rights; only connect, lists.answered_by=source and lists.source_hybrid ask it"
         )
     if not record.complete or found.difference:
         advice.append(f"connect {record.address}, which takes what changed")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from cems_workbench.errors import InputError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.live_scores import rescaled
@@ -141,7 +142,10 @@ class LiveEngine:
         try:
             if self._source is None:
                 address = self._address or parse_saved(self.address, self.record.secret_from)
-                self._source = open_source(address, self.record.mapping)
+                try:
+                    self._source = open_source(address, self.record.mapping)
+                except InputError as error:  # What was there at the snapshot is gone.
+                    raise SourceError(str(error)) from None
             answer = question(self._source)
         except SourceError as error:
             if self._source is not None:

@@ -14,6 +14,7 @@ from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.errors import InputError
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.query_set_evidence import require_answered
 from cems_workbench.models.circuit_breaker import CircuitBreaker
@@ -136,6 +137,18 @@ def test_no_list_is_from_a_source_that_is_away(resources: Resources, source: Hyb
     assert "engine" not in evidence.notes and ids(evidence, "source_hybrid:0") == "none"
     (line,) = [line for line in evidence.notes["warnings"]["lists"] if "source_hybrid" in line]
     assert line.startswith("there is no list source_hybrid: ") and line.endswith("nothing answers")
+
+
+def test_a_source_that_is_no_longer_there_costs_its_own_lists_only(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*given: Any) -> None:
+        raise InputError("planted:/folder: there is no file /folder")
+
+    monkeypatch.setattr("cems_workbench.pipeline.live_engine.open_source", gone)
+    evidence = gathered(resources, answered_by="workbench")
+    assert ids(evidence, "vector:0") != "none"
+    assert any("there is no list source_hybrid" in line for line in evidence.notes["warnings"]["lists"])
 
 
 def test_without_a_weight_the_fused_answer_is_shown_and_changes_nothing(resources: Resources) -> None:
