@@ -102,6 +102,16 @@ def test_deleted_memories_and_those_of_others_take_no_place_in_a_list(tmp_path: 
         assert [key for key, _ in hits(source)] == [key for key in nearest if int(key[1:]) % 4 == 0][:20]
 
 
+def test_a_partitioned_index_is_read_after_a_deletion(tmp_path: Path) -> None:
+    index = made("IVF8,Flat")
+    index.remove_ids(np.arange(3))
+    folder = written(tmp_path / "f", index, {i: each for i, each in all_rows().items() if i >= 3})
+    with closing(open_source(parse(f"faiss:{folder}"))) as source:
+        found = memories(taken(source))
+        assert np.array_equal(np.stack([found[f"m{i}"].vector for i in range(3, ROWS)]), VECTORS[3:])
+        assert hits(source) == own(index)
+
+
 def test_files_that_change_are_read_again(tmp_path: Path) -> None:
     folder = written(tmp_path / "f", made("Flat"), {0: payload(0)})
     with closing(open_source(parse(f"faiss:{folder}"))) as source:

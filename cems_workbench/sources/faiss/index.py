@@ -143,10 +143,13 @@ class FaissIndex:
 
     def vectors(self, labels: Sequence[int]) -> list[Vector | None]:
         """The vectors of these labels; None for one that is not there."""
+        import faiss
+
         found = [self._positions.get(label) for label in labels]
         known = np.array([place for place in found if place is not None], np.int64)
         if self._is_ivf:
-            self._innermost.make_direct_map()
+            # An array of places wants labels without gaps, which a deletion leaves.
+            self._innermost.set_direct_map_type(faiss.DirectMap.Hashtable)
         rows = iter(self._inner.reconstruct_batch(known) if len(known) else ())
         return [None if place is None else np.array(next(rows), np.float32) for place in found]
 
