@@ -9,6 +9,7 @@ read, at most `rows_per_second`. `connect` is the whole job: import, identify th
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -76,6 +77,8 @@ class SnapshotReport:
     """Memories that the source keeps as deleted, which are imported as deleted."""
     duplicates: int = 0
     """Rows with the id of another row, which are left out."""
+    replaced: Mapping[str, int] = field(default_factory=dict)
+    """Memories of other sources that had the same ids, by address."""
     lengths: VectorLengths = NO_VECTORS
     """The lengths of all vectors that the store has of the source."""
 
@@ -110,6 +113,11 @@ class SnapshotReport:
                 f"{self.deleted_there:,} {'memory is' if one else 'memories are'} deleted there; imported as deleted, to be restored on "
                 "Memories"
             )
+        hidden += [
+            f"{count:,} {'memory has' if count == 1 else 'memories have'} the id of a memory of {address}, and replaced it: a source whose "
+            "ids are the same needs another --store"
+            for address, count in self.replaced.items()
+        ]
         without_text = [without] if self.without else []
         return [read, *without_text, *hidden, *self._vector_lines(), *self.probe.missing, *self.probe.notes]
 
@@ -275,6 +283,7 @@ class _Tally:
     problems: list[RowProblem] = field(default_factory=list)
     more_problems: int = 0
     duplicates: int = 0
+    replaced: Counter[str] = field(default_factory=Counter)
 
 
 def take_snapshot(
@@ -322,6 +331,7 @@ def take_snapshot(
             )
             for batch, rows in rows_of:
                 _count(tally, batch.seen, batch.problems)
+                tally.replaced.update(store.sources.of_others(source_id, rows.ids))
                 counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
                 tally.added, tally.updated = tally.added + counts.added, tally.updated + counts.updated
@@ -356,6 +366,7 @@ def take_snapshot(
         expired=expired,
         deleted_there=deleted_there,
         duplicates=tally.duplicates,
+        replaced=tally.replaced,
         lengths=store.sources.vector_lengths(source_id),
     )
 

@@ -380,6 +380,16 @@ class Sources:
         known = set(same)
         return [each for each in ids if each not in known]
 
+    def of_others(self, source_id: int, ids: Sequence[str]) -> dict[str, int]:
+        """How many of these memories are from another source, by its address."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT s.address, count(*) FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
+                "WHERE r.source_id <> ? AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) GROUP BY s.address",
+                [source_id, list(ids)],
+            ).fetchall()
+        return dict(rows)
+
     def put(self, source_id: int, rows: ImportRows) -> RowCounts:
         """Write memories of a source in one transaction; they replace memories with the same ids."""
         import duckdb

@@ -62,6 +62,16 @@ def test_a_snapshot_is_searched_by_the_vectors_that_came(store: Store) -> None:
     assert [chunk.start for chunk in store.chunks.read(["b"])["b"]] == [0, 4]
 
 
+def test_a_report_counts_the_memories_of_another_source_that_it_replaced(store: Store) -> None:
+    first, second = Planted({"a": taken("a"), "b": taken("b")}), Planted({"b": taken("b", "another text")})
+    second.address = "https://planted/second"
+    assert not any("replaced" in line for line in take_snapshot(store, first, NOW).lines)
+    report = take_snapshot(store, second, NOW)
+    assert report.replaced == {first.address: 1}
+    assert any(f"the id of a memory of {first.address}" in line for line in report.lines)
+    assert not take_snapshot(store, second, NOW).replaced
+
+
 class Waiting:
     """A clock that only waiting moves; reading a batch takes `reading` seconds."""
 
