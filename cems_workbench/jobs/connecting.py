@@ -441,6 +441,8 @@ def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedde
             f"{candidates(record.dimension)}; name the one that made them: {naming(record.address)}"
         )
     match = match_source(store, record, embedder)
+    if not match.asked and not stated:
+        return f"the embedder was not compared: {match}; {candidates(record.dimension)}; {naming(record.address)}"
     if match.same or match.likely or stated:
         form = match.form if match.same else UNPROVEN
         if (record.embedder, record.model_id, record.text_form) != (setting, embedder.model_id, form):
@@ -461,6 +463,6 @@ def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
         queries = "" if match.form not in PREFIX_FORMS else PREFIXED
         return f"; memories that are edited here are embedded so too{queries}" if match.form != CONTENT else ""
     if match.likely:
-        another = "" if stated else f", or name another model: {naming(address)}"
+        another = "" if stated else f"; if another model made them: {naming(address)}"
         return f": it is searched with, and edited memories are embedded by the store's own text rule{another}"
     return "; it is searched with as you named it, though another model seems to have made the vectors"

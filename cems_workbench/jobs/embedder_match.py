@@ -8,6 +8,7 @@ same model and another text are near theirs, and nearer than to vectors of other
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -96,7 +97,7 @@ def _listed(forms: Sequence[str]) -> str:
 
 def naming(address: str) -> str:
     """The command that names the embedder of a source."""
-    return f"connect {address} --embedder MODEL"
+    return f"connect {shlex.quote(address)} --embedder MODEL"
 
 
 def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:

@@ -71,8 +71,8 @@ def _counted(count: int, one: str, several: str) -> list[str]:
 
 
 def scale_note(distance: Distance, lengths: VectorLengths) -> str:
-    """What the scores of the source's live vector list are, in a sentence; empty if they are cosines as they come."""
-    if distance == "cosine" or not lengths.count:
+    """What the scores of the source's live vector list are, in a sentence; empty if they are cosines as they come, or there are none."""
+    if distance == "cosine" or lengths.count == lengths.zeros:
         return ""
     by = DISTANCE_WORDS[distance]
     if lengths.unit:

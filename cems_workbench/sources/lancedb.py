@@ -305,7 +305,8 @@ class LanceTable(CollectionClient):
         return "l2" if stats is None else ENGINE_DISTANCES.get(str(stats.distance_type), "l2")
 
     def _engine_distance(self) -> str:
-        return next(name for name, distance in ENGINE_DISTANCES.items() if distance == self._distance())
+        wanted = self._distance()
+        return next(name for name, distance in ENGINE_DISTANCES.items() if distance == wanted)
 
     def _where(self, further: str | None = None) -> str | None:
         """The filter for the owner's rows and a further condition; None: all rows."""

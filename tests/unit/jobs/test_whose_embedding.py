@@ -165,6 +165,14 @@ def test_rows_that_prove_nothing_are_not_compared(store: Store) -> None:
     assert "12 of 12 stored vectors reproduced" in identified(store, source, Words())
 
 
+def test_vectors_of_zeros_say_nothing_about_the_embedder(store: Store) -> None:
+    zero = TakenMemory(Memory("a", "text"), "1", vector=np.zeros(DIMENSION, np.float32))
+    source = Planted({"a": zero}, dimension=DIMENSION, address="lancedb:/folder?table=a&distance=ip")
+    said = identified(store, source, Words())
+    assert said.startswith("the embedder was not compared: no stored vector to compare with; no packaged embedder")
+    assert said.endswith("; connect 'lancedb:/folder?table=a&distance=ip' --embedder MODEL")
+
+
 def test_texts_that_the_model_does_not_read_to_their_end_are_counted(store: Store) -> None:
     source = source_of(lambda title, content: content, Words())
     assert "12 of the texts are longer than the model reads" in identified(store, source, Words(reads=5))
