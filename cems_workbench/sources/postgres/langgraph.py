@@ -164,7 +164,7 @@ class LangGraphSource:
             )
             seconds = time.perf_counter() - started
         high = 1.0 if distance == "cosine" else 0.0
-        hits = [EngineHit(id, high - far, _number(name, names)) for id, far, name, names in rows]
+        hits = [EngineHit(id, high - far, _number(name, names)) for id, far, name, names in rows if far is not None]
         return (EngineList("vector", asked, tuple(hits), seconds),)
 
     def close(self) -> None:

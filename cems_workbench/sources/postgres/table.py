@@ -279,7 +279,8 @@ class _Search:
         values |= {"vector": _literal(self.query.vector, layout), "asked": asked}
         started = time.perf_counter()
         found = self.reader.rows(_search(layout, self.distance, where), values)
-        return [(id, far) for id, far in found if far is not None], time.perf_counter() - started
+        # LlamaIndex's node_id may be NULL.
+        return [(id, far) for id, far in found if far is not None and id is not None], time.perf_counter() - started
 
     def by_words(self, asked: int) -> tuple[list[tuple[str, float]], float]:
         """(id, rank) of the best rows by the layout's lexical list, and the seconds that took."""
@@ -294,7 +295,7 @@ class _Search:
         values |= {"text": layout.lexical.prepared(self.query.text, self.reader, layout.table), "asked": asked}
         started = time.perf_counter()
         found = self.reader.rows(layout.lexical.statement(layout.id, relation(layout), where), values)
-        return [(id, rank) for id, rank in found], time.perf_counter() - started
+        return [(id, rank) for id, rank in found if id is not None], time.perf_counter() - started
 
 
 class TableSnapshot:
