@@ -137,6 +137,9 @@ def test_namespace_user_and_expiry_of_langgraph_choose_items(database: Connectio
         "memories.mira.work/c",
     }
     assert taken(opened(user="jo"))[1].keys() == {"memories.jo/b"}
+    database.execute("UPDATE store SET prefix = '50%s' WHERE prefix = 'memoriesx'")
+    database.execute("INSERT INTO store_vectors VALUES ('50%s', 'd', 'content', NULL)")
+    assert (answer(opened(namespace="50%s"), "vector", 9), [*taken(opened(namespace="50%s"))[1]]) == ([], ["50%s/d"])
     mapped = {"author": "namespace.2", "project": "namespace"}
     of_label = taken(opened(mapped, user="mira"))[1]["memories.mira.work/c"].memory
     assert (of_label.author, of_label.project) == ("mira", "memories.mira.work")

@@ -84,7 +84,7 @@ class Reader:
         """All rows of a SELECT; values of types unknown to psycopg, such as pgvector's, are bytes in the type's binary form."""
         # Binary, because `snapshot.vectors` reads pgvector's binary form.
         with self._watched(), self._connection.cursor(binary=True) as cursor:
-            return cursor.execute(query, parameters).fetchall()
+            return cursor.execute(self._sent(query, parameters), parameters).fetchall()
 
     def row(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row:
         """The first row."""
@@ -93,7 +93,7 @@ class Reader:
     def pages(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
         """All rows of a SELECT in pages of `size`, as they arrive; nothing else can be read meanwhile."""
         with self._connection.cursor(binary=True) as cursor:
-            rows = cursor.stream(query, parameters, size=size)
+            rows = cursor.stream(self._sent(query, parameters), parameters, size=size)
             while True:
                 with self._watched():
                     portion = list(islice(rows, size))
@@ -108,6 +108,17 @@ class Reader:
         statement = sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(*name.split(".")), sql.Literal(value))
         with self._watched():
             self._connection.execute(statement)
+
+    def _sent(self, query: Query, parameters: Mapping[str, Any] | None) -> Query:
+        """The query with % doubled in names and values, where psycopg takes it for a placeholder: if there are parameters."""
+        from psycopg import sql
+
+        def escaped(part: sql.Composable) -> sql.SQL | sql.Composed:
+            if isinstance(part, sql.Composed):
+                return sql.Composed([escaped(each) for each in part])
+            return part if isinstance(part, sql.SQL) else sql.SQL(part.as_string(self._connection).replace("%", "%%"))
+
+        return query if parameters is None or not isinstance(query, sql.Composed) else escaped(query)
 
     def _watched(self) -> AbstractContextManager[None]:
         """Close the connection if the server stays silent long after its own time limit, as a hanging process does."""

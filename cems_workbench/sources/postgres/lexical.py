@@ -116,7 +116,7 @@ class Lexical:
             "pieces": "any word of the query, split as LlamaIndex does",
             "tokens": "any word of the query, as Hindsight does",
         }[self.words]
-        return f"{self.list} over {self.document.as_string()} ({self.config}): {how}" + (
+        return f"{self.list} over {self.document.as_string().replace('%%', '%')} ({self.config}): {how}" + (
             f"; {self.note}" if self.note else ""
         )
 
@@ -144,7 +144,7 @@ def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | N
     )
     for (expression,) in rows:
         if stated := _CONFIG.match(expression):
-            return sql.SQL(expression), stated[1]
+            return sql.SQL(expression.replace("%", "%%")), stated[1]
     return None
 
 
