@@ -101,10 +101,10 @@ def _owner(reader: Reader, table: Table, address: Address) -> Table:
 
 
 def _uuids(reader: Reader, owner: Table) -> dict[str, str]:
-    """The uuid of each collection by name."""
+    """The uuid of each collection by name; a name that is NULL, which early versions allow, cannot be asked for."""
     from psycopg import sql
 
-    query = sql.SQL("SELECT name, uuid::text FROM {} ORDER BY 1, 2")
+    query = sql.SQL("SELECT name, uuid::text FROM {} WHERE name IS NOT NULL ORDER BY 1, 2")
     return dict(reader.rows(query.format(sql.Identifier(owner.schema, owner.name))))
 
 
@@ -114,7 +114,7 @@ def _counts(reader: Reader, table: Table, owner: Table) -> list[tuple[str, int]]
 
     query = sql.SQL(
         "SELECT c.name, count(d.collection_id) FROM {} c LEFT JOIN {} d ON d.collection_id = c.uuid "
-        "GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"
+        "WHERE c.name IS NOT NULL GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"
     )
     return reader.rows(query.format(sql.Identifier(owner.schema, owner.name), sql.Identifier(table.schema, table.name)))
 
