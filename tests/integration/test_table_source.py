@@ -600,7 +600,7 @@ def test_json_that_python_cannot_read_costs_its_fields_not_the_row(database: Con
 
 
 def test_a_table_with_its_text_in_json_is_guessed(database: Connection, opened: Opened) -> None:
-    database.execute("CREATE TABLE vecs (id varchar PRIMARY KEY, vec vector(2), metadata jsonb)")
+    database.execute("CREATE TABLE vecs (id varchar PRIMARY KEY, vec vector(2), metadata jsonb, owner_id text)")
     database.execute('INSERT INTO vecs VALUES (\'v\', \'[1,0]\', \'{"data": "said", "user_id": "ann"}\')')
     source = opened()
     memory = taken(source)[1]["v"].memory

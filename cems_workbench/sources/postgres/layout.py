@@ -128,10 +128,7 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
 
     rows = []
     if layout.columns:
-        short = [
-            sql.SQL("COALESCE(octet_length({}), 0) < {}").format(layout.columns[name], sql.Literal(MAX_SAMPLE_BYTES))
-            for name in sorted(layout.json_columns)
-        ]
+        short = [is_short(layout.columns[name]) for name in sorted(layout.json_columns)]
         query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
             sql.SQL(", ").join(layout.columns.values()),
             relation(layout),
@@ -146,6 +143,13 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
     ]
     payloads = [layout.payload(row, "", []) for row in rows]
     return recognise_in(payloads, layout.names, [*layout.columns], others, layout.known)
+
+
+def is_short(json: sql.Composable) -> sql.Composed:
+    """Whether JSON, as text, is short enough for a sample."""
+    from psycopg import sql
+
+    return sql.SQL("COALESCE(octet_length({}), 0) < {}").format(json, sql.Literal(MAX_SAMPLE_BYTES))
 
 
 def payload_of(

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import Names, used_names
+from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
@@ -26,6 +26,7 @@ from cems_workbench.sources.postgres.layout import (
     JSON_TYPES,
     TEXT_TYPES,
     Layout,
+    is_short,
     outers_of,
     payload_of,
     read_columns,
@@ -37,6 +38,8 @@ from cems_workbench.sources.source import Distance
 
 REQUIRED = ("table", "id", "text", "vector")
 _OF_THE_TABLE = ("id", "text", "vector")
+_OTHER_FIELDS = {*USER_NAMES, *(name for field in OPTIONAL_FIELDS for name in NAMES[field])}
+"""Names of columns that are rather another field than the text."""
 
 
 def validate(mapping: Mapping[str, Any]) -> bool:
@@ -148,7 +151,9 @@ def guessed(reader: Reader, table: Table, plain: str) -> Layout:
         {"table": table.oid},
     )
     ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
-    text = _text_column(table, ids) or _text_key(reader, table)
+    text = _text_column(table, ids)
+    if text is None or text in _OTHER_FIELDS:
+        text = _text_key(reader, table) or text
     if len(table.vectors) != 1 or not ids or text is None:
         unknown = "id" if not ids else "text" if text is None else "vector"
         raise InputError(
@@ -173,8 +178,7 @@ def _text_column(table: Table, ids: list[str]) -> str | None:
     # LangChain's PGVectorStore makes every table as id, text, vector, then other columns.
     first = [*table.columns.values()][:3]
     if len(first) == 3 and first[0].name == ids[0] and first[1].name in texts and first[2].type in catalog.VECTOR_TYPES:
-        fields = {name for field in OPTIONAL_FIELDS for name in NAMES[field]}
-        return None if first[1].name in fields else first[1].name
+        return None if first[1].name in _OTHER_FIELDS else first[1].name
     return None
 
 
@@ -186,9 +190,11 @@ def _text_key(reader: Reader, table: Table) -> str | None:
     if not columns:
         return None
     names = Names({}, outers_of(table, columns))
-    query = sql.SQL("SELECT {} FROM {} LIMIT {}").format(
-        sql.SQL(", ").join(read_columns(table, columns).values()),
+    read = read_columns(table, columns).values()
+    query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
+        sql.SQL(", ").join(read),
         sql.Identifier(table.schema, table.name),
+        sql.SQL(" AND ").join(map(is_short, read)),
         sql.Literal(SAMPLE_ROWS),
     )
     payloads = [payload_of(columns, columns, row, "", []) for row in reader.rows(query)]

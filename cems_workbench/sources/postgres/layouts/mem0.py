@@ -51,6 +51,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
         "vector",
         columns=("payload",),
         given={"valid_until": EXPIRES},
+        known=(f"payload.{LEMMATISED}",),
     )
     expires = made.at(EXPIRES)
     hidden = sql.SQL(
