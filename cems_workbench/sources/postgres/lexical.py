@@ -181,7 +181,7 @@ class Fusion:
         found = (
             (PRIMARY, str(self.primary), "rows of the vector list that are fused", tops),
             (SECONDARY, str(self.secondary), "rows of the lexical list that are fused", tops),
-            (FUSION, self.kind, "how the program fuses them", kinds),
+            (FUSION, self.kind, "of both lists, by its program", kinds),
         )
         return tuple(
             Setting(name, value, unit, tuple(each for each in tries if each != value), "source_hybrid")

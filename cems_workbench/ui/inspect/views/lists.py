@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_by, score_meaning
@@ -19,7 +18,7 @@ from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, RAW, about
+from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, with_staleness
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -49,9 +48,6 @@ def draw(context: InspectContext) -> None:
             f"{note}.",
             help="The limit is set under Assembly, oversample under Rerank, the first-stage factor under Lists.",
         )
-    fusions = compare_fusions(trace)
-    if fusions is not None:
-        st.caption(plain(fusions.line), help=FUSIONS_HELP)
     entries = [entry for entry in stage.fields.lists if entry.gathered]
     if not entries:
         st.caption("No list has hits.")
