@@ -112,8 +112,9 @@ class Schema:
 
     @property
     def own(self) -> list[Table]:
-        """Tables and views that are not behind a virtual table."""
-        return [table for table in self.tables.values() if table.kind in ("table", "view")]
+        """Tables and views that are not behind a virtual table, and then the FTS5 tables that have the texts themselves."""
+        tables = [table for table in self.tables.values() if table.kind in ("table", "view")]
+        return tables + [table for table in self.virtual("fts5") if has_texts(table)]
 
 
 def read_schema(reader: Reader) -> Schema:
@@ -190,6 +191,11 @@ def options_of(arguments: Sequence[str]) -> dict[str, str]:
     """The arguments `name=value` of a virtual table, names in lower case."""
     pairs = (each.partition("=") for each in arguments if re.match(r"\w+\s*=", each))
     return {name.strip().lower(): unquoted(value) for name, _, value in pairs}
+
+
+def has_texts(table: Table) -> bool:
+    """Whether an FTS5 table has the texts itself, not those of another table or none."""
+    return table.module == "fts5" and "content" not in options_of(table.arguments)
 
 
 def _fts_columns(arguments: Sequence[str]) -> list[str]:

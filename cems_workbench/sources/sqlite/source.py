@@ -276,7 +276,7 @@ def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
         assert layout.chunks is not None
         source, number = _joined(layout, layout.chunks), layout.chunks.number
         where += f" AND ({layout.chunks.condition})"
-    matched, ranked = f"{table} AS fts", f"{table} MATCH :_match"
+    matched, ranked = f"{table} AS fts", f"fts.{table} MATCH :_match"
     if fts.columns:
         apart = " UNION ALL ".join(
             f"SELECT rowid AS _row, bm25({table}) AS _rank, {place} AS _column FROM {table} WHERE {quoted(column)} MATCH :_match"

@@ -26,7 +26,7 @@ from cems_workbench.sources.source import Distance
 from cems_workbench.sources.sqlite import fts5, vec0
 from cems_workbench.sources.sqlite.file import Reader
 from cems_workbench.sources.sqlite.layout import Fts5, Layout, Vectors
-from cems_workbench.sources.sqlite.schema import Schema, Table, quoted
+from cems_workbench.sources.sqlite.schema import Schema, Table, has_texts, quoted
 from cems_workbench.sources.sqlite.vectors import VectorForm, recognised
 
 KIND = "sqlite"
@@ -104,7 +104,7 @@ def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[s
     if name is None:
         candidates = [table for table in schema.own if _text_column(reader, table) is not None]
         with_vectors = [table for table in candidates if _vector_name(reader, schema, table) is not None]
-        candidates = with_vectors or candidates
+        candidates = with_vectors or [table for table in candidates if table.kind != "virtual"] or candidates
         if len(candidates) != 1:
             raise InputError(_undecided(reader, schema, candidates))
         table = candidates[0]
@@ -257,8 +257,8 @@ def split_path(table: Table, path: str) -> tuple[str, str] | None:
 
 
 def check_readable(reader: Reader, table: Table) -> None:
-    """Raise InputError for a virtual table: its rows are only read through the tables behind it."""
-    if table.kind != "virtual":
+    """Raise InputError for a virtual table, but an FTS5 table that has the texts itself."""
+    if table.kind != "virtual" or has_texts(table):
         return
     what = {
         "vec0": "holds vectors only: name the table with the texts, and this one as `vector:` in a mapping",
@@ -379,10 +379,14 @@ def _fts5(reader: Reader, schema: Schema, table: Table) -> tuple[Fts5 | None, li
         for each in schema.tables.values()
         if each.module in ("fts3", "fts4")
     ]
-    for each in fts5.over(schema, table):
+    for each in [table] if has_texts(table) else fts5.over(schema, table):
         if problem := fts5.reason_against(reader, each):
             notes.append(f"the FTS5 table {each.name} cannot be searched here: {problem}")
-        elif table.rowid is not None:
+            continue
+        # It need not be the rowid, and then other rows have these numbers.
+        named = fts5.content_rowid(each)
+        rowid = quoted(named) if named.lower() in map(str.lower, table.columns) else table.rowid
+        if rowid is not None:
             notes.append(f"the list fts5 is of {each.name}: any word of the query, ranked as the table says")
-            return Fts5(each.name, f"{ALIAS}.{table.rowid}", fts5.any_word), notes
+            return Fts5(each.name, f"{ALIAS}.{rowid}", fts5.any_word), notes
     return None, notes

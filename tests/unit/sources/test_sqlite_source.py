@@ -97,6 +97,31 @@ def test_ids_of_bytes_and_texts_that_are_no_utf8_are_read(tmp_path: Path) -> Non
     assert [hit.memory_id for hit in vector_list.hits] == ["fa04"]
 
 
+def test_an_fts5_table_that_has_the_texts_itself_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "fts.db"
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute('CREATE VIRTUAL TABLE "my notes" USING fts5(key UNINDEXED, body)')
+        owner.executemany('INSERT INTO "my notes" VALUES (?, ?)', [(f"n{i}", f"note {i}") for i in range(20)])
+        owner.commit()
+    with opened(path) as source:
+        assert taken(source)["n3"].memory.content == "note 3"
+        (words,) = source.search(EngineQuery("3", VECTORS[0], {"fts5": 3}))
+    assert [hit.memory_id for hit in words.hits] == ["n3"]
+
+
+def test_an_fts5_table_is_joined_by_the_column_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "numbered.db"
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT, number INTEGER UNIQUE)")
+        owner.execute("CREATE VIRTUAL TABLE notes_fts USING fts5(body, content='notes', content_rowid='number')")
+        owner.executemany("INSERT INTO notes VALUES (?, ?, ?)", [(i, f"note {i}", 20 - i) for i in range(20)])
+        owner.execute("INSERT INTO notes_fts(notes_fts) VALUES ('rebuild')")
+        owner.commit()
+    with opened(path) as source:
+        (words,) = source.search(EngineQuery("3", VECTORS[0], {"fts5": 3}))
+    assert [hit.memory_id for hit in words.hits] == ["3"]
+
+
 def test_a_second_snapshot_gives_only_what_changed(notes: Path) -> None:
     with opened(notes) as source:
         before = {name: each.marker for name, each in taken(source).items()}
