@@ -90,8 +90,8 @@ def choose_collection(address: Address, name: str, collections: Sequence[str]) -
         raise InputError(f"{address.plain} has no collection")
     if name:
         close = nearest(name, collections)
-        hint = f"; did you mean {close}?" if close else ""
-        raise InputError(f"{address.plain} has no collection {name}{hint} There are: {listed}")
+        hint = f"did you mean {close}? There are" if close else "there are"
+        raise InputError(f"{address.plain} has no collection {name}; {hint}: {listed}")
     if len(collections) == 1:
         return collections[0]
     raise InputError(f"{address.plain} names no collection; there are: {listed}")

@@ -147,6 +147,8 @@ def test_a_folder_of_another_form_is_one_line(tmp_path: Path) -> None:
     (damaged / "mem0.faiss").write_bytes(b"IxF2" + b"\xff" * 40)
     torn = written(tmp_path / "torn", index, {0: payload(0)})
     (torn / "mem0.json").write_text('{"docstore": {', "utf-8")
+    listed = written(tmp_path / "listed", index, {0: payload(0)})
+    (listed / "mem0.json").write_text('{"docstore": ["a"], "index_to_id": {"0": "a"}}', "utf-8")
     (tmp_path / "empty").mkdir()
     bare = tmp_path / "bare"
     bare.mkdir()
@@ -159,7 +161,8 @@ def test_a_folder_of_another_form_is_one_line(tmp_path: Path) -> None:
         (InputError, f"{both}?name=third", "no third.faiss"),
         (InputError, f"{both}?table=a", "it may be name, user"),
         (SourceError, damaged, "FAISS cannot read the index"),
-        (SourceError, torn, "mem0.json is no docstore of mem0"),
+        (SourceError, torn, f"faiss:{torn}: mem0.json is no docstore of mem0"),
+        (SourceError, listed, "mem0.json is no docstore of mem0"),
     ):
         with pytest.raises(error, match=said):
             open_source(parse(f"faiss:{address}"))

@@ -64,10 +64,10 @@ class FaissFolder(CollectionClient):
             try:
                 path, beside = self._found()
                 index = FaissIndex(path)
-            except (SourceError, RuntimeError):
+            except (SourceError, RuntimeError) as error:
                 # Written at this moment, perhaps.
                 if attempt == TRIES - 1:
-                    raise
+                    raise SourceError(f"{self._address.plain}: {self.reason(error) or error}") from None
                 time.sleep(PAUSE_S)
                 continue
             if self._files() == stamp or attempt == TRIES - 1:

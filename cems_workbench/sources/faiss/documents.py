@@ -58,10 +58,11 @@ class Mem0Documents(Documents):
         try:
             found = json.loads(path.read_text("utf-8"))
             self._rows: Mapping[str, Any] = found["docstore"]
+            rows = {row_id for row_id, row in self._rows.items() if isinstance(row, dict)}
             labels = {str(row_id): int(label) for label, row_id in found["index_to_id"].items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise SourceError(f"{path.name} is no docstore of mem0 ({type(error).__name__}: {error})") from None
-        self._labels = {row_id: label for row_id, label in labels.items() if isinstance(self._rows.get(row_id), dict)}
+        self._labels = {row_id: label for row_id, label in labels.items() if row_id in rows}
         if missing := len(self._rows) - len(self._labels):
             self.notes = (f"{missing:,} memories of {path.name} have no vector in the index; they are not taken",)
 
