@@ -115,7 +115,7 @@ class LangGraphSource:
                 )
             if said := catalog.stated_note(self._database.address.options, "", planned.index):
                 notes.append(said)
-            missing = ["no relations between items, so none are followed"]
+            missing = []
             if searched < memories:
                 missing.append(
                     f"items without a vector: {memories - searched:,}, stored with index=False or without the indexed fields; no search by "
