@@ -38,7 +38,7 @@ from cems_workbench.sources.source import Distance
 
 REQUIRED = ("table", "id", "text", "vector")
 _OF_THE_TABLE = ("id", "text", "vector")
-_OTHER_FIELDS = {*USER_NAMES, *(name for field in OPTIONAL_FIELDS for name in NAMES[field])}
+_OTHER_FIELDS = {"owner", *USER_NAMES, *(name for field in OPTIONAL_FIELDS for name in NAMES[field])}
 """Names of columns that are rather another field than the text."""
 
 
