@@ -6,10 +6,11 @@ Values are of JSON or SQL. A value that does not parse is a `RowProblem`, and th
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -72,6 +73,8 @@ UNKNOWN_END = datetime(1970, 1, 1, tzinfo=UTC)
 """When a memory that is not active, and has no date, expired."""
 OPTIONAL_FIELDS = tuple(field for field in NAMES if field not in ("content", "document", "number"))
 """All fields but id and content."""
+DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in dataclasses.fields(Memory)}
+"""What a memory has of a field that a row does not have."""
 SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
 """Scope by the words other systems use."""
 SHARED_WORDS = tuple(word for word, scope in SCOPES.items() if scope == "shared")
@@ -99,11 +102,7 @@ def memory_of(
         if field in STATE_NAMES or value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
-            reader = _READERS.get(field)
-            if reader is None and type(value) is str:
-                read[field] = fields.storable(field, value)  # most values: worth a shorter way
-            else:
-                read[field] = (reader or _text)({field: value}, field)
+            read[field] = value_of(field, value)
         except FieldError as error:
             problems.append(RowProblem(memory_id, (names or {}).get(field, field), error.reason))
     if (names or {}).get("valid_until", "").rpartition(".")[2] == EXPIRATION_DATE and read.get("valid_until"):
@@ -119,6 +118,38 @@ def memory_of(
     if read.get("project") is None:
         read["project"] = project_of(read.get("source_ref"))
     return Memory(memory_id, content, **read), problems
+
+
+def value_of(field: str, value: Any) -> Any:
+    """The value of a field, neither None nor blank, as a memory has it. Raises FieldError."""
+    reader = _READERS.get(field)
+    if reader is None and type(value) is str:
+        return fields.storable(field, value)  # most values: worth a shorter way
+    return (reader or _text)({field: value}, field)
+
+
+def column_of(field: str, values: Sequence[Any]) -> Sequence[Any] | None:
+    """The values of a field in many rows as memories have them, of SQL values without JSON; the default for None and blank text.
+
+    None if a row needs a look of its own: a value that does not parse, or values of several types.
+    """
+    types = set(map(type, values)) - {type(None)}
+    default = DEFAULTS[field]
+    if types == {str} and field not in _READERS:
+        return [value if value is not None and value.strip() else default for value in values]
+    if len(types) > 1 or (float in types and field not in _READERS):
+        # Equal values of two types, as 1 and 1.0, and 0.0 and -0.0 are not the same text.
+        return None
+    read = {}
+    for value in set(values):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            read[value] = default
+            continue
+        try:
+            read[value] = value_of(field, value)
+        except FieldError:
+            return None
+    return [read[value] for value in values]
 
 
 def is_true(value: Any) -> bool:

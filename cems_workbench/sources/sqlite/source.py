@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,18 +50,17 @@ from cems_workbench.sources.source import (
 from cems_workbench.sources.sqlite import vec0
 from cems_workbench.sources.sqlite.file import DatabaseFile, Reader, Row
 from cems_workbench.sources.sqlite.layout import Chunks, Fts5, Layout, Vectors
+from cems_workbench.sources.sqlite.plain_rows import SHORT_TEXT, PlainRows
 from cems_workbench.sources.sqlite.schema import quoted
 from cems_workbench.sources.sqlite.vectors import decoded, distances, matrix_of, score
 
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page of rows."""
 RELATION_ROWS = 20_000
-MARKER_VERSION = "1"
+MARKER_VERSION = "2"
 """Part of every marker: another version makes every row count as changed."""
 MOST_SHAPES = 1_000
 """Shapes of rows whose fields are kept in mind."""
-SHORT_TEXT = 500_000
-"""Characters that never have more bytes than a memory may have."""
 HIT_ROWS = 500
 """Fewest candidates of the vector list whose rows are looked up at once."""
 
@@ -413,6 +414,10 @@ class SqliteSnapshot:
     """Paths of fields by which columns and keys a row has."""
     _total: int = -1
 
+    @cached_property
+    def _plain(self) -> PlainRows | None:
+        return PlainRows.of(self._read.layout)
+
     @property
     def total(self) -> int:
         """Number of rows."""
@@ -456,35 +461,88 @@ class SqliteSnapshot:
             yield edges
 
     def _batch(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None) -> Batch:
+        layout = self._read.layout
+        edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
+        if edges or self._plain is None or not self._plain.usable(page):
+            return self._by_row(page, changed, kept, edges)
+        ids = [row[1] for row in page]
+        if not layout.unique:
+            if not self._seen.isdisjoint(ids):
+                return self._by_row(page, changed, kept, edges)
+            self._seen.update(ids)
+        markers = self._markers(page, [()] * len(page))
+        wanted = changed(ids, markers)
+        if len(wanted) < len(page):
+            places = {memory_id: place for place, memory_id in enumerate(ids)}
+            chosen = [places[memory_id] for memory_id in wanted]
+            page, markers = [page[place] for place in chosen], [markers[place] for place in chosen]
+        if not page:
+            return Batch(ids)
+        taken = self._plain.taken(page, markers)
+        if taken is not None:
+            return Batch(ids, list(taken))
+        problems: list[RowProblem] = []
+        made = self._made_rows(page, markers, self._vectors(page, kept), {}, problems)
+        left_out = {row[1] for row in page} - {each.memory.id for each in made}
+        return Batch([each for each in ids if each not in left_out] if left_out else ids, made, problems)
+
+    def _by_row(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None, edges: bool) -> Batch:
+        """The batch of rows that need a look each."""
         layout, problems = self._read.layout, list[RowProblem]()
         rows = [row for row in page if self._usable(row, problems)]
-        vectors = self._vectors(rows, kept)
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
-        hashes, finite = looked_at(vectors)
+        vectors: list[Vector | None] = []
+        more: list[tuple[Any, ...]] = [()] * len(rows)
+        if kept is not None:
+            vectors = self._vectors(rows, kept)
+            more = [(number,) for number in looked_at(vectors)[0]]
+        elif parts:
+            own = [parts.get(row[0], ()) for row in rows]
+            more = [([part[:3] for part in each], looked_at([part[3] for part in each])[0]) for each in own]
         markers: dict[str, str] = {}
         places: dict[str, int] = {}
-        form, edges = self._read.digest, bool({"superseded_by", "original_id"} & self._read.found.states.keys())
-        for place, row in enumerate(rows):
-            said: tuple[Any, ...] = (form, row[2], row[5:], hashes[place])
-            if parts:
-                chunks = parts.get(row[0], ())
-                said += ([part[:3] for part in chunks], looked_at([part[3] for part in chunks])[0])
-            marker = hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-            markers[row[1]] = DELETED_MARK + marker if row[3] is not None and is_true(row[3]) else marker
+        for place, (row, marker) in enumerate(zip(rows, self._markers(rows, more), strict=True)):
+            markers[row[1]] = marker
             places[row[1]] = place
             if edges:
                 self._note_edge(row)
         wanted = changed(list(markers), list(markers.values())) if markers else ()
-        taken = []
-        for memory_id in wanted:
-            place = places[memory_id]
-            row = rows[place]
-            made = self._made(row, markers[memory_id], (vectors[place], finite[place]), parts.get(row[0], []), problems)
-            if made is None:
-                del markers[memory_id]
-            else:
-                taken.append(made)
+        chosen = [places[memory_id] for memory_id in wanted]
+        rows = [rows[place] for place in chosen]
+        vectors = [vectors[place] for place in chosen] if vectors else self._vectors(rows, kept)
+        taken = self._made_rows(rows, [markers[each] for each in wanted], vectors, parts, problems)
+        for memory_id in set(wanted) - {each.memory.id for each in taken}:
+            del markers[memory_id]
         return Batch(list(markers), taken, problems)
+
+    def _markers(self, rows: Sequence[Row], more: Sequence[tuple[Any, ...]]) -> list[str]:
+        """The markers of rows; `more` is what else each depends on."""
+        form = self._read.digest
+        # Version 0 writes equal values as equal bytes, whatever else refers to them.
+        found = [
+            mmh3.hash_bytes(form + marshal.dumps(row[2:] + each, 0)).hex() for row, each in zip(rows, more, strict=True)
+        ]
+        if self._read.layout.deleted is None:
+            return found
+        return [
+            DELETED_MARK + marker if row[3] is not None and is_true(row[3]) else marker
+            for row, marker in zip(rows, found, strict=True)
+        ]
+
+    def _made_rows(
+        self,
+        rows: Sequence[Row],
+        markers: Sequence[str],
+        vectors: Sequence[Vector | None],
+        parts: Mapping[Any, Sequence[tuple[int, str | None, int | None, Vector | None]]],
+        problems: list[RowProblem],
+    ) -> list[TakenMemory]:
+        finite = looked_at(vectors)[1]
+        made = (
+            self._made(row, marker, (vector, good), parts.get(row[0], ()), problems)
+            for row, marker, vector, good in zip(rows, markers, vectors, finite, strict=True)
+        )
+        return [each for each in made if each is not None]
 
     def _usable(self, row: Row, problems: list[RowProblem]) -> bool:
         memory_id, text = row[1], row[2]

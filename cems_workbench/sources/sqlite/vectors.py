@@ -72,8 +72,11 @@ def decoded(value: Any, form: VectorForm) -> Vector | None:
 def matrix_of(values: Sequence[Any], form: VectorForm) -> tuple[Matrix, list[int]]:
     """The vectors of `form`'s dimension as rows, and the places that they are from."""
     if form.encoding in NUMBERS:
-        places = [i for i, each in enumerate(values) if isinstance(each, bytes) and len(each) == form.bytes]
-        raw = np.frombuffer(b"".join([values[i] for i in places]), NUMBERS[form.encoding])
+        places, size = list(range(len(values))), form.bytes
+        if set(map(type, values)) != {bytes} or set(map(len, values)) != {size}:
+            places = [i for i, each in enumerate(values) if isinstance(each, bytes) and len(each) == size]
+            values = [values[i] for i in places]
+        raw = np.frombuffer(b"".join(values), NUMBERS[form.encoding])
         return raw.reshape(len(places), form.dimension).astype(np.float32, copy=False), places
     found = [(i, made) for i, each in enumerate(values) if (made := decoded(each, form)) is not None]
     found = [(i, made) for i, made in found if made.size == form.dimension]
