@@ -29,7 +29,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import gc_tuning
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import DEFAULT_TEXT_RULE, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, TakenColumns, TakenMemory, TextRule
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
@@ -335,10 +335,8 @@ def take_snapshot(
                 counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
                 tally.added, tally.updated = tally.added + counts.added, tally.updated + counts.updated
-                for taken in batch.taken:
-                    vectors = [chunk.vector for chunk in taken.chunks] or [taken.vector]
-                    have = sum(vector is not None for vector in vectors)
-                    tally.vectors, tally.without = tally.vectors + have, tally.without + len(vectors) - have
+                texts, have = _texts(batch.taken)
+                tally.vectors, tally.without = tally.vectors + have, tally.without + texts - have
                 progress("importing memories", tally.same + tally.read, snapshot.total)
             deleted = store.sources.remove_absent(source_id, tally.seen)
             progress("importing relations", 0, 0)
@@ -411,9 +409,21 @@ def rate_limited(
     with _closed(batches):
         for batch in batches:
             yield batch
-            rows += sum(max(1, len(each.chunks)) for each in batch.taken)
+            rows += _texts(batch.taken)[0]
             while (left := started + rows / rows_per_second - clock()) > 0:
                 pause(left)
+
+
+def _texts(taken: Sequence[TakenMemory]) -> tuple[int, int]:
+    """How many texts these memories have (chunks, or the memory without any), and how many of them have a vector."""
+    if isinstance(taken, TakenColumns):
+        return len(taken), 0 if taken.vectors is None else len(taken)
+    texts = have = 0
+    for each in taken:
+        vectors = [chunk.vector for chunk in each.chunks] or [each.vector]
+        texts += len(vectors)
+        have += sum(vector is not None for vector in vectors)
+    return texts, have
 
 
 def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -> None:

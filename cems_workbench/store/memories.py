@@ -9,6 +9,7 @@ same transaction.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cems_workbench.errors import StoreError, nearest
-from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TakenColumns, TextRule
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
@@ -377,21 +378,43 @@ def staging(
     memories: Sequence[Memory], sha: Callable[[str], str] = text_sha, rule: TextRule = DEFAULT_TEXT_RULE
 ) -> pa.Table:
     """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it, `rule` that of the store."""
+    values: dict[str, Sequence[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
+    return _staging(values, [sha(searched_text(memory, rule)) for memory in memories], rule)
+
+
+def staging_of_columns(taken: TakenColumns, shas: Sequence[str], rule: TextRule) -> pa.Table:
+    """The same for memories as columns; `shas` are those of the texts that are searched."""
+    return _staging({"id": taken.ids, "content": taken.contents, **taken.fields}, shas, rule)
+
+
+def _staging(values: Mapping[str, Sequence[Any]], shas: Sequence[str], rule: TextRule) -> pa.Table:
+    """A field that is not among the values has its default in every row."""
     import pyarrow as pa
 
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
-    values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
-    values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
-    values["text_sha"] = [sha(searched_text(memory, rule)) for memory in memories]
-    values["size"] = [len(memory.content) for memory in memories]
-    values["folded"] = [folded(memory.id, memory.title, memory.content, memory.tags) for memory in memories]
-    columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
+    ids, contents = values["id"], values["content"]
+    titles, tags = values.get("title"), values.get("tags")
+    made: dict[str, Sequence[Any]] = {"text_sha": shas, "size": list(map(len, contents))}
+    none = [None] * len(ids)
+    made["folded"] = [folded(*row) for row in zip(ids, titles or none, contents, tags or [()] * len(ids), strict=True)]
+    if tags is not None:
+        made["tags"] = [json.dumps(each, ensure_ascii=False) if each else "[]" for each in tags]
+    columns = {}
+    for name in COLUMNS:
+        column = made.get(name, values.get(name))
+        kind = kinds.get(name, text)
+        if column is None:
+            default = "[]" if name == "tags" else _DEFAULTS[name]
+            columns[name] = pa.repeat(pa.scalar(default, kind), len(ids))
+        else:
+            columns[name] = pa.array(column, kind)
     columns |= {name: columns[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
     return pa.table(columns).replace_schema_metadata({_RULE: str(rule)})
 
 
+_DEFAULTS = {each.name: each.default for each in dataclasses.fields(Memory)}
 _RULE = "text rule"
 """Of the metadata of a staged table: by which rule its `text_sha` were made."""
 

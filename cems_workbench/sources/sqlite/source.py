@@ -480,7 +480,7 @@ class SqliteSnapshot:
             return Batch(ids)
         taken = self._plain.taken(page, markers)
         if taken is not None:
-            return Batch(ids, list(taken))
+            return Batch(ids, taken)
         problems: list[RowProblem] = []
         made = self._made_rows(page, markers, self._vectors(page, kept), {}, problems)
         left_out = {row[1] for row in page} - {each.memory.id for each in made}
