@@ -131,7 +131,7 @@ def value_of(field: str, value: Any) -> Any:
 def column_of(field: str, values: Sequence[Any]) -> Sequence[Any] | None:
     """The values of a field in many rows as memories have them, of SQL values without JSON; the default for None and blank text.
 
-    None if a row needs a look of its own: a value that does not parse, or values of several types.
+    None if a row has to be read alone: a value that does not parse, or values of several types.
     """
     types = set(map(type, values)) - {type(None)}
     default = DEFAULTS[field]

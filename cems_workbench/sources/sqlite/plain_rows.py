@@ -1,6 +1,6 @@
 """Rows of a table without JSON, read column by column: one pass over each instead of a dozen calls for each row.
 
-It does what `source` does row by row, for rows that need no look of their own; `taken` gives None for all others.
+It does what `source` does row by row, for rows with nothing odd; `taken` gives None if there is any other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PlainRows:
         return cls(layout, places, active)
 
     def usable(self, rows: Sequence[Row]) -> bool:
-        """Whether every row has an id of its own and a text, and neither needs a look."""
+        """Whether every row has an id that no other has and a text, and neither is odd."""
         ids, texts = [row[1] for row in rows], [row[2] for row in rows]
         if set(map(type, ids)) != {str} or set(map(type, texts)) != {str} or len(set(ids)) < len(ids):
             return False
@@ -61,7 +61,7 @@ class PlainRows:
         return all(map(str.strip, ids)) and all(map(str.strip, texts)) and max(map(len, texts)) < SHORT_TEXT
 
     def taken(self, rows: Sequence[Row], markers: Sequence[str]) -> TakenColumns | None:
-        """The memories of usable rows; None if one of them needs a look of its own."""
+        """The memories of usable rows; None if one of them has to be read alone."""
         columns = list(zip(*rows, strict=True))
         if any(map(memory_fields.is_false, _first(columns, self.active))):
             return None
