@@ -19,6 +19,8 @@ from cems_workbench.sources.sqlite.schema import Schema, read_schema
 from cems_workbench.sources.sqlite.source import SqliteSource
 
 OPTIONS = ("table", "user")
+OTHER_KINDS = (("embeddings_queue", ("seq_id", "topic"), "chroma"), ("points", ("id", "point"), "qdrant"))
+"""Tables of stores that another kind reads whole, by their folder."""
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
@@ -54,6 +56,9 @@ def layout_of(reader: Reader, schema: Schema, address: Address, mapping: Mapping
         return corrected(known.read(reader, schema, address), mapping or {}, known.title)
     if mapping is not None and not table.corrects(mapping):
         return table.mapped(reader, schema, mapping)
+    for name, columns, kind in OTHER_KINDS:
+        if "table" not in address.options and schema.has(name, columns):
+            raise InputError(f"{reader.plain}: is part of a folder of {kind}; connect to that folder, {kind}:/FOLDER")
     return table.guessed(reader, schema, address.options.get("table"), mapping)
 
 

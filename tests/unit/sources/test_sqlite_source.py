@@ -122,6 +122,14 @@ def test_an_fts5_table_is_joined_by_the_column_that_it_names(tmp_path: Path) -> 
     assert [hit.memory_id for hit in words.hits] == ["3"]
 
 
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "storage.sqlite"
+    with closing(sqlite3.connect(path)) as owner:
+        owner.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+    with pytest.raises(InputError, match=r"part of a folder of qdrant; connect to that folder"), opened(path):
+        pass
+
+
 def test_a_second_snapshot_gives_only_what_changed(notes: Path) -> None:
     with opened(notes) as source:
         before = {name: each.marker for name, each in taken(source).items()}
