@@ -115,7 +115,7 @@ class LiveEngine:
             else:
                 scale, left_out = "cosine", ()
             row = meaning_of(info.engine, info.distance, found.name)
-            rows, meaning = len(found.hits), row.key if row is not None else ""
+            rows, meaning = len(found.hits) + found.hidden, row.key if row is not None else ""
             lists[found.name] = LiveList(
                 found.name, found.asked, rows, hits, tuple(unknown), found.seconds, scale, meaning, left_out
             )

@@ -260,6 +260,11 @@ class CollectionSource:
                     f"rows are chunks of documents by {names}; a document's content is its chunks one below the other, "
                     "with what they share twice"
                 )
+            missing += [
+                f"mapping: {field}: none of the first {SAMPLE_ROWS} rows has {self._names.known[field][0]}"
+                for field in self._names.given
+                if field not in use.fields
+            ]
             if use.without_text:
                 missing.append(f"{use.without_text} of the first rows have no text; such rows are not taken")
         if found.model is None:
@@ -297,12 +302,13 @@ class CollectionSource:
         scope_field = use.fields.get("scope", "")
         started = time.perf_counter()
         near: Sequence[ClientHit] = ()
+        hidden = 0
         if scope_field or query.scope != "shared":
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
             names += tuple(name for name in (use.id, use.expires) if name)
             scope = query.scope if scope_field else None
             vector = np.asarray(query.vector, np.float32)
-            near = self._visible(ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text))
+            near, hidden = self._visible(ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text))
         hits = []
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
@@ -310,13 +316,16 @@ class CollectionSource:
                 hits.append(EngineHit(place[0], each.score, place[1]))
             else:
                 hits.append(EngineHit(self._id_of(each.id, each.payload), each.score))
-        return EngineList(name, rows, tuple(hits), time.perf_counter() - started)
+        return EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden)
 
-    def _visible(self, asked: ClientQuery) -> Sequence[ClientHit]:
-        """The best rows without those that the library hides, for which more are asked: of a fusion more rows change the order."""
+    def _visible(self, asked: ClientQuery) -> tuple[Sequence[ClientHit], int]:
+        """The best rows without those that the library hides, for which more are asked, and how many it hides.
+
+        Of a fusion none are asked again: more rows change the order.
+        """
         use = self._use
         if use.expires is None:
-            return self._ask(lambda: self._client.search(asked))
+            return self._ask(lambda: self._client.search(asked)), 0
         today = datetime.now(UTC).date()
         rows = asked.rows
         while True:
@@ -324,7 +333,7 @@ class CollectionSource:
             near = self._ask(lambda query=query: self._client.search(query))  # type: ignore[misc]
             shown = [each for each in near if not mem0_hides(value_at(each.payload, use.expires), today)]
             if len(shown) >= asked.rows or len(near) < rows or asked.name == "source_hybrid":
-                return shown[: asked.rows]
+                return shown[: asked.rows], len(near) - len(shown)
             rows *= 2
 
     def _id_of(self, row_id: str, payload: Payload) -> str:

@@ -167,6 +167,8 @@ class EngineList:
     asked: int
     hits: tuple[EngineHit, ...]
     seconds: float = 0.0
+    hidden: int = 0
+    """Rows that the engine returned and its library hides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
