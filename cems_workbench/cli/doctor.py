@@ -73,7 +73,9 @@ def doctor_command(
         put_json([dataclasses.asdict(check) for check in checks])
     else:
         _print(checks)
-        say_next(_next_command(store))
+        # What it would search is refused until the embedder of the vectors is named.
+        refused = any(check.name == "embedder match" and check.status == "failed" for check in checks)
+        say_next(None if refused else _next_command(store))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +82,8 @@ class LanceTable(CollectionClient):
         self._vector = self._vector_column()
 
     def _opened(self) -> Any:
+        # Its engine warns on stderr about what LanceDB itself calls (0.40.0); it reads this once, at the import.
+        os.environ.setdefault("LANCEDB_LOG", "error")
         import lancedb
 
         return lancedb.connect(self._address.path).open_table(self._name)

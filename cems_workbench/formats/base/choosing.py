@@ -29,6 +29,11 @@ def detect(path: Path) -> str:
     sample = take_sample(path)
     name = _recognised(path, sample)
     if name is None:
+        with path.open("rb") as file:
+            if file.read(15) == b"SQLite format 3":
+                raise InputError(
+                    f"{path}: is a SQLite file: connect sqlite:{path.absolute()} reads it, import does not"
+                )
         known = ", ".join(sorted(FORMATS))
         raise InputError(f"{path}: the format is not recognised{_first_object(sample)}; pass one of {known}")
     return name

@@ -83,8 +83,8 @@ def names_of(mapping: Mapping[str, Any] | None) -> Names:
     for field, name in (mapping or {}).items():
         if field not in NAMES:
             close = nearest(str(field), NAMES)
-            hint = f"; did you mean {close}" if close else ""
-            raise InputError(f"mapping: {field} is no field of a memory{hint}? It may be one of {', '.join(NAMES)}")
+            hint = f"; did you mean {close}?" if close else "."
+            raise InputError(f"mapping: {field} is no field of a memory{hint} It may be one of {', '.join(NAMES)}")
         if not isinstance(name, str) or not name:
             raise InputError(f"mapping: {field}: must be the name of a field of the payload, found {name!r}")
     return Names(mapping or {})

@@ -69,7 +69,7 @@ def corrected(layout: Layout, mapping: Mapping[str, Any], title: str) -> Layout:
         if field not in OPTIONAL_FIELDS:
             like = nearest(str(field), OPTIONAL_FIELDS)
             raise InputError(
-                f"mapping: {field} is no field of a memory of {title}{f'; did you mean {like}' if like else ''}? It may be one of "
+                f"mapping: {field} is no field of a memory of {title}{f'; did you mean {like}?' if like else '.'} It may be one of "
                 f"{', '.join(OPTIONAL_FIELDS)}; with table, id and text a mapping describes any other table"
             )
         head = str(path).partition(".")[0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from cems_workbench.errors import InputError
@@ -123,3 +126,11 @@ def test_reading_reports_its_progress_and_can_be_cancelled(write):
 
     with pytest.raises(Cancelled):
         read(path, progress=cancel)
+
+
+def test_a_sqlite_file_is_sent_to_connect(tmp_path):
+    file = tmp_path / "memory.db"
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE memories (id TEXT, content TEXT)")
+    with pytest.raises(InputError, match=rf"is a SQLite file: connect sqlite:{file} reads it"):
+        detect(file)
