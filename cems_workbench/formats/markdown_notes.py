@@ -58,6 +58,16 @@ _RELATION = re.compile(
 _FENCE = re.compile(r"^[ \t]*(```|~~~)")
 
 
+class _TextLoader(yaml.SafeLoader):
+    """Leaves times as they are written: one that cannot be read costs its field alone."""
+
+
+_TextLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a note, or all notes of a folder; raises InputError when there is none."""
     errors: list[RowError] = []
@@ -125,7 +135,7 @@ def _row(root: Path, file: Path, errors: list[RowError]) -> dict[str, Any] | Non
     values: dict[str, Any] = {}
     if front is not None:
         try:
-            loaded = yaml.safe_load(front[1])
+            loaded = yaml.load(front[1], Loader=_TextLoader)  # noqa: S506  (a SafeLoader)
             if isinstance(loaded, dict):
                 values = {str(name): _plain(value) for name, value in loaded.items()}
             elif loaded is not None:

@@ -152,7 +152,8 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
         queries = measurable(queries, judgments)
     if not queries:
         lacking = " with a judgment: import some, such as a qrels file of these query ids, or judge results on Label"
-        raise InputError(f"{name} has no queries" + (lacking if judged and qids else ""))
+        whose = "the store" if name == ALL_QUERIES else name
+        raise InputError(f"{whose} has no queries" + (lacking if judged and qids else ": import some first"))
     if len(qids) < len(queries):
         raise InputError(f"{name}: two queries have the same qid")
     return queries, judgments

@@ -72,8 +72,12 @@ def source_kind(address: Address) -> SourceKind:
 
 def _known_kind(scheme: str, where: str) -> SourceKind:
     kind = kind_of(scheme)
+    if kind is None and not scheme:
+        raise InputError(
+            f"{where} names no kind of source, as sqlite:/FILE does; it should be one of {address_forms()}"
+        )
     if kind is None:
-        raise InputError(f"{where} begins with {scheme or 'no scheme'!r}; it should be one of {address_forms()}")
+        raise InputError(f"{where} begins with {scheme!r}; it should be one of {address_forms()}")
     return kind
 
 

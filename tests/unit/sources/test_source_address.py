@@ -86,7 +86,7 @@ def test_a_secret_comes_from_the_environment() -> None:
     ("text", "says"),
     [
         ("mysql://me:hunter2hunter2@h/d", "begins with 'mysql'"),
-        ("localhost/db", "begins with 'no scheme'"),
+        ("localhost/db", "names no kind of source, as sqlite:/FILE does"),
         ("postgresql://me:hunter2hunter2@h:port/d", "is not an address"),
         ("env:NOWHERE", "the variable NOWHERE holds no address"),
     ],
