@@ -69,7 +69,6 @@ class Reader:
         self._end = self._started = self.held = 0.0
         """`held`: the seconds that the latest request took, without waiting for a lock."""
         connection.set_progress_handler(self._late, PROGRESS_STEPS)
-        connection.text_factory = _text
 
     def _late(self) -> bool:
         return time.monotonic() > self._end
@@ -115,7 +114,19 @@ class Reader:
 
     def _rows(self, statement: str, values: Mapping[str, Any] | Sequence[Any]) -> list[Row]:
         with self.limited():
-            return self.connection.execute(statement, values).fetchall()
+            try:
+                return self.connection.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if not self._any_text_from_now_on(error):
+                    raise
+                return self.connection.execute(statement, values).fetchall()
+
+    def _any_text_from_now_on(self, error: sqlite3.OperationalError) -> bool:
+        """Whether it is of a text that is no UTF-8. All texts are read by `_text` then, a call each."""
+        found = self.connection.text_factory is str and "decode to UTF-8" in str(error)
+        if found:
+            self.connection.text_factory = _text
+        return found
 
     def row(self, statement: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> Row:
         """The only row of a statement. Raises SourceError."""
@@ -164,9 +175,20 @@ class Reader:
         with self.limited():
             cursor = self.connection.execute(select, values)
         with closing(cursor):
+            done = 0
             while True:
                 with self.limited():
-                    page = cursor.fetchmany(size)
+                    try:
+                        page = cursor.fetchmany(size)
+                    except sqlite3.OperationalError as error:
+                        if not self._any_text_from_now_on(error):
+                            raise
+                        # The page is lost with the error: a copy gives the same rows in the same order again.
+                        cursor.execute(select, values)
+                        for _ in range(done):
+                            cursor.fetchone()
+                        page = cursor.fetchmany(size)
+                done += len(page)
                 if page:
                     yield page
                 if len(page) < size:

@@ -83,7 +83,7 @@ class PlainRows:
         vectors = None
         if self.layout.vectors is not None:
             vectors, found = matrix_of(columns[4], self.layout.vectors.form)
-            if len(found) < len(rows) or not _finite(vectors):
+            if len(found) < len(rows) or not np.isfinite(vectors).all():
                 return None
         return TakenColumns(columns[1], columns[2], fields, markers, vectors)
 
@@ -97,10 +97,3 @@ def _first(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> Sequence[
         if None in values:
             values = [other if value is None else value for value, other in zip(values, columns[place], strict=True)]
     return values
-
-
-def _finite(vectors: np.ndarray[Any, np.dtype[np.float32]]) -> bool:
-    # A product with ones is faster than a look at every number; where it overflows, that decides.
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = vectors @ np.ones(vectors.shape[1], np.float32)
-    return bool(np.isfinite(sums).all()) or bool(np.isfinite(vectors).all())

@@ -16,6 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, TakenMemory
+from cems_workbench.sources.sqlite.file import Reader
 
 VECTORS = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
 
@@ -200,3 +201,14 @@ def test_other_encodings_are_recognised(tmp_path: Path, encoding: str, dimension
     with opened(path, mapping={name: value for name, value in mapping.items() if value is not None}) as source:
         assert source.probe().dimension == 8
         assert taken(source)["3"].vector == pytest.approx(rows[3], abs=2e-3)
+
+
+def test_a_text_that_is_no_utf_8_deep_in_a_stream_loses_no_row() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (a TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(str(place),) for place in range(9_000)])
+        connection.execute("UPDATE t SET a = CAST(x'61ff62' AS TEXT) WHERE rowid = 7777")
+        reader = Reader(connection, "t", 60.0, stepped=False)
+        found = [row[0] for page in reader.pages("SELECT a FROM t WHERE 1", None) for row in page]
+    expected = [str(place) for place in range(9_000)]
+    assert found == [*expected[:7776], "a\ufffdb", *expected[7777:]]
