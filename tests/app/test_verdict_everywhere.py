@@ -69,6 +69,7 @@ def sentence(output: str) -> str:
     return output.splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_verdict_sentence_is_the_same_everywhere(
     open_page: OpenPage, sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
     assert field(page, "text_area", "content").value
 
 
+@pytest.mark.thorough
 def test_without_a_memory_another_comes_in_its_place_here_and_in_the_judged_queries(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     first = order(page)[0]

@@ -22,6 +22,7 @@ TRIALS = 40
 BOUND = "nDCG@10>=0.05"
 
 
+@pytest.mark.thorough
 def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocked_store: Path, tmp_path: Path) -> None:
     file = tmp_path / "tuned.yaml"
     walk(window, file, trials=TRIALS, preset=DEFAULT_PRESET)

@@ -19,6 +19,7 @@ from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError
 from cems_workbench.sources.sqlite.file import DatabaseFile
 from tests.sqlite_writer import Journal, hammering, make_notes
+from tests.thoroughly import first_of
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def ids(source: Source) -> list[str]:
         return [each.memory.id for batch in snapshot.batches(lambda ids, _: ids) for each in batch.taken]
 
 
-@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("journal", first_of(("wal", "delete")))
 def test_a_writer_that_hammers_loses_nothing(tmp_path: Path, journal: Journal) -> None:
     path = tmp_path / "notes.db"
     make_notes(path, 1_000, 16, journal)

@@ -156,7 +156,7 @@ def _report(imports: tuple[FileImport, ...]) -> None:
                 "added": number("added", help="New in this store"),
                 "updated": number("updated", help="Already here with other values"),
                 "unchanged": number("unchanged", help="Already here, unchanged"),
-                "left out": number("left out", help="Rejected rows, listed below"),
+                "left out": number("left out", help="Rows that were left out, or imported in part, listed below"),
             },
         )
     for note in notes(imports):
@@ -168,7 +168,7 @@ def _report(imports: tuple[FileImport, ...]) -> None:
 
 def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
+    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or imported in part")
     if len(errors) > MAX_ERROR_ROWS:
         title.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
     button.download_button(
@@ -180,7 +180,7 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
         on_click="ignore",
         icon=":material/download:",
         width="stretch",
-        help="All rejected rows, with reasons.",
+        help="All rows that were left out, or imported in part, with reasons.",
     )
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:MAX_ERROR_ROWS]]
     draw_table(
