@@ -60,7 +60,8 @@ class Cluster:
             self._client: Any = distributed.Client(
                 address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, name="cems-workbench"
             )
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError, AssertionError) as error:
+            # An assertion: on a busy machine its own event loop may not start within ten seconds.
             raise ClusterError(
                 f"{one_line(address)}: no Dask scheduler answers there ({one_line(str(error) or type(error).__name__, 120)})"
             ) from None
