@@ -38,7 +38,7 @@ from cems_workbench.ui.memories import state
 ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
     f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
-READ_ONLY = "Read-only: nothing is written to the source, and nothing is embedded."
+READ_ONLY = "Read-only: nothing is written to the source. A source without any vectors is embedded here."
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
