@@ -43,7 +43,7 @@ def expect_no_fault(windows: BrowserContext, url: str, page: str, look: Callable
     assert {place: found for place, found in faults.items() if found} == {}
 
 
-@pytest.mark.parametrize("page", first_of(WALKED))
+@pytest.mark.parametrize("page", first_of(WALKED, 0))
 def test_no_name_or_text_acts_on_a_page(windows: BrowserContext, attacked: str, page: str) -> None:
     expect_no_fault(windows, attacked, page, lambda drawn, _: hostile.faults(drawn))
 
