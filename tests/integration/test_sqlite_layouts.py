@@ -95,7 +95,7 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
         "content": lambda row: row["body"],
         "title": lambda row: row["title"],
         "project": lambda row: row["collectionName"],
-        "source_ref": lambda row: row["filepath"],
+        "source_ref": lambda row: f"qmd://{row['displayPath']}",
         "updated_at": lambda row: moment(row["modifiedAt"]),
     },
     "basic_memory": {
