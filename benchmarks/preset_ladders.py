@@ -18,7 +18,6 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_eviden
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.settings import Settings
+from cems_workbench.store import ImportOptions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/presets.md"
 MEASURES = "hit@3 hit@5 nDCG@10"
@@ -321,7 +321,7 @@ def filled_store(work: Path) -> Resources:
     if not store.memories.count():
         for parsed in formats.read_path(SAMPLE):
             bare = tuple(replace(memory, title=None) for memory in parsed.memories)
-            store.add(replace(parsed, memories=bare), query_set=QUERY_SET, when=datetime.now(UTC))
+            store.add(replace(parsed, memories=bare), options=ImportOptions(QUERY_SET))
     resources.refresh()
     return resources
 

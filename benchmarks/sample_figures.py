@@ -27,7 +27,7 @@ from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuni
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import gc_tuning
 from cems_workbench.settings import Settings
-from cems_workbench.store import ConfigRecord
+from cems_workbench.store import ConfigRecord, ImportOptions
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.score_cache import config_digest
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
@@ -91,7 +91,7 @@ def main() -> None:
         if not resources.store.memories.count():
             when = datetime.now(UTC)
             for parsed in formats.read_path(SAMPLE):
-                resources.store.add(parsed, when=when)
+                resources.store.add(parsed, options=ImportOptions(when=when))
         resources.refresh()
         write_figures(measured_figures(resources))
     finally:

@@ -123,6 +123,7 @@ def import_command(
     from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.jobs.factory import open_resources
     from cems_workbench.jobs.traces import add_input, inputs_of
+    from cems_workbench.store.importing import ImportOptions
     from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
 
     grades = _scale(scale)
@@ -134,7 +135,7 @@ def import_command(
         _check_set_name(query_set)
     elif os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
-    when = datetime.now(UTC)
+    options = ImportOptions(query_set, grades, datetime.now(UTC))
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         ours = _is_sample(path)
@@ -151,7 +152,7 @@ def import_command(
                 say(f"note: lexical search works in {language} from now on; its index is rebuilt", err=as_json)
             reports, brought = [], list[str]()
             for parsed in inputs:
-                reports.append(add_input(parsed, resources.store, progress, query_set, grades, when))
+                reports.append(add_input(parsed, resources.store, progress, options))
                 brought += [memory.id for memory in parsed.memories] if vectors is not None else []
             refreshed, problem, given, wrong = None, "", None, list[RowError]()
             try:

@@ -19,6 +19,7 @@ from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
+from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions
 
 MAX_NAME_CHARS = 120
 """Used characters of an upload's name: the last ones, which include its suffix."""
@@ -39,6 +40,7 @@ def import_files(
     progress: Progress,
     format: str = "auto",
     judge: str | None = None,
+    options: ImportOptions = DEFAULT_OPTIONS,
 ) -> Iterator[FileImport]:
     """Import (name, content) files, memories first; yields the result of each once it is committed.
 
@@ -51,10 +53,11 @@ def import_files(
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
                 if judge is None and is_trace_file(path, format):
-                    yield FileImport(path.name, _renamed(import_traces(path, store, progress), path))
+                    yield FileImport(path.name, _renamed(import_traces(path, store, progress, options), path))
                     continue
                 parsed = _named(formats.read(path, format, progress), path)
-                yield FileImport(path.name, store.add(parsed if judge is None else own_labels(parsed, judge), progress))
+                parsed = parsed if judge is None else own_labels(parsed, judge)
+                yield FileImport(path.name, store.add(parsed, progress, options))
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
                 yield FileImport(path.name, problem=line)

@@ -51,9 +51,9 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import GradeScale, Memory, ParsedInput, Query, RowError
+from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from cems_workbench.store import ImportReport, Store
-from cems_workbench.store.importing import set_name
+from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, set_name
 from cems_workbench.store.rows import RowCounts
 
 FOLDER, SUFFIX = "evidence", "-traced.evidence"
@@ -166,27 +166,24 @@ def add_input(
     parsed: ParsedInput,
     store: Store,
     progress: Progress = silent,
-    query_set: str | None = None,
-    scale: GradeScale | None = None,
-    when: datetime | None = None,
+    options: ImportOptions = DEFAULT_OPTIONS,
 ) -> ImportReport:
     """Put one of `inputs_of` into the store, a file of traces with the stages of its queries. Raises as `import_traces` and `Store.add`."""
     if parsed.format == NAME:
-        return import_traces(Path(parsed.source), store, progress, query_set, scale, when)
-    return store.add(parsed, progress, query_set, scale, when)
+        return import_traces(Path(parsed.source), store, progress, options)
+    return store.add(parsed, progress, options)
 
 
 def import_traces(
     path: Path,
     store: Store,
     progress: Progress = silent,
-    query_set: str | None = None,
-    scale: GradeScale | None = None,
-    when: datetime | None = None,
+    options: ImportOptions = DEFAULT_OPTIONS,
 ) -> ImportReport:
     """Import a file of spans (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises."""
-    when = when or datetime.now(UTC)
-    name = query_set or set_name(str(path))
+    name = options.query_set or set_name(str(path))
+    when = options.when or datetime.now(UTC)
+    options = replace(options, query_set=name, when=when)
     errors: list[RowError] = []
     with tempfile.TemporaryFile(dir=store.path) as file:
         spilled = _Spill(file, errors, str(path))
@@ -198,7 +195,7 @@ def import_traces(
             # A new file beside the old one, so that a cancelled import leaves that as it was.
             with write_atomically(target) as part:
                 part.unlink()
-                return _Import(path, store, name, errors, progress, when, scale).run(spilled, part, target)
+                return _Import(path, store, name, errors, progress, when, options).run(spilled, part, target)
         except OSError as error:
             raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
 
@@ -267,7 +264,7 @@ class _Import:
     errors: list[RowError]
     progress: Progress
     when: datetime
-    scale: GradeScale | None
+    options: ImportOptions
     numbers: dict[str, int] = field(default_factory=dict)
     """By id the number of a memory in the evidence file."""
     blank: set[str] = field(default_factory=set)
@@ -389,7 +386,7 @@ class _Import:
         brought = [memory for key, memory in new.items() if key not in stored]
         if brought:
             parsed = ParsedInput(str(self.path), NAME, memories=tuple(brought))
-            self.added += self.store.add(parsed, silent, self.name, when=self.when).memories.added
+            self.added += self.store.add(parsed, silent, self.options).memories.added
         for key in ids:
             found[key] = known.get(key) or new.get(key) or Memory(key, "")
         return found
@@ -419,7 +416,7 @@ class _Import:
         parsed = ParsedInput(
             str(self.path), NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
         )
-        report = self.store.add(parsed, self.progress, self.name, self.scale, self.when)
+        report = self.store.add(parsed, self.progress, self.options)
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
         if self.repeated:
             several = "1 query was" if len(self.repeated) == 1 else f"{len(self.repeated):,} queries were"

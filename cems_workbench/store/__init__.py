@@ -8,7 +8,7 @@ from cems_workbench.store.configs import ConfigRecord
 from cems_workbench.store.corrections import LearnedPair
 from cems_workbench.store.decisions import Decision
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.importing import ImportReport
+from cems_workbench.store.importing import ImportOptions, ImportReport
 from cems_workbench.store.label_events import LabelEvent
 from cems_workbench.store.memories import DeletedMemory, Facets, Page
 from cems_workbench.store.query_sets import QuerySet
@@ -29,6 +29,7 @@ __all__ = [
     "Duplicates",
     "Facets",
     "Filter",
+    "ImportOptions",
     "ImportReport",
     "IndexState",
     "Indexes",

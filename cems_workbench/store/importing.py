@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,6 +51,22 @@ ANYTHING = ("queries", "query", "test", "dev", "train", "questions", "qrels", ""
 
 
 @dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What one import is asked to do, the same for a command, a page and the API; every field has a default.
+
+    The queries go into `query_set`, by default one named after the input; `scale` replaces that set's scale. Inputs imported with the same
+    `when` (default: now) make one version of a set.
+    """
+
+    query_set: str | None = None
+    scale: GradeScale | None = None
+    when: datetime | None = None
+
+
+DEFAULT_OPTIONS = ImportOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class ImportReport:
     """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version."""
 
@@ -73,15 +89,13 @@ def import_input(
     team: TeamTables,
     parsed: ParsedInput,
     progress: Progress,
-    when: datetime,
-    query_set: str | None = None,
-    scale: GradeScale | None = None,
+    options: ImportOptions = DEFAULT_OPTIONS,
 ) -> ImportReport:
     """Write the valid rows of `parsed` in one transaction and report on them; none if an error is raised.
 
     Exception: full batches of memories are committed first, one by one, so that other processes wait for one batch at most; they are kept.
-    Queries and judgments are in the same transaction, or with a team's database in a separate one after it. Queries go into `query_set`,
-    by default one named after the input. Raises what `progress` raises (Cancelled).
+    Queries and judgments are in the same transaction, or with a team's database in a separate one after it. Raises what
+    `progress` raises (Cancelled).
     """
     problems: list[RowError] = []
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
@@ -100,7 +114,7 @@ def import_input(
                 bump_content_version(cursor)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
     before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last, rule=rule)
-    put = _Put(when, query_set or set_name(parsed.source), scale)
+    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options.scale)
     with database.transaction() as cursor:
         own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule)
         # In one database all rows of an input are committed together.

@@ -11,14 +11,13 @@ import atexit
 import logging
 import os
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
 
 from cems_workbench.errors import InputError, NoMemoriesError, StoreError
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import GradeScale, ParsedInput
+from cems_workbench.records import ParsedInput
 from cems_workbench.store.caches import ReplyCache, ScoreCache
 from cems_workbench.store.chunks import Chunks
 from cems_workbench.store.configs import Configs
@@ -26,7 +25,7 @@ from cems_workbench.store.corrections import Corrections
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.decisions import Decisions
 from cems_workbench.store.holdouts import Holdouts
-from cems_workbench.store.importing import ImportReport, import_input
+from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.language import Language
@@ -156,16 +155,10 @@ class Store:
         self,
         parsed: ParsedInput,
         progress: Progress = silent,
-        query_set: str | None = None,
-        scale: GradeScale | None = None,
-        when: datetime | None = None,
+        options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportReport:
-        """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several.
-
-        Its queries go into the set `query_set`, by default one named after the input; `scale` replaces that set's scale. Inputs added
-        with the same `when` (default: now) make one version of a set.
-        """
-        return import_input(self._database, self.team, parsed, progress, when or datetime.now(UTC), query_set, scale)
+        """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
+        return import_input(self._database, self.team, parsed, progress, options)
 
 
 def _check_directory(path: Path, create: bool) -> None:

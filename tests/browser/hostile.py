@@ -24,7 +24,7 @@ from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.sample_figures import read_figures
 from cems_workbench.records import Judgment, Memory, Relation, TakenMemory
 from cems_workbench.sources.source import RowProblem, SourceInfo
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 from tests.planted_source import Planted
 
 HOST = "evil.example"
@@ -173,7 +173,8 @@ def stock(folder: Path) -> Path:
     place = folder / "store"
     with Store.open(place) as store:
         for path in files(folder):
-            store.add(formats.read(path), query_set=None if "log" in path.name else evil(0, "set"))
+            options = ImportOptions(None if "log" in path.name else evil(0, "set"))
+            store.add(formats.read(path), options=options)
         _give(store)
         _take(store)
     return place

@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.formats import read_path
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -28,7 +28,7 @@ def small(tmp_path: Path) -> Path:
     (tmp_path / "7.json").write_text(json.dumps(CONVERSATION))
     (parsed,) = read_path(tmp_path / "7.json")
     with Store.open(tmp_path / "small") as store:
-        store.add(parsed, query_set="talk")
+        store.add(parsed, options=ImportOptions("talk"))
         others = (Memory("a", "=1+1", project="p"), Memory("b", "x", project="p"))
         query = Query("q", "what?", "p")
         store.add(ParsedInput("p.jsonl", "test", memories=others, relations=(Relation("a", "b"),), queries=(query,)))

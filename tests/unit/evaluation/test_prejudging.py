@@ -19,7 +19,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import GradeScale, JudgeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 
 PAIRS = [("q", "m0"), ("q", "m3"), ("r", "m1")]
 
@@ -88,7 +88,9 @@ def test_prelabels_are_the_models_by_band_and_beside_a_persons(resources: Resour
 
 def test_prelabels_are_on_the_scale_of_the_querys_set(resources: Resources, judge: Lengthy) -> None:
     yes_no = GradeScale(((0, "no"), (1, "yes")))
-    resources.store.add(ParsedInput("u.jsonl", "t", queries=(Query("z", "why?"),)), query_set="binary", scale=yes_no)
+    resources.store.add(
+        ParsedInput("u.jsonl", "t", queries=(Query("z", "why?"),)), options=ImportOptions("binary", yes_no)
+    )
     prelabel([("z", "m0"), ("z", "m1")], PipelineConfig(), resources)
     assert [one.grade for one in resources.store.judgments.read("z")] == [0, 1]
 

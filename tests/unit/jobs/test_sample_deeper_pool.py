@@ -9,6 +9,7 @@ import pytest
 from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.store import ImportOptions
 from tests.sample import copied
 
 FOLDER = SAMPLE_DATA / "deeper_pool"
@@ -39,7 +40,7 @@ def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_model
         assert (len(before), {judgment.kind for judgment in before}) == (1241, {"human"})
         version = store.query_sets.get("sample_data").version
         for parsed in formats.read_path(FOLDER):
-            report = store.add(parsed, query_set="sample_data")
+            report = store.add(parsed, options=ImportOptions("sample_data"))
         assert (report.errors, store.query_sets.get("sample_data").version) == ((), version)
         assert (len(store.judgments.read()), len(store.judgments.read(kind="model"))) == (3745, 2504)
         people, everybody = agreed_grades(before), agreed_grades(store.judgments.read())

@@ -22,7 +22,7 @@ from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, m
 from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever
 
 LOST_AT_RERANK = Judgment("q1", "d", 2)
@@ -93,7 +93,7 @@ def test_a_query_of_the_store_keeps_its_project_and_moment(store: Store, tmp_pat
     text = next(span for span in HYBRID if span["parent_id"] is None)["attributes"]["input.value"]
     judged = Query("q1", text, "harbor/api", datetime(2026, 9, 1, tzinfo=UTC), "identifier")
     other = Query("q2", "another text", None, None, "identifier")
-    store.add(ParsedInput("s", "queries-jsonl", queries=(judged, other)), query_set="sample")
+    store.add(ParsedInput("s", "queries-jsonl", queries=(judged, other)), options=ImportOptions("sample"))
     report = import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID), ("q2", HYBRID), ("q3", HYBRID)), store)
     assert (report.queries.added, report.queries.updated, report.queries.unchanged) == (1, 0, 1)
     assert store.query_sets.queries("sample") == [judged, other]
@@ -135,9 +135,11 @@ def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
 
 
 def test_another_file_adds_its_queries_and_replaces_those_it_has(store: Store, tmp_path: Path) -> None:
-    import_traces(written(tmp_path / "one.jsonl", ("q1", HYBRID), ("q2", HYBRID)), store, query_set="mine")
+    import_traces(written(tmp_path / "one.jsonl", ("q1", HYBRID), ("q2", HYBRID)), store, options=ImportOptions("mine"))
     changed = [*HYBRID[:4], reranker("cross-encoder", 4, FUSED, [("d", 0.9)])]
-    import_traces(written(tmp_path / "two.jsonl", ("q2", changed), ("q3", HYBRID)), store, query_set="mine")
+    import_traces(
+        written(tmp_path / "two.jsonl", ("q2", changed), ("q3", HYBRID)), store, options=ImportOptions("mine")
+    )
     found = read_traced(store, "mine")
     assert found is not None and set(found.evidences) == {"q1", "q2", "q3"}
     assert found.evidences["q2"].recorded.results == (("d", 0.9),)  # type: ignore[union-attr]
@@ -203,7 +205,7 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_the_former_one(store: St
     empty = tmp_path / "empty.jsonl"
     empty.write_text(json.dumps(ROOT | {"name": "alone"}) + "\n")
     with pytest.raises(InputError, match="no span of it is a query with lists or stages below it"):
-        import_traces(empty, store, query_set="mine")
+        import_traces(empty, store, options=ImportOptions("mine"))
     assert traced_path(store.path, "mine").read_bytes() == before
     bad = [
         json.dumps(retriever("r", 1, BM25, None) | {"start_time": "noon"}),

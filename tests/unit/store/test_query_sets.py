@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.importing import set_name
 from cems_workbench.store.query_sets import digest
 
@@ -65,10 +65,10 @@ def test_a_changed_input_makes_a_version_and_the_earlier_one_stays_as_it_was(sto
 
 def test_a_set_is_the_union_of_its_inputs_and_one_import_makes_one_version(store):
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    store.add(source("d/1.json", Q1), query_set="d", when=now)
-    store.add(source("d/2.json", Q2), query_set="d", when=now)
+    store.add(source("d/1.json", Q1), options=ImportOptions("d", when=now))
+    store.add(source("d/2.json", Q2), options=ImportOptions("d", when=now))
     assert names(store) == [("d", 1, 2)]
-    store.add(source("d/2.json", Q3), query_set="d")
+    store.add(source("d/2.json", Q3), options=ImportOptions("d"))
     assert names(store) == [("d", 2, 2)]
     assert store.query_sets.queries("d") == [Q1, Q3]
     assert store.query_sets.get("d").sources == ("1.json", "2.json")
@@ -127,7 +127,7 @@ def test_equal_sets_have_equal_digests_in_any_store_and_order(tmp_path, store):
     store.add(source("a.jsonl", Q1, Q2, Q3))
     with Store.open(tmp_path / "other") as other:
         other.add(source("b.jsonl", Q3, Q1))
-        other.add(source("c.jsonl", Q2), query_set="b")
+        other.add(source("c.jsonl", Q2), options=ImportOptions("b"))
         assert other.query_sets.get("b").digest == store.query_sets.get("a").digest
 
 
@@ -159,7 +159,7 @@ def test_an_unknown_set_or_version_names_what_there_is(store):
 
 def test_a_set_has_its_own_scale_and_keeps_it_over_imports(store):
     scale = GradeScale(((0, "no"), (1, "yes")))
-    store.add(source("team.jsonl", Q1), scale=scale)
+    store.add(source("team.jsonl", Q1), options=ImportOptions(scale=scale))
     store.add(source("team.jsonl", Q1, Q2))
     assert store.query_sets.get("team").scale == scale
     wider = store.query_sets.set_scale("team", GradeScale(((0, "no"), (1, "yes"), (2, "very"))))

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RecordedAnswer, Returned
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A, B, C = "abc12345-0000", "abc12345-1111", "def67890-0000"
@@ -88,7 +88,7 @@ def test_a_memory_is_meant_by_the_uuid_that_cems_makes_of_its_id_and_by_the_begi
 def test_a_log_that_has_grown_takes_the_place_of_what_was_read_of_it_before(filled: Store) -> None:
     first, second = answer("q1", (C, 0.5)), answer("q2", ("m1", 0.5))
     other = answer("q9", (C, 0.1))
-    filled.add(log(other, source="other.jsonl"), query_set="hook")
+    filled.add(log(other, source="other.jsonl"), options=ImportOptions("hook"))
     filled.add(log(first, second))
     again = filled.add(log(first, replace(second, returned=()), answer("q3")))
     assert (again.answers.added, again.answers.updated, again.answers.unchanged) == (1, 1, 1)
