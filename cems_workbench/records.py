@@ -343,6 +343,21 @@ class Judgment:
 
 
 @dataclass(frozen=True, slots=True)
+class UngradedJudgment:
+    """A judgment of a row whose `value` is no whole number but a fraction or a word: it needs a mapping that states its grade.
+
+    The row is also among the errors of its input. The grade of `judgment` says nothing; `words` are those of its query where the input
+    names queries by words.
+    """
+
+    row: int
+    judgment: Judgment
+    value: str
+    field: str
+    words: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """One memory of what a real system returned: its row in the input, and what the row says of it; id or content is there.
 
@@ -482,6 +497,8 @@ class ParsedInput:
     """Chunks that came with the memories, in their order."""
     answers: tuple[RecordedAnswer, ...] = ()
     """What a real system answered to the queries, by their qids."""
+    ungraded: tuple[UngradedJudgment, ...] = ()
+    """Judgments among the errors that a stated mapping of their values to grades makes usable."""
     skipped: tuple[str, ...] = ()
     """Entries of the directory that were not read, a line each with the reason; on the first input of the directory."""
 

@@ -25,9 +25,9 @@ from cems_workbench.formats.base.dataset import (
 )
 from cems_workbench.formats.base.files import Sample, read_lines, read_objects, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.records import collect, collect_judgments
-from cems_workbench.formats.qrels import whole_grade
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
@@ -103,7 +103,7 @@ def parse_judgment(line: str) -> Judgment:
         raise fields.FieldError("", f"must have the 3 columns {' '.join(HEADER)}, found {len(columns)}")
     row = dict(zip(HEADER, columns, strict=True))
     qid, document = fields.identifier(row, "query-id"), fields.identifier(row, "corpus-id")
-    return Judgment(qid, document, whole_grade(row["score"], "score"))
+    return graded("score", row["score"], lambda grade: Judgment(qid, document, grade))
 
 
 def _columns(line: str) -> list[str]:
@@ -190,6 +190,7 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
         queries=tuple(query for part in parts for query in part.queries),
         judgments=tuple(judgment for part in parts for judgment in part.judgments),
         errors=tuple(error for part in parts for error in part.errors),
+        ungraded=tuple(one for part in parts for one in part.ungraded),
         extra={
             "rows": {kind: rows for part in parts for kind, rows in part.extra["rows"].items()},
             "sources": {kind: part.source for part in parts for kind in part.extra["rows"]},

@@ -23,7 +23,6 @@ from cems_workbench.formats.base.csv_table import (
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import IGNORED, fields_of, names_judgments, plain, renamed
-from cems_workbench.formats.base.judgments import whole_rating
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.formats.judgments_jsonl import KNOWN, as_row, parse_judgment
 from cems_workbench.progress import Progress
@@ -69,8 +68,6 @@ def _open(path: Path) -> CsvTable:
 def _parse(row: dict[str, str]) -> Judgment:
     """One judgment; raises FieldError."""
     typed: dict[str, Any] = {column.strip().lower(): cell for column, cell in renamed(row).items() if cell.strip()}
-    if "grade" in typed:
-        typed["grade"] = whole_rating("grade", typed["grade"])
     if "kind" in typed:
         typed["kind"] = typed["kind"].strip().lower()
     return parse_judgment(typed)

@@ -9,6 +9,7 @@ A judgment of the whole store has `answerable`, true or false, instead of memory
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_objects
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgment_names import names_judgments, renamed
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
@@ -32,14 +34,19 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
     answerable = fields.said(row, OF_STORE)
     if answerable is not None and any(row.get(name) is not None for name in ("memory_id", "grade")):
         raise fields.FieldError(OF_STORE, "is of the whole store, and stands without memory_id and grade")
-    return Judgment(
+    judgment = Judgment(
         qid=fields.identifier(row, "qid"),
         memory_id=fields.identifier(row, "memory_id") if answerable is None else WHOLE_STORE,
-        grade=fields.whole(row, "grade") if answerable is None else int(answerable),
+        grade=int(answerable or 0),
         judge="human" if row.get("judge") is None else fields.identifier(row, "judge"),
         kind=fields.choice(row, "kind", KINDS, "human"),
         judged_at=fields.moment(row, "judged_at"),
         note=fields.text(row, "note"),
+    )
+    return (
+        judgment
+        if answerable is not None
+        else graded("grade", row.get("grade"), lambda grade: replace(judgment, grade=grade))
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, whole_rating
+from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -32,7 +32,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         if found is None:
             raise FieldError("", "must be of the form: grade qid:N # docno words of the query")
         grade, _, docno, query = found.groups()
-        judgment, said = judgment_by_words({"query": query, "docid": docno}, whole_rating("grade", grade))
+        judgment, said = judgment_by_words({"query": query, "docid": docno}, "grade", grade)
         words[judgment.qid] = said
         return judgment
 

@@ -7,7 +7,6 @@ Grades may be any integer (TREC uses negative ones for spam). The judge is "huma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgment_names import fields_of, names_judgments
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
@@ -25,7 +25,6 @@ FIELDS = {"memory_id": "docno", "grade": "rel"}
 """What the fields of a judgment are called in the file."""
 UNUSED = {"0", "Q0", "q0"}
 """What the second column holds, for nobody reads it."""
-_GRADE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -115,15 +114,7 @@ def _parse(
         raise FieldError("", f"must have the {wanted}, found {len(columns)}")
     if "\0" in qid + docno:
         raise FieldError("", "must not contain NUL")
-    return Judgment(qid, docno, whole_grade(grade, "rel"))
-
-
-def whole_grade(grade: str, field: str) -> int:
-    """A grade written in a line of qrels; raises FieldError."""
-    whole, _, decimals = grade.partition(".")
-    if not _GRADE.fullmatch(whole) or decimals.strip("0"):
-        raise FieldError(field, f"{field} must be a whole number, found {ascii(grade)[:60]}")
-    return int(whole)
+    return graded("rel", grade, lambda whole: Judgment(qid, docno, whole))
 
 
 def _is_judgment(line: str) -> bool:

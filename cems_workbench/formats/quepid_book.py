@@ -19,7 +19,6 @@ from cems_workbench.formats.base.judgments import (
     judgment_by_words,
     parsed_by_words,
     query_words,
-    whole_rating,
 )
 from cems_workbench.formats.base.records import Collected, collect_judgments
 from cems_workbench.formats.quepid_csv import HEADER
@@ -63,7 +62,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             raise FieldError("", "has a grade in a column without the name of a judge")
         named = {column.lower(): text for column, text in row.items() if column.lower() in PAIR}
         judge = identifier({"judge": judge}, "judge")
-        judgment, query = judgment_by_words(named, whole_rating(judge, grade), judge)
+        judgment, query = judgment_by_words(named, judge, grade, judge)
         words[judgment.qid] = query
         return judgment
 

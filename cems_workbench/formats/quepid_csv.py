@@ -29,7 +29,6 @@ from cems_workbench.formats.base.judgments import (
     judgment_by_words,
     parsed_by_words,
     query_words,
-    whole_rating,
 )
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
@@ -80,7 +79,7 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
     other = [name for name in table.columns if name not in parts.values()]
 
     def parse(row: dict[str, str]) -> Judgment:
-        judgment, query = judgment_by_words(row, whole_rating("rating", row["rating"]))
+        judgment, query = judgment_by_words(row, "rating", row["rating"])
         words[judgment.qid] = query
         return judgment
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
-from cems_workbench.formats.base.files import Sample, read_document, type_name
+from cems_workbench.formats.base.files import Sample, read_document
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words, whole_rating
+from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -49,10 +49,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
                 yield number, row
 
     def parse(row: Row) -> Judgment:
-        rating = row["rating"]
-        if isinstance(rating, bool) or not isinstance(rating, int | float | str):
-            raise FieldError("rating", f"must be a whole number, found {type_name(rating)}")
-        judgment, query = judgment_by_words(row, whole_rating("rating", str(rating)), identifier(row, "judge"))
+        judgment, query = judgment_by_words(row, "rating", row["rating"], identifier(row, "judge"))
         words[judgment.qid] = query
         return judgment
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, identifier, whole
+from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document, type_name
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.grades import graded, whole_grade
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -46,7 +47,8 @@ def _parse(row: tuple[str, Any, Any]) -> Judgment:
     if docno is None:
         raise FieldError(qid, f"must be an object of grades, found {type_name(grade)}")
     named = {"qid": qid, "docno": docno, "grade": grade}
-    return Judgment(identifier(named, "qid"), identifier(named, "docno"), whole(named, "grade"))
+    ids = identifier(named, "qid"), identifier(named, "docno")
+    return graded("grade", grade, lambda whole: Judgment(*ids, whole))
 
 
 def write(judgments: Iterable[Judgment]) -> str:
@@ -68,7 +70,7 @@ def sniff(sample: Sample) -> bool:
 
 
 def _is_grade(value: Any) -> bool:
-    return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    return not isinstance(value, str) and whole_grade(value) is not None
 
 
 FORMAT = Format(

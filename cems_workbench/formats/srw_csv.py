@@ -12,11 +12,10 @@ from pathlib import Path
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.csv_table import CsvTable, columns_of, read_csv_lines, records
-from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.grades import whole_grade
 from cems_workbench.formats.base.judgment_names import NAMES, plain
-from cems_workbench.formats.base.judgments import whole_rating
 from cems_workbench.formats.quepid_csv import HEADER, read_ratings, write
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
@@ -50,11 +49,7 @@ def _names_others(names: list[str]) -> bool:
 
 
 def _is_rating(cell: str) -> bool:
-    try:
-        whole_rating("rating", cells.restored(cell))
-    except FieldError:
-        return False
-    return True
+    return whole_grade(cells.restored(cell)) is not None
 
 
 FORMAT = Format(

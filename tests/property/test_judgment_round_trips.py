@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.formats import detect, judgment_writers, queries_jsonl, read, trec_run, write_judgments
 from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
@@ -98,7 +99,7 @@ def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments)
 
 
 @pytest.mark.parametrize("format", ["quepid-csv", "srw-csv"])
-@given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
+@given(judgments=JUDGMENTS, words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True))
 def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
     first = {(one.qid, one.memory_id): one for one in judgments}
     judgments = list(first.values())
@@ -112,7 +113,7 @@ def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
     assert parsed.errors == () and found == "quepid-csv"
 
 
-@given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
+@given(judgments=JUDGMENTS, words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True))
 def test_a_book_keeps_every_judges_grade(judgments, words):
     queries = words_of(judgments, words)
     written = write_judgments("quepid-book", judgments, queries)
@@ -187,7 +188,7 @@ def test_feedback_counts_queries_and_leaves_out_what_is_neither():
 
 @given(
     judgments=JUDGMENTS,
-    words=st.lists(WORDS, min_size=8, max_size=8, unique=True),
+    words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True),
     format=st.sampled_from(["judgments-csv", "quepid-csv", "quepid-book", "srw-csv"]),
 )
 def test_no_cell_of_a_csv_is_a_formula(judgments, words, format):

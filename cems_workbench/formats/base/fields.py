@@ -83,17 +83,6 @@ def count(row: Row, field: str) -> int:
     return int(value)
 
 
-def whole(row: Row, field: str) -> int:
-    """A whole number, of any sign, that must be there."""
-    value = row.get(field)
-    if value is None:
-        raise FieldError(field, "is missing")
-    fits = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value.is_integer())
-    if isinstance(value, bool) or not fits or abs(value) > MAX_COUNT:
-        raise FieldError(field, f"must be a whole number, found {_shown(value)}")
-    return int(value)
-
-
 def flag(row: Row, field: str) -> bool:
     """true or false; false where it is absent."""
     return said(row, field) or False

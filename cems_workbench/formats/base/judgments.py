@@ -1,16 +1,19 @@
 """What formats of judgments share: one grade per pair, and queries that are named by their words and not by an id.
 
 The reader of such a query gives it the id `q-` and a hash of its words, and says in `extra["queries_by_words"]` that it did; the
-store then takes the query it has with these words, if it has exactly one.
+store then takes the query it has with these words (`store/query_matching.py`). `extra["listed"]` are the qids of queries that the file
+lists without a judgment.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cems_workbench.formats.base.fields import FieldError, identifier, required_text
+from cems_workbench.formats.base.fields import identifier, required_text
+from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.records import Collected, derived_id
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
 
@@ -30,12 +33,12 @@ def with_unique_words(
     """The judgments whose query is the only one with its words; a line in `left_out` for each other query."""
     owners: dict[str, list[str]] = {}
     for qid, query in sorted(queries.items()):
-        owners.setdefault(query.query, []).append(qid)
+        owners.setdefault(clean_words(query.query), []).append(qid)
     good = set()
     for qid in sorted({judgment.qid for judgment in judgments}):
         if qid not in queries:
             left_out.append(f"{qid}: the words of this query are not known")
-        elif len(same := owners[queries[qid].query]) > 1:
+        elif len(same := owners[clean_words(queries[qid].query)]) > 1:
             others = ", ".join(other for other in same if other != qid)
             left_out.append(f"{qid}: has the same words as {others}, and the format has nothing else")
         else:
@@ -60,34 +63,26 @@ def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[J
     return agreed
 
 
-def judgment_by_words(row: Mapping[str, Any], grade: int, judge: str = "human") -> tuple[Judgment, str]:
+def judgment_by_words(row: Mapping[str, Any], field: str, rating: Any, judge: str = "human") -> tuple[Judgment, str]:
     """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
     words = query_words(row)
-    return Judgment(derived_id("q", words), identifier(row, "docid"), grade, judge), words
+    qid, docid = derived_id("q", words), identifier(row, "docid")
+    return graded(field, rating, lambda grade: Judgment(qid, docid, grade, judge), words), words
 
 
 def query_words(row: Mapping[str, Any]) -> str:
-    """The words of a row's `query` without Quepid's guard: the blank that it puts before - = + and @. Raises FieldError."""
-    words = required_text(row, "query")
-    return words[1:] if _GUARDED.match(words) else words
+    """The words of a row's `query`: without blanks around them, such as Quepid's guard before - = + and @, in NFC. Raises FieldError."""
+    return clean_words(required_text(row, "query"))
+
+
+def clean_words(text: str) -> str:
+    """Words as they are compared: in NFC and without blanks around them."""
+    return unicodedata.normalize("NFC", text).strip()
 
 
 def guarded_words(words: str) -> str:
     """Words that begin with blanks and one of - = + @, with one blank more, which `query_words` takes off."""
     return f" {words}" if _GUARDED.match(words) else words
-
-
-def whole_rating(field: str, cell: str) -> int:
-    """A rating: a whole number, also written as 3.0; raises FieldError."""
-    digits, mark, decimals = cell.strip().partition(".")
-    if not mark:  # as a spreadsheet of another language writes it
-        digits, _, decimals = cell.strip().partition(",")
-    sign = digits[:1] if digits[:1] in "+-" else ""
-    number = digits.removeprefix(sign)
-    whole = number.isascii() and number.isdigit() and len(number) <= 18
-    if not whole or decimals.strip("0"):
-        raise FieldError(field, f"must be a whole number, found {ascii(cell)[:60]}")
-    return int(digits)
 
 
 def parsed_by_words(
@@ -105,12 +100,11 @@ def parsed_by_words(
     `unrated` are the rows of queries without a judgment, by their words: queries to be judged.
     """
     first: dict[str, int] = {}
+    listed = {derived_id("q", text): row for text, row in (unrated or {}).items()}
     for judgment, row in zip(collected.records, collected.rows, strict=True):
         first.setdefault(judgment.qid, row)
-    named = {qid: words[qid] for qid in first}
-    for text, row in (unrated or {}).items():
-        named.setdefault(derived_id("q", text), text)
-        first.setdefault(derived_id("q", text), row)
+    named = {qid: words[qid] for qid in first} | {derived_id("q", text): text for text in unrated or {}}
+    first = first | {qid: row for qid, row in listed.items() if qid not in first}
     return ParsedInput(
         source,
         name,
@@ -122,5 +116,7 @@ def parsed_by_words(
             "rows": {"judgments": collected.rows, "queries": list(first.values())},
             "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
             "queries_by_words": True,
+            "listed": listed.keys(),
         },
+        ungraded=tuple(collected.ungraded),
     )

@@ -10,9 +10,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, UnknownFields
 from cems_workbench.formats.base.files import read_records
+from cems_workbench.formats.base.grades import NoGradeError
 from cems_workbench.formats.base.payload import is_deleted
 from cems_workbench.progress import Progress
-from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem
+from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem, UngradedJudgment
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
@@ -31,6 +32,7 @@ class Collected(Generic[Record]):
     records: list[Record] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    ungraded: list[UngradedJudgment] = field(default_factory=list)
 
     def parsed(
         self,
@@ -51,6 +53,7 @@ class Collected(Generic[Record]):
             errors=tuple(errors),
             notes=(*self.notes, *notes),
             extra=extra if fields is None else {**extra, "fields": dict(fields)},
+            ungraded=tuple(self.ungraded),
         )
 
 
@@ -105,6 +108,9 @@ def collect_judgments(
         try:
             judgment = make(row)
         except FieldError as error:
+            if isinstance(error, NoGradeError):
+                one = UngradedJudgment(number, error.judgment, error.value, error.field, error.words)
+                collected.ungraded.append(one)
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
         before = first.setdefault(judgment, number)

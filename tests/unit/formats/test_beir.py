@@ -112,7 +112,7 @@ def test_rows_that_cannot_be_used_are_reported_with_their_file(folder):
         ("queries.jsonl", 2, "_id", "'1' stands already in row 1"),
         ("queries.jsonl", 3, "text", "is missing"),
         ("test.tsv", 2, None, "must have the 3 columns query-id corpus-id score, found 2"),
-        ("test.tsv", 3, "score", "score must be a whole number, found 'high'"),
+        ("test.tsv", 3, "score", "must be a whole number, found 'high'; state its grade: --grade high=1"),
     ]
     assert parsed.notes[:2] == (
         "corpus.jsonl: field 'metadata' is not known and was left out (1 rows)",

@@ -32,7 +32,7 @@ def test_a_quepid_export_with_an_unrated_row_and_whole_decimals(write):
     assert parsed.format == "quepid-csv"
     assert grades(parsed) == [("what, exactly?", "m1", 3, "human"), ("who?", "m2", 1, "human")]
     assert parsed.notes == ("1 rows have no rating; their queries are there to be judged",)
-    assert problems(parsed) == [(5, "rating", "must be a whole number, found 'good'")]
+    assert problems(parsed) == [(5, "rating", "must be a whole number, found 'good'; state its grade: --grade good=1")]
 
 
 def test_opensearch_judgments_with_and_without_a_header(write):
@@ -55,7 +55,7 @@ def test_a_quepid_book_has_a_column_per_judge(write):
     ]
     assert len({one.qid for one in parsed.judgments}) == 1
     assert problems(parsed) == [
-        (4, "Ann B.", "must be a whole number, found 'x'"),
+        (4, "Ann B.", "must be a whole number, found 'x'; state its grade: --grade x=1"),
     ]
     assert parsed.notes == ("row 5 repeats row 2",)
 
@@ -76,7 +76,7 @@ def test_jsonl_keeps_judge_kind_time_and_note(write):
             full,
             {"qid": "q", "memory_id": "m", "grade": 1},
             {**full, "grade": 0},
-            {"qid": "q", "memory_id": "m", "grade": "2"},
+            {"qid": "q", "memory_id": "m", "grade": "2.5"},
             {**full, "kind": "x"},
         )
     )
@@ -86,7 +86,7 @@ def test_jsonl_keeps_judge_kind_time_and_note(write):
         Judgment("q", "m", 0, "Ann", "model", datetime(2026, 1, 1, 9, tzinfo=UTC), "n"),
     )
     assert problems(parsed) == [
-        (4, "grade", "must be a whole number, found '2'"),
+        (4, "grade", "must be a whole number, found '2.5'; state its grade: --grade 2.5=1"),
         (5, "kind", "must be one of human, model, found 'x'"),
     ]
 

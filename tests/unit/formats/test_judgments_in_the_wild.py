@@ -100,7 +100,9 @@ def test_other_exports_of_quepid_and_the_search_relevance_workbench(write):
     assert by_words(read(write("rre.json", rre))) == [("what", "m1", 3, "human")]
     parsed = read(write("srw.json", srw))
     assert by_words(parsed) == [("what", "m1", 3, "human")]
-    assert [error.reason for error in parsed.errors] == ["must be a whole number, found '0.7'"]
+    assert [error.reason for error in parsed.errors] == [
+        "must be a whole number, found '0.7'; state the grades of such values: --grade 0..0.5=0 --grade 0.5..1=1"
+    ]
     for line in ("3\tqid:1\t# m1\twhat", "3 qid:1 # m1 what"):
         assert by_words(read(write("ltr.txt", line))) == [("what", "m1", 3, "human")]
     detailed = "Team Name,Case Name,Case ID,Query Text,Doc ID,Title,Rating"

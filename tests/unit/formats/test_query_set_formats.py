@@ -80,9 +80,9 @@ def test_qrels_with_blanks_or_tabs_and_any_whole_grade(write):
     [
         ("q1 0 m1", "must have the 4 columns qid 0 docno rel, found 3"),
         ("q1 0 m1 1 extra", "must have the 4 columns qid 0 docno rel, found 5"),
-        ("q1 0 m1 high", "rel must be a whole number, found 'high'"),
-        ("q1 0 m1 1.5", "rel must be a whole number, found '1.5'"),
-        ("q1 0 m1 " + "9" * 30, f"rel must be a whole number, found '{'9' * 30}'"),
+        ("q1 0 m1 high", "must be a whole number, found 'high'; state its grade: --grade high=1"),
+        ("q1 0 m1 1.5", "must be a whole number, found '1.5'; state its grade: --grade 1.5=1"),
+        ("q1 0 m1 " + "9" * 30, f"must be a whole number, found '{'9' * 30}'; state its grade: --grade {'9' * 30}=1"),
     ],
 )
 def test_lines_that_are_no_judgment_are_reported(write, line, reason):
