@@ -364,4 +364,6 @@ FORMAT = Format(
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=8),
     place=2,
+    shape="objects with chat and probing_questions",
+    needs=(("chat",), ("probing_questions",)),
 )

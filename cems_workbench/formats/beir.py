@@ -280,4 +280,6 @@ FORMAT = Format(
     folder=folder,
     dataset=DatasetWriter(write, ("memories", "queries", "judgments"), place=5),
     place=6,
+    shape="objects with _id and text, or the columns query-id, corpus-id and score",
+    needs=(("_id",), ("text",)),
 )

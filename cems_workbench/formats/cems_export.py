@@ -239,4 +239,6 @@ FORMAT = Format(
     read=read,
     suffixes=(".json", ".jsonl", ".ndjson"),
     place=7,
+    shape="lists documents and chunks, or rows with an id, content and what only CEMS writes (team_id, shown_count, content_hash …)",
+    needs=(("documents",), ("chunks",)),
 )

@@ -115,4 +115,6 @@ FORMAT = Format(
     read=read,
     judgments=JudgmentWriter(lambda judgments, words: write(feedback_of(judgments)), place=7),
     place=8,
+    shape="objects with a qid and relevant_ids or noise_ids",
+    needs=(("qid",), ("relevant_ids", "noise_ids")),
 )

@@ -128,4 +128,6 @@ FORMAT = Format(
     read=read,
     place=0,
     answers=True,
+    shape="objects with ts, event and session_id",
+    needs=(("ts",), ("event",), ("session_id",)),
 )

@@ -64,4 +64,6 @@ FORMAT = Format(
     read=read,
     suffixes=(".jsonl", ".ndjson", ".json"),
     place=9,
+    shape="objects with subject, predicate and object, without content",
+    needs=(("subject",), ("predicate",), ("object",)),
 )

@@ -22,7 +22,7 @@ from cems_workbench.formats.base.csv_table import (
 )
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgment_names import IGNORED, fields_of, names_judgments, plain, renamed
+from cems_workbench.formats.base.judgment_names import IGNORED, NAMES, fields_of, names_judgments, plain, renamed
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.formats.judgments_jsonl import KNOWN, as_row, parse_judgment
 from cems_workbench.progress import Progress
@@ -85,6 +85,9 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".csv", ".tsv"),
+    breadth=1,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), place=2),
     place=11,
+    shape="a header with qid, memory_id and grade, under any of their names",
+    needs=tuple(NAMES.values()),
 )

@@ -18,7 +18,7 @@ from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_objects
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.grades import graded
-from cems_workbench.formats.base.judgment_names import names_judgments, renamed
+from cems_workbench.formats.base.judgment_names import NAMES, names_judgments, renamed
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
@@ -91,6 +91,9 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
+    breadth=1,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), whole_store=True, place=1),
     place=10,
+    shape="objects with qid, memory_id and grade, under any of their names, or with qid and answerable",
+    needs=tuple(NAMES.values()),
 )

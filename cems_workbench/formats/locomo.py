@@ -321,4 +321,6 @@ FORMAT = Format(
     suffixes=(".json",),
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
     place=1,
+    shape="a document with session_1, session_2 … of turns, and qa",
+    needs=(("conversation", "session_1"), ("qa", "session_1")),
 )

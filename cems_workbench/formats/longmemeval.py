@@ -266,4 +266,6 @@ FORMAT = Format(
     suffixes=(".json",),
     dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, parse, by_question=True), place=7),
     place=12,
+    shape="objects with a question and haystack_sessions",
+    needs=(("question",), ("haystack_sessions",)),
 )

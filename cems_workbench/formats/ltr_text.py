@@ -53,4 +53,5 @@ FORMAT = Format(
     read=read,
     suffixes=(".txt", ".ltr"),
     place=20,
+    shape='lines "grade qid:N # docno words of the query"',
 )

@@ -251,4 +251,5 @@ FORMAT = Format(
     breadth=4,
     place=12,
     inside=False,
+    shape="a file with the ending .md or .markdown",
 )

@@ -174,4 +174,6 @@ FORMAT = Format(
     suffixes=(".csv", ".tsv"),
     dataset=DatasetWriter(write, ("memories",), place=2),
     place=13,
+    shape="a header with the columns id and content",
+    needs=(("id",), ("content",)),
 )

@@ -116,4 +116,6 @@ FORMAT = Format(
     breadth=1,
     dataset=DatasetWriter(write, ("memories",), place=1),
     place=3,
+    shape="objects with id and content",
+    needs=(("id",), ("content",)),
 )

@@ -133,14 +133,25 @@ def _is_record(row: Any) -> bool:
 
 
 def sniff(sample: Sample) -> bool:
-    """Rows as above, or an answer with such rows; bare `{id, text}` are none, they may be anything."""
+    """Rows as above, or an answer with such rows; bare `{id, text}`, which may be anything, in a file called memories alone."""
     document = sample.document
     rows: Any = document if isinstance(document, list) else sample.rows
     if isinstance(document, dict) and (items := _items(document)) is not None:
         if "ids" in document or "passages" in document:
             return bool(items) and not any(isinstance(each, dict) and "score" in each for each in items)
         rows = items
+    if _is_called_memories(sample.path) and all(map(_is_bare, rows[:SAMPLE_LINES])):
+        return bool(rows)
     return any(map(_is_record, rows[:SAMPLE_LINES]))
+
+
+def _is_called_memories(path: Path) -> bool:
+    return path.stem.lower().startswith("memor")
+
+
+def _is_bare(row: Any) -> bool:
+    """Whether a row is an id and a text, without a name that says what the text is."""
+    return isinstance(row, dict) and row.keys() <= {"id", "text", "metadata"} and {"id", "text"} <= row.keys()
 
 
 FORMAT = Format(
@@ -152,4 +163,6 @@ FORMAT = Format(
     suffixes=(".jsonl", ".json", ".ndjson"),
     breadth=1,
     place=11,
+    shape="objects with an id and memory, page_content, fact, payload or value, and no score",
+    needs=(("id", "_id", "uuid", "memory_id"), ("memory", "page_content", "fact", "data", "payload", "value")),
 )

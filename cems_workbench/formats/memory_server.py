@@ -120,4 +120,6 @@ FORMAT = Format(
     read=read,
     suffixes=(".jsonl", ".json", ".ndjson"),
     place=10,
+    shape="objects of type entity with observations, or of type relation with relationType",
+    needs=(("type",), ("observations", "relationType")),
 )

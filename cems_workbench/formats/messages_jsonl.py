@@ -72,4 +72,6 @@ FORMAT = Format(
     read=read,
     suffixes=(".jsonl", ".ndjson", ".json"),
     place=14,
+    shape="objects with a speaker, role or author and content or text",
+    needs=(("speaker", "role", "author"), ("content", "text")),
 )

@@ -138,4 +138,6 @@ FORMAT = Format(
     suffixes=(".jsonl", ".ndjson", ".json"),
     place=0,
     answers=True,
+    shape="spans: objects with attributes and a context or start_time, or OTLP JSON",
+    needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
 )

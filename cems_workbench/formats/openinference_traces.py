@@ -119,6 +119,9 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".jsonl", ".ndjson", ".json"),
+    breadth=-1,
     place=-1,
     answers=True,
+    shape="spans of which one is a stage of a pipeline",
+    needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
 )

@@ -143,4 +143,5 @@ FORMAT = Format(
     breadth=2,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, fitting=_without_blanks, place=3),
     place=5,
+    shape="columns qid, 0, docno and rel between blanks, or a header that names them",
 )

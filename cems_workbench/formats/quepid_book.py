@@ -132,4 +132,6 @@ FORMAT = Format(
     suffixes=(".csv",),
     judgments=JudgmentWriter(write, by_words=True, fitting=_with_nameable_judges, place=6),
     place=17,
+    shape="a header that begins with query,docid and has a column per judge",
+    needs=(("query",), ("docid",)),
 )

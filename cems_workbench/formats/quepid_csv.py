@@ -123,4 +123,6 @@ FORMAT = Format(
     suffixes=(".csv",),
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=4),
     place=15,
+    shape="a header with query, docid and rating and no other column",
+    needs=(("query", "query_text"), ("docid", "doc_id"), ("rating",)),
 )

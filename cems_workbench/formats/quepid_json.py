@@ -115,4 +115,6 @@ FORMAT = Format(
     read=read,
     suffixes=(".json",),
     place=19,
+    shape="a document with query_doc_pairs, query_groups or judgmentRatings",
+    needs=((PAIRS, GROUPS, RATINGS),),
 )

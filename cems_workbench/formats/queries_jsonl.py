@@ -85,8 +85,9 @@ def _line(query: Query) -> tuple[str, Query]:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid and a query, or several wordings of it."""
-    return any("qid" in row and ("query" in row or _wordings_alone(row)) for row in sample.objects)
+    """Objects with a qid and a query, or several wordings of it, and no results: those are of a log."""
+    rows = (row for row in sample.objects if "qid" in row and "results" not in row)
+    return any("query" in row or _wordings_alone(row) for row in rows)
 
 
 def _wordings_alone(row: Mapping[str, Any]) -> bool:
@@ -102,4 +103,6 @@ FORMAT = Format(
     read=read,
     dataset=DatasetWriter(write_queries, ("queries",), place=4),
     place=4,
+    shape="objects with qid and query, without results",
+    needs=(("qid",), ("query", "queries")),
 )

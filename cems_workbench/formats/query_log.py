@@ -124,4 +124,6 @@ FORMAT = Format(
     suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
     place=0,
     answers=True,
+    shape="rows with a query and a list of results",
+    needs=(("query", "q", "text"), ("results",)),
 )

@@ -82,4 +82,5 @@ FORMAT = Format(
     suffixes=(".json",),
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, place=7),
     place=18,
+    shape="one object {qid: {docno: grade}} of whole numbers",
 )

@@ -72,4 +72,6 @@ FORMAT = Format(
     read=read,
     dataset=DatasetWriter(write, ("relations",), place=3),
     place=18,
+    shape="objects with source_id and target_id",
+    needs=(("source_id",), ("target_id",)),
 )

@@ -62,4 +62,5 @@ FORMAT = Format(
     breadth=3,
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=5),
     place=16,
+    shape="three columns without a header: words of the query, docid, whole number",
 )

@@ -59,7 +59,7 @@ def import_files(
                 parsed = parsed if judge is None else own_labels(parsed, judge)
                 yield FileImport(path.name, store.add(parsed, progress, options))
             except WorkbenchError as error:
-                line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
+                line = str(error).replace(str(path), path.name)
                 yield FileImport(path.name, problem=line)
 
 

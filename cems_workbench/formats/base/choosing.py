@@ -7,59 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.dataset import DataSet, Exported
-from cems_workbench.formats.base.files import Sample, parse_json, regular_file, take_sample, type_name
+from cems_workbench.formats.base.files import regular_file, take_sample
 from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
 from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
+from cems_workbench.formats.base.recognising import Recognised, recognise
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
-
-LINES_OF_JSON = (".jsonl", ".ndjson")
-MAX_FIELDS = 8
-"""Fields of an object that no format knows which are named."""
 
 
 def detect(path: Path) -> str:
     """The name of the format of a file, by what is in it and, when that says nothing, by its name.
 
-    Raises InputError for a file that cannot be read or that no format recognises, listing the known ones.
+    Raises InputError for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need.
     """
-    path = Path(path)
-    sample = take_sample(path)
-    name = _recognised(path, sample)
-    if name is None:
-        with path.open("rb") as file:
-            if file.read(15) == b"SQLite format 3":
-                raise InputError(
-                    f"{path}: is a SQLite file: connect sqlite:{path.absolute()} reads it, import does not"
-                )
-        known = ", ".join(sorted(FORMATS))
-        raise InputError(f"{path}: the format is not recognised{_first_object(sample)}; pass one of {known}")
-    return name
-
-
-def _recognised(path: Path, sample: Sample) -> str | None:
-    for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
-        with FORMATS.guarded(form.name, InputError):
-            if form.sniff(sample):
-                return form.name
-    name, suffix = path.stem.lower(), path.suffix.lower()
-    named = [form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes]
-    return named[0].name if len(named) == 1 else None
-
-
-def _first_object(sample: Sample) -> str:
-    """The fields of the first object of a JSON file in no known format, or why there is none; empty for other files."""
-    if sample.rows:
-        return f": its first object has {one_line(', '.join(list(sample.rows[0])[:MAX_FIELDS])) or 'no field'}"
-    if sample.path.suffix.lower() not in LINES_OF_JSON or not sample.lines:
-        return ""
-    try:
-        parsed = parse_json(sample.lines[0])
-    except ValueError as error:
-        return f": its first line {error}"
-    return f": its first line is {type_name(parsed)}, not an object"
+    return recognise(take_sample(Path(path))).form.name
 
 
 def log_format(path: Path) -> str | None:
@@ -74,8 +37,8 @@ def log_format(path: Path) -> str | None:
 def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
     """Read one file. `format` is a name in FORMATS or "auto". Raises InputError when the file is unusable."""
     path = Path(path)
-    form = FORMATS[detect(path)] if format == "auto" else _named(format)
-    return _read(form, path, progress)
+    found = recognise(take_sample(path)) if format == "auto" else Recognised(_named(format))
+    return _read(found, path, progress)
 
 
 def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> list[ParsedInput]:
@@ -93,12 +56,12 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     parsed: list[ParsedInput] = []
     skipped: list[str] = []
     errors: list[RowError] = []
-    for place, form in _sources(path, skipped, errors):
-        if wanted not in (None, form):
-            skipped.append(f"{place.name}: its format is {form.name}")
+    for place, found in _sources(path, skipped, errors):
+        if wanted not in (None, found.form):
+            skipped.append(f"{place.name}: its format is {found.form.name}")
             continue
         try:
-            parsed.append(_read(form, place, progress))
+            parsed.append(_read(found, place, progress))
         except InputError as error:
             if place == path:  # a data set; a file's neighbours are read all the same
                 raise
@@ -112,9 +75,10 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     return [first, *parsed[1:]]
 
 
-def _read(form: Format, path: Path, progress: Progress) -> ParsedInput:
-    with FORMATS.guarded(form.name, InputError):
-        return form.read(path, progress)
+def _read(found: Recognised, path: Path, progress: Progress) -> ParsedInput:
+    with FORMATS.guarded(found.form.name, InputError):
+        parsed = found.form.read(path, progress)
+    return replace(parsed, notes=(found.note, *parsed.notes)) if found.note else parsed
 
 
 def _order(parsed: ParsedInput) -> int:
@@ -124,14 +88,14 @@ def _order(parsed: ParsedInput) -> int:
     return max(first, FORMATS[parsed.format].order)
 
 
-def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Format]]:
+def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Recognised]]:
     """The entries of a directory in a known format, by name; others go to `skipped`, hidden ones are ignored.
 
     An entry that is not a regular file, is too large or has a name that is not UTF-8 is an error.
     """
     whole = _as_folder(directory)
     if whole is not None:
-        yield directory, whole[0]
+        yield directory, Recognised(whole[0])
     for entry in _entries(directory):
         if entry.name.startswith(".") or (whole is not None and entry.name in whole[1]):
             continue
@@ -145,21 +109,19 @@ def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Ite
         if entry.is_dir():
             inner = _as_folder(entry)
             if inner is not None and inner[0].inside:
-                yield entry, inner[0]
+                yield entry, Recognised(inner[0])
             else:
                 skipped.append(f"{entry.name}: is a directory")
             continue
         try:
-            sample = take_sample(entry)
-            name = _recognised(entry, sample)
+            found = recognise(take_sample(entry))
         except InputError as error:
             skipped.append(f"{entry.name}: {_without_path(error, entry)}")
             continue
-        if name is None:
-            skipped.append(f"{entry.name}: the format is not recognised{_first_object(sample)}")
-        elif FORMATS[name].inside:
-            yield entry, FORMATS[name]
+        if found.form.inside:
+            yield entry, found
         else:
+            name = found.form.name
             skipped.append(f"{entry.name}: {name} is read from a file alone, or from a folder without other data")
 
 

@@ -36,6 +36,11 @@ class Sample:
     document: Any = None
 
     @property
+    def header(self) -> str:
+        """The first line that is no comment; empty if there is none, and where the lines are JSON objects."""
+        return "" if self.objects else next((line for line in self.lines if not line.lstrip().startswith("#")), "")
+
+    @property
     def rows(self) -> tuple[dict[str, Any], ...]:
         """The first objects of the file, be they lines, the items of a list, or the one object of a document."""
         items = self.document if isinstance(self.document, list) else [self.document]

@@ -61,9 +61,9 @@ class Format:
     """One format.
 
     `order` says when its rows can be imported: after the formats of lower order they refer to (0 memories, 1 relations, 2 queries,
-    3 judgments). `breadth` says how easily `sniff` says yes: the narrower formats are asked first, those as narrow in the order of their
-    `place`, which is also its position in a list to choose from. `folder` gives the names in a directory that the format reads as
-    one, none when the directory is not such a folder; `read` is then called with the directory. `judgments` and `dataset` write it.
+    3 judgments). `breadth` says how easily `sniff` says yes: the narrower formats are asked first; two as narrow that both say yes are a
+    refusal. `place` is its position in a list to choose from. `folder` gives the names in a directory that the format reads as one, none
+    when the directory is not such a folder; `read` is then called with the directory. `judgments` and `dataset` write it.
 
     `read` raises InputError when a whole file is unusable; a row that cannot be used is a RowError in its result.
     """
@@ -83,6 +83,10 @@ class Format:
     """Whether its files and folders are also read where they lie in a folder of other files."""
     answers: bool = False
     """Whether it is a log: queries that a real system was asked, each with what it answered."""
+    shape: str = ""
+    """What a file in it must have, in words, as a refusal says it: "columns query, docid and rating"."""
+    needs: tuple[tuple[str, ...], ...] = ()
+    """The names without which no row is in this format, each with others for it: what a refusal says is missing."""
 
 
 FORMATS = extensions.Registry(extensions.FORMATS, Format, "cems_workbench.formats", "FORMAT")

@@ -27,7 +27,7 @@ EDGE = {"source_id": "a", "target_id": "b"}
         ("x.jsonl", ["broken", {"id": 1}, MEMORY], "memories-jsonl"),
         ("x.txt", ["q 0 m 1", "q 0 n 0"], "qrels"),
         ("x.json", [{"session_1": [{"dia_id": "D1:1"}]}], "locomo"),
-        ("memories.jsonl", [{"id": 1, "text": "x"}], "memories-jsonl"),
+        ("memories.jsonl", [{"id": 1, "text": "x"}], "memory-records"),
         ("queries_dev.jsonl", ["broken"], "queries-jsonl"),
     ],
 )
@@ -35,9 +35,37 @@ def test_a_format_is_known_by_what_is_in_the_file(write, name, rows, format):
     assert detect(write(name, *rows)) == format
 
 
-def test_a_file_of_no_known_format_names_those_there_are(write):
-    with pytest.raises(InputError, match=r"pass one of .*memories-jsonl.*qrels"):
-        detect(write("README", "# Read me", "", "Some words."))
+def test_a_file_that_fits_two_formats_is_refused_with_what_decides(write):
+    with pytest.raises(
+        InputError, match=r"row 1 is of queries-jsonl, row 2 is of relations-jsonl; give each kind a file"
+    ):
+        detect(write("x.jsonl", QUERY, EDGE))
+    with pytest.raises(InputError, match=r"fits queries-jsonl \(objects with qid .*relations-jsonl \(.*--format NAME"):
+        detect(write("x.jsonl", {**QUERY, **EDGE}))
+
+
+def test_a_refusal_says_what_the_nearest_formats_need(write):
+    for name, line, said in [
+        ("x.csv", "qid,doc_id,text", "its header has qid, doc_id, text; judgments-csv needs a column grade;"),
+        ("x.tsv", "qid\tquery", "queries-jsonl needs JSON objects instead of a table"),
+        ("x.jsonl", {"subject": "a", "object": "b"}, "facts-jsonl needs a field predicate;"),
+        ("README", "Some words.", "the format is not recognised; --format NAME"),
+        ("x.run", "q1 Q0 d1 1 0.5 tag", "is a TREC run"),
+    ]:
+        with pytest.raises(InputError) as caught:
+            detect(write(name, line))
+        assert said in str(caught.value)
+
+
+def test_the_name_of_a_file_decides_only_where_its_contents_say_nothing_and_a_note_says_so(write):
+    parsed = read(write("queries_dev.jsonl", "broken"))
+    assert parsed.notes == ("nothing in it says what it is; its name decided for queries-jsonl",)
+    with pytest.raises(InputError, match="its first object has headline"):
+        detect(write("queries.jsonl", {"headline": 1}))
+
+
+def test_every_format_says_what_a_file_in_it_must_have():
+    assert [name for name, form in FORMATS.items() if not form.shape] == []
 
 
 def test_what_a_file_of_no_known_format_begins_with_is_said(write):
@@ -46,7 +74,7 @@ def test_what_a_file_of_no_known_format_begins_with_is_said(write):
         ("[1, 2]", "its first line is a list, not an object"),
         ({"headline": 1, "body": 2}, "its first object has headline, body"),
     ]:
-        with pytest.raises(InputError, match=rf"x\.jsonl: the format is not recognised: {said}; pass one of"):
+        with pytest.raises(InputError, match=rf"x\.jsonl: the format is not recognised: {said};.* --format NAME"):
             detect(write("x.jsonl", row))
 
 
