@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind, configs_for
+from cems_workbench.cli.gather import PerQueryProjectOption
+from cems_workbench.cli.named_evidence import NameArgument, labelled_evidence
 from cems_workbench.cli.next_command import say_next, words_of
-from cems_workbench.cli.options import JsonOption, SetOption, given_options, preset_help, print_table, read_evidence
+from cems_workbench.cli.options import JsonOption, SetOption, StoreOption, given_options, preset_help, print_table
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.tuning.calibration import Calibration
 
 DEFAULT_PROBABILITY = 0.5
@@ -28,12 +32,17 @@ class FitMethod(StrEnum):
 
 
 def calibrate_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file that includes queries without an answer.")],
+    evidence: NameArgument,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A config file, instead of a preset.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", metavar="NAME", help=preset_help("the config the file was gathered with"))
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help=preset_help("the config the file was gathered with; for a query set the default preset"),
+        ),
     ] = None,
     changes: SetOption = None,
     signal: Annotated[
@@ -50,21 +59,30 @@ def calibrate_command(
         typer.Option("--probability", metavar="P", help="Lowest probability of an answer at which to return results."),
     ] = DEFAULT_PROBABILITY,
     judge_kind: JudgeKindOption = None,
+    per_query_project: PerQueryProjectOption = False,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Calibrate the abstain signals on judged queries.
+    """Calibrate the abstain signals on judged queries, some of them without an answer.
 
-    Prints each signal's threshold as a config assignment. Nothing is gathered or changed.
+    Prints each signal's threshold as a config assignment; changes nothing.
     """
     from cems_workbench.jobs.calibration import calibrations
-    from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
+    from cems_workbench.jobs.evaluation import refuse_nothing
 
     check_judge_kind(judge_kind)
-    read = read_evidence(evidence)
-    chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    batch = labelled_file(read, judge_kind).batch
+
+    def configs_of(header: Header | None) -> list[PipelineConfig]:
+        named = configs_for(header, [config] if config else None, [preset] if preset else None, changes, None)
+        return [named[0][0]]
+
+    labelled, least = labelled_evidence(
+        evidence, configs_of, judge_kind, store, as_json, project_only=per_query_project
+    )
+    chosen, of_config = next(iter(labelled.items()))
+    batch = of_config.batch
     refuse_nothing(batch.qids, evidence)
-    group_by, found, refused = calibrations(batch, chosen, read.header.relevant_from, signal, method.value, probability)
+    group_by, found, refused = calibrations(batch, chosen, least, signal, method.value, probability)
     if not found:
         raise InputError(next(iter(refused.values())))
     if as_json:
@@ -85,7 +103,7 @@ def calibrate_command(
     usable = [one for one in found if one.setting]
     if usable:
         best = max(usable, key=lambda one: one.auroc)
-        options = given_options(preset, config, [*(changes or ()), str(best.setting)])
+        options = given_options(preset, config, [*(changes or ()), str(best.setting)], store)
         say_next(words_of("evaluate", evidence, options=options))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from cems_workbench.cli.evaluate import (
     GradeOption,
     JudgeKindOption,
     MetricOption,
+    Options,
     ToleranceOption,
     asserted_json,
     check_cannot_tell,
@@ -25,27 +25,31 @@ from cems_workbench.cli.evaluate import (
     score_lines,
     verdicts_json,
 )
-from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.gather import PerQueryProjectOption, SeedOption
+from cems_workbench.cli.named_evidence import NamesArgument, evidence_files, labelled_evidence
 from cems_workbench.cli.next_command import config_options, say_next, unused, words_of
 from cems_workbench.cli.options import (
     ConfigsOption,
     JsonOption,
     SetOption,
+    StoreOption,
+    given_options,
     preset_help,
     print_table,
     progress_bar,
-    read_evidence,
     warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
+    from cems_workbench.evaluation.evidence_file import Header
 
 
 def compare_command(
-    evidence: Annotated[list[Path], typer.Argument(help="An evidence file, or several of one query set.")],
+    evidence: NamesArgument,
     config: ConfigsOption = None,
     preset: Annotated[
         list[str] | None,
@@ -67,12 +71,14 @@ def compare_command(
     tolerance: ToleranceOption = None,
     cannot_tell: CannotTellOption = None,
     shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of changed queries to list.")] = 10,
+    per_query_project: PerQueryProjectOption = False,
     seed: SeedOption = 0,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare configs with the first one, query by query.
 
-    The verdict on each comes first: pass, fail, or cannot tell. Works from evidence alone: gathers nothing and calls no model.
+    The verdict on each comes first: pass, fail, or cannot tell. Evidence files need neither store nor model.
     """
     from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss, verdicts_of_guards
     from cems_workbench.evaluation.comparison import compare
@@ -81,7 +87,6 @@ def compare_command(
         MAX_QUERIES_PRINTED,
         evaluate_configs,
         evaluate_streamed,
-        labelled_file,
         refuse_nothing,
         streamed,
     )
@@ -90,8 +95,9 @@ def compare_command(
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judge_kind(judge_kind)
     decided = check_cannot_tell(cannot_tell)
-    if streamed(evidence):
-        with EvidenceStream(evidence) as stream:
+    paths = evidence_files(evidence, gathering=per_query_project)
+    if paths is not None and streamed(paths):
+        with EvidenceStream(paths) as stream:
             warn_unverified(stream.unproved)
             header, content = stream.header, stream.content_hash
             least = header.relevant_from if grade is None else grade
@@ -103,26 +109,35 @@ def compare_command(
         comparison = found.found.compared(seed)
         scoring: list[str] = []
     else:
-        read = read_evidence(evidence[0])
-        header = read.header
-        configs = configs_for(header, config, preset, changes, None)
-        least = header.relevant_from if grade is None else grade
+        configs: list[tuple[PipelineConfig, Options]] = []
+
+        def configs_of(header: Header | None) -> list[PipelineConfig]:
+            configs.extend(configs_for(header, config, preset, changes, None))
+            return [chosen for chosen, _ in configs]
+
+        labelled, relevant_from = labelled_evidence(
+            evidence[0], configs_of, judge_kind, store, as_json, project_only=per_query_project
+        )
+        least = relevant_from if grade is None else grade
         guarded = [parse_no_loss(text, least) for text in no_loss or ()]
         measures = chosen_measures(metric, least, [guard.measure for guard in guarded])
-        of_file = labelled_file(read, judge_kind)
-        refuse_nothing(of_file.batch.queries, evidence[0])
+        of_first = labelled[configs[0][0]]
+        refuse_nothing(of_first.batch.queries, evidence[0])
         with progress_bar(as_json) as progress:
             measured, _ = evaluate_configs(
                 [(chosen.name, chosen) for chosen, _ in configs],
-                lambda _: of_file,
+                labelled.get,
                 measures,
                 seed=seed,
                 progress=progress,
             )
         comparison = compare([row.evaluation for row in measured], seed=seed)
-        content = of_file.content_hash
-        told = [(evidence[0], row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
-        scoring = score_lines(told)
+        content, header = of_first.content_hash, of_first.evidence.header
+        told = [
+            (row.labelled.evidence.path, row.evaluation, options)
+            for row, (_, options) in zip(measured, configs, strict=True)
+        ]
+        scoring = score_lines(told, store)
     outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance, decided)]
     verdicts = verdicts_of_guards(comparison, guarded, tolerance)
     if as_json:
@@ -136,7 +151,7 @@ def compare_command(
             say(line)
         say(f"content hash {content}")
         print_asserted(outcomes)
-        named_options = config_options(config, preset, changes)
+        named_options = [*config_options(config, preset, changes), *given_options(store=store)]
         say_next(
             words_of("evaluate", *evidence, options=["--losses", *named_options]),
             words_of("report compare", *evidence, options=["--out", unused("compare.html"), *named_options]),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +12,7 @@ import typer
 from cems_workbench.builtin import DEFAULT_PRESET, preset_names
 from cems_workbench.cli.gather import LimitOption, PerQueryProjectOption, SeedOption
 from cems_workbench.cli.losses import LossesCutoffOption, LossesOption, LossesShownOption, print_losses
+from cems_workbench.cli.named_evidence import NamesArgument, evidence_files, gathered_evidence
 from cems_workbench.cli.next_command import flat, repeated, request_options, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AblateOption,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.evaluation.relevance_sources import RelevanceSources
     from cems_workbench.evaluation.verdict import Verdict
-    from cems_workbench.jobs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
+    from cems_workbench.jobs.evaluation import StreamedConfigs
 
 CHECK_FAILED, CANNOT_TELL = 1, 3
 """Exit codes: something asserted does not hold; nothing failed, but a verdict cannot tell."""
@@ -87,12 +86,7 @@ CannotTellOption = Annotated[
 
 
 def evaluate_command(
-    evidence: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EVIDENCE...|QUERY_SET", help="Evidence files of one query set, or a query set to gather first."
-        ),
-    ],
+    evidence: NamesArgument,
     config: ConfigsOption = None,
     preset: PresetsOption = None,
     changes: SetOption = None,
@@ -128,7 +122,6 @@ def evaluate_command(
     Evidence files need neither store nor model; large ones are streamed.
     """
     from cems_workbench.evaluation.assertions import check, parse_assertion
-    from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, LossCollector, stream_words
     from cems_workbench.evaluation.verdict import verdicts_on_evaluations
@@ -151,13 +144,8 @@ def evaluate_command(
     if not losses and (cutoff is not None or shown is not None):
         raise InputError("--cutoff and --show are for --losses")
     k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
-    paths = [Path(name) for name in evidence]
-    are_files = [is_evidence_file(path) for path in paths]
-    if any(are_files) and (per_query_project or limit is not None):
-        raise InputError("--per-query-project and --limit are for gathering; the evidence file is gathered already")
-    if len(paths) > 1 and not all(are_files):
-        raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
-    if all(are_files) and streamed(paths):
+    paths = evidence_files(evidence, gathering=per_query_project or limit is not None)
+    if paths is not None and streamed(paths):
         if compare_judges:
             raise InputError(
                 "--compare-judges reads the results of every query, which evidence of this size or of several files does not keep"
@@ -191,7 +179,7 @@ def evaluate_command(
             say_next(*_next_commands(paths, configs, lost, external=stream.external))
         exit_unless_all_hold(outcomes)
         return
-    read = read_evidence(paths[0]) if are_files[0] else None
+    read = None if paths is None else read_evidence(paths[0])
     header = traced_header(settings_for(store).store, evidence[0]) if read is None else read.header
     configs = configs_for(header, config, preset, changes, ablate)
     _refuse_runs(run_out, configs)
@@ -203,7 +191,7 @@ def evaluate_command(
         with progress_bar(as_json) as progress:
             measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed, progress=progress)
     else:
-        with _gathered_evidence(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
+        with gathered_evidence(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
             source,
             relevant_from,
         ):
@@ -251,7 +239,7 @@ def evaluate_command(
         if own.external:
             again = repeated("--losses") if lost is None else _why_traced(lost, own, evidence[0], store)
             say_next(again)
-        elif are_files[0]:
+        elif paths is not None:
             say_next(*_next_commands(paths, configs, lost, measured[0].labelled.evidence, store))
         else:
             gathered = words_of("gather", evidence[0], options=["--judged", "--out", unused(f"{evidence[0]}.evidence")])
@@ -494,34 +482,6 @@ def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineCo
     if header is None:
         return chosen_config(None, None, changes)
     return with_values(header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
-
-
-@contextmanager
-def _gathered_evidence(
-    name: str, judges: str | None, project_only: bool, drawing: tuple[int | None, int], store: Path | None, quiet: bool
-) -> Iterator[tuple[Labelled, int]]:
-    """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
-
-    Uses cached evidence, or gathers and caches it.
-    """
-    from cems_workbench.jobs.caching import RecentCache
-    from cems_workbench.jobs.evaluation import agreed, labelled
-    from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
-
-    begun = datetime.now(UTC)
-    cache = RecentCache(size=2)  # consecutive configs often need the same evidence
-    with closing(open_resources(settings_for(store), create=False)) as resources:
-        queries, judgments = queries_named(name, resources, True)
-        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), project_only)
-        grades = agreed(judgments, judges)
-
-        def source(config: PipelineConfig) -> LabelledEvidence:
-            with progress_bar(quiet) as progress:
-                evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)
-            return labelled(evidence, grades, cache, timed=False)
-
-        yield source, resources.store.query_sets.relevant_from(name)
 
 
 def chosen_configs(

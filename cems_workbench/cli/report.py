@@ -17,7 +17,8 @@ from cems_workbench.cli.evaluate import (
     chosen_measures,
     configs_for,
 )
-from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.gather import PerQueryProjectOption, SeedOption
+from cems_workbench.cli.named_evidence import NamesArgument, evidence_files, labelled_evidence
 from cems_workbench.cli.next_command import config_options, say_next, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
@@ -38,7 +39,6 @@ from cems_workbench.cli.options import (
     given_options,
     preset_help,
     progress_bar,
-    read_evidence,
     request_and_config,
     require_variants,
     warn_unknown_project,
@@ -52,7 +52,6 @@ from cems_workbench.platform.atomic_write import write_text
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import Header
-    from cems_workbench.evaluation.metrics import Measure
 
 group = typer.Typer(name="report", help="Write a comparison or an explanation as one HTML file.", no_args_is_help=True)
 OutOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The HTML file to write.")]
@@ -61,9 +60,7 @@ RedactOption = Annotated[bool, typer.Option("--redact", help="Leave out texts (q
 
 @group.command("compare")
 def compare_command(
-    evidence: Annotated[
-        list[Path], typer.Argument(help="An evidence file with judgments, or several of one query set.")
-    ],
+    evidence: NamesArgument,
     out: OutOption,
     config: ConfigsOption = None,
     preset: Annotated[
@@ -84,7 +81,9 @@ def compare_command(
         typer.Option("--show", metavar="N", min=0, max=200, help="Number of queries to show, largest losses first."),
     ] = 10,
     redact: RedactOption = False,
+    per_query_project: PerQueryProjectOption = False,
     seed: SeedOption = 0,
+    store: StoreOption = None,
 ) -> None:
     """Report a comparison of configs with the first one.
 
@@ -97,7 +96,6 @@ def compare_command(
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         evaluate_streamed,
-        labelled_file,
         losses_if_any,
         refuse_nothing,
         streamed,
@@ -109,19 +107,26 @@ def compare_command(
     check_judge_kind(judge_kind)
     tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
 
-    def asked_of(header: Header) -> tuple[list[tuple[str, PipelineConfig]], tuple[Measure, ...]]:
-        configs = [(one.name, one) for one, _ in configs_for(header, config, preset, changes, None)]
-        return configs, chosen_measures(metric, header.relevant_from if grade is None else grade)
+    def configs_of(header: Header | None) -> list[PipelineConfig]:
+        return [one for one, _ in configs_for(header, config, preset, changes, None)]
 
-    if streamed(evidence):
-        with EvidenceStream(evidence) as stream:
+    paths = evidence_files(evidence, gathering=per_query_project)
+    if paths is not None and streamed(paths):
+        with EvidenceStream(paths) as stream:
             warn_unverified(stream.unproved)
-            configs, measures = asked_of(stream.header)
+            configs = configs_of(stream.header)
+            least = stream.header.relevant_from if grade is None else grade
+            measures = chosen_measures(metric, least)
             with progress_bar() as progress:
-                least = stream.header.relevant_from if grade is None else grade
-                counted = LossCollector([one for _, one in configs], least)
+                counted = LossCollector(configs, least)
                 found = evaluate_streamed(
-                    stream, configs, measures, judge_kind, seed=seed, each=counted, progress=progress
+                    stream,
+                    [(one.name, one) for one in configs],
+                    measures,
+                    judge_kind,
+                    seed=seed,
+                    each=counted,
+                    progress=progress,
                 ).found
             page = streamed_report(
                 found.compared(seed),
@@ -137,14 +142,15 @@ def compare_command(
                 tolerance=tolerated,
             )
     else:
-        read = read_evidence(evidence[0])
-        configs, measures = asked_of(read.header)
-        of_file = labelled_file(read, judge_kind)
-        refuse_nothing(of_file.batch.queries, evidence[0])
-        measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
+        labelled, least = labelled_evidence(
+            evidence[0], configs_of, judge_kind, store, False, project_only=per_query_project
+        )
+        measures = chosen_measures(metric, least if grade is None else grade)
+        refuse_nothing(next(iter(labelled.values())).batch.queries, evidence[0])
+        measured, _ = evaluate_configs([(one.name, one) for one in labelled], labelled.get, measures, seed=seed)
         page = comparison_report(
             compare([row.evaluation for row in measured], seed=seed),
-            [of_file] * len(measured),
+            [row.labelled for row in measured],
             datetime.now(UTC),
             by=sort_by,
             shown=shown,
@@ -155,7 +161,7 @@ def compare_command(
             tolerance=tolerated,
         )
     _write(out, page)
-    options = ["--losses", *config_options(config, preset, changes)]
+    options = ["--losses", *config_options(config, preset, changes), *given_options(store=store)]
     say_next(words_of("evaluate", *evidence, options=options))
 
 

@@ -1,4 +1,4 @@
-"""`tune`: search for a better config on an evidence file, cross-validated, optionally scored on a sealed hold-out."""
+"""`tune`: search for a better config on an evidence file or a query set, cross-validated, optionally scored on a sealed hold-out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import typer
 from cems_workbench.builtin import default_preset
 from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.export import print_ranking
+from cems_workbench.cli.gather import PerQueryProjectOption
+from cems_workbench.cli.named_evidence import NameArgument, evidence_files, labelled_evidence
 from cems_workbench.cli.next_command import flat, repeated, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
@@ -26,9 +28,9 @@ from cems_workbench.cli.options import (
     StoreOption,
     account,
     chosen_config,
+    given_options,
     print_table,
     progress_bar,
-    read_evidence,
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
@@ -83,7 +85,7 @@ class Grouping(StrEnum):
 
 
 def tune_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file of a labelled query set.")],
+    evidence: NameArgument,
     out: Annotated[
         Path,
         typer.Option(
@@ -114,6 +116,7 @@ def tune_command(
     preset: PresetOption = None,
     changes: SetOption = None,
     grade: GradeOption = None,
+    per_query_project: PerQueryProjectOption = False,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")] = 0,
     store: StoreOption = None,
     dask: DaskOption = None,
@@ -137,7 +140,6 @@ def tune_command(
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = chosen_config(preset, config, changes)
     from cems_workbench.jobs.cluster import cluster_at
-    from cems_workbench.jobs.evaluation import labelled_file
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.jobs.tuning import (
         SearchSettings,
@@ -149,13 +151,23 @@ def tune_command(
     )
     from cems_workbench.tuning.objective import parse_goal
 
-    read = read_evidence(evidence)
-    relevant_from = read.header.relevant_from if grade is None else grade
+    labelled, least = labelled_evidence(
+        evidence,
+        lambda header: [baseline],
+        None,
+        store,
+        as_json,
+        project_only=per_query_project,
+        judged=not without_labels,
+    )
+    of_baseline = labelled[baseline]
+    read = of_baseline.evidence
+    relevant_from = least if grade is None else grade
     goal = parse_goal(metric or ["nDCG@10"], guard or (), 1 if without_labels else relevant_from)
     if without_labels:
         data = unlabelled_data(baseline, read.header.query_set, read)
     else:
-        data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
+        data = TuningData(baseline, read.header.query_set, of_baseline)
     if read.answered and not as_json:
         say(f"lists {read.answered}")
     by: GroupBy | None = group_by.value if group_by else None
@@ -165,11 +177,9 @@ def tune_command(
     address = settings_for(store).dask if dask is None else dask
     with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)
-        if without_labels and read.judgments and not result.tuned.search.cancelled:
+        if without_labels and of_baseline.grades.judgments and not result.tuned.search.cancelled:
             sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
-            result = _compare_with_judgments(
-                result, labelled_file(read, None), sealing, relevant_from, progress, interrupted
-            )
+            result = _compare_with_judgments(result, of_baseline, sealing, relevant_from, progress, interrupted)
     if result.not_sent:
         say(result.not_sent, err=True)
     if result.not_kept:
@@ -181,23 +191,26 @@ def tune_command(
         _write_page(html, result, as_json)
     _report(result, as_json, rankings)
     if not as_json:
-        for line in _score_lines(result, evidence, out, _config_options(config, preset, changes), store):
+        for line in _score_lines(result, read.path, out, _config_options(config, preset, changes), store):
             say(line, err=True)
-        say_next(*_next_commands(result, evidence, out, _config_options(config, preset, changes)))
+        say_next(*_next_commands(result, evidence, out, _config_options(config, preset, changes), store))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
 
-def _next_commands(result: SearchResult, evidence: Path, out: Path, baseline: Options) -> list[list[str]]:
+def _next_commands(
+    result: SearchResult, evidence: str, out: Path, baseline: Options, store: Path | None
+) -> list[list[str]]:
     """How the proposal differs on each query, and its export; the rest of an interrupted search; without a proposal, where it loses."""
     from cems_workbench.config import difference, load_config
 
     proposed, judged = result.tuned.config, bool(result.planned.data.evidence.judgments)
+    place = [] if evidence_files([evidence]) else given_options(store=store)
     if result.tuned.search.cancelled:
         return [repeated()]
     if not difference(result.tuned.plan.space.baseline, proposed) or load_config(out) != proposed:
-        return [words_of("evaluate", evidence, options=["--losses", *flat(baseline)])] if judged else []
-    compared = words_of("compare", evidence, options=[*_compared(baseline), "--config", str(out)])
+        return [words_of("evaluate", evidence, options=["--losses", *flat(baseline), *place])] if judged else []
+    compared = words_of("compare", evidence, options=[*_compared(baseline), "--config", str(out), *place])
     exported = words_of("export", out, options=["--format", "env"])
     return [compared, exported] if judged else [exported]
 

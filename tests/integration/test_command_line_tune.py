@@ -58,6 +58,36 @@ def test_tune_writes_a_config_with_its_card_which_export_takes_along(
     assert "Evidence card" not in command("export", "best.toml", "--set", "fusion.k=3").out
 
 
+def test_a_query_set_of_the_store_is_named_instead_of_a_file(command: Command, tmp_path: Path) -> None:
+    words = ["brown bears", "red foxes", "grey wolves", "black crows"]
+    (tmp_path / "m.jsonl").write_text(
+        "".join(json.dumps({"id": f"m{i}", "content": f"{text} sleep"}) + "\n" for i, text in enumerate(words))
+    )
+    (tmp_path / "q.jsonl").write_text(
+        "".join(json.dumps({"qid": f"q{i}", "query": text}) + "\n" for i, text in enumerate(words))
+    )
+    (tmp_path / "j.qrels").write_text("".join(f"q{i} 0 m{i} 1\n" for i in range(4)) + "q0 0 m1 1\n")
+    store = ("--store", tmp_path / "named")
+    for name in ("m.jsonl", "q.jsonl", "j.qrels"):
+        assert command("import", name, "--query-set", "animals", *store).code == 0
+    (tmp_path / "animals").mkdir()  # a folder of the set's name is in nobody's way
+    tuned = command(
+        *("tune", "animals", "--out", "t.yaml", "--trials", "2", "--folds", "2", "--holdout", "0", *store),
+        *("--metric", "all@1", "--space", "fusion.k=1:21:10", "--json"),
+    )
+    assert tuned.code == 0, tuned.err
+    assert json.loads(tuned.out)["train"] == 0.75
+    both = ("--preset", "cems", "--preset", "workbench", "--metric", "all@2", *store)
+    compared = command("compare", "animals", *both, "--json")
+    assert compared.code == 0 and json.loads(compared.out)["compared"][0]["measures"]["all@2"]["difference"] == 0
+    assert command("report", "compare", "animals", *both, "--out", "page.html").code == 0
+    for asked in (("tune", "--out", "x.yaml"), ("compare", *both[:4]), ("evaluate",), ("calibrate",)):
+        refused = command(asked[0], "plants", *asked[1:], *store)
+        assert refused.code == 2
+        assert refused.err.endswith("plants: neither a query set of the store (all, animals) nor a file\n")
+    assert "gather animals --out FILE" in command("drift", "animals", "animals").err
+
+
 def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
     command: Command, evidence: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,11 +62,23 @@ def test_measures_equal_the_oracle_on_every_query_with_something_relevant(
                 assert value == pytest.approx(expected[str(measure)][qid], abs=1e-9), measure
 
 
+@given(SCORES, GRADES, st.integers(1, 9))
+def test_all_at_k_is_whether_the_first_k_hold_everything_relevant(
+    scores: dict[str, float], grades: dict[str, int], k: int
+) -> None:
+    ranking, relevant = ranked(scores), {key for key, grade in grades.items() if grade >= 1}
+    measures = parse_measures(f"hit@{k} recall@{k} all@{k}")
+    hit, recall, everything = (float(measure.values(graded([ranking], [grades]))[0]) for measure in measures)
+    if relevant:
+        assert everything == float(relevant <= set(ranking[:k])) == float(recall == 1.0)
+        assert hit >= recall >= everything
+
+
 @given(st.lists(st.tuples(SCORES, GRADES), min_size=1, max_size=3))
 def test_the_bounds_are_those_of_every_way_to_judge_what_is_not_judged(
     batch: list[tuple[dict[str, float], dict[str, int]]],
 ) -> None:
-    measures = parse_measures("hit@3 recall@3 P@3 MRR nDCG@3 nDCG AP recall(rel=2)@5")
+    measures = parse_measures("hit@3 recall@3 all@3 P@3 MRR nDCG@3 nDCG AP recall(rel=2)@5")
     rankings = [ranked(scores) for scores, _ in batch]
     grades = [row for _, row in batch]
     found = graded(rankings, grades)

@@ -1,6 +1,6 @@
 """hit@k: is any of the first k relevant? What the CEMS and ACE documents call R@k or recall.
 
-Source: trec_eval's success_k.
+Source: trec_eval's success_k; LongMemEval's recall_any@k.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ MEASURE = MeasureFamily(
     "is any of the first k relevant? The CEMS and ACE documents call this R@k",
     hit,
     needs_cutoff=True,
-    aliases=("success",),
+    aliases=("success", "recall_any"),
     place=1,
 )

@@ -57,7 +57,7 @@ class MeasureFamily:
 MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")
 """Every family of measures by name."""
 
-_WRITTEN = re.compile(r"([A-Za-z]+)(?:\((?:rel=(-?\d{1,6}))?;?(?:by=([a-z]+))?\))?(?:@(\d{1,6}))?")
+_WRITTEN = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?:\((?:rel=(-?\d{1,6}))?;?(?:by=([a-z]+))?\))?(?:@(\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,8 @@ def offered_measures(per_query: bool = False) -> list[str]:
     names = [
         *STANDARD.split(),
         *NO_ANSWER.split(),
+        "all@5",
+        "all@10",
         "stale@10",
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]

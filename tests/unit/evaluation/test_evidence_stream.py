@@ -31,7 +31,7 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation
 
 MEASURES = parse_measures(
-    "hit@1 hit@5 recall@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector) stale@5"
+    "hit@1 hit@5 recall@5 all@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector) stale@5"
 )
 IDS = [f"m{i:02d}" for i in range(30)]
 MEMORIES = {

@@ -23,6 +23,9 @@ GRADES = {"a": 3, "b": 1, "c": 2, "y": 0, "lost": 2}
         ("hit@1", 0.0),
         ("hit@5", 1.0),
         ("recall@3", 2 / 4),
+        ("all@5", 0.0),
+        ("all(rel=3)@2", 1.0),
+        ("all(rel=3)@1", 0.0),
         ("recall@5", 3 / 4),
         ("P@3", 2 / 3),
         ("P@10", 3 / 10),
@@ -44,9 +47,35 @@ def test_measures_by_hand(name: str, expected: float) -> None:
     assert parse_measure(name).values(graded([RANKING], [GRADES]))[0] == pytest.approx(expected, abs=1e-12)
 
 
+# LongMemEval's evaluate_retrieval (src/retrieval/eval_utils.py at 9e0b455), run on 12 documents in this order, of which these are
+# relevant: recall_any and recall_all at 1, 3, 5 and 10.
+LONGMEMEVAL = [
+    ("b78a39462105", [9], [0, 0, 0, 1], [0, 0, 0, 1]),
+    ("31904b72586a", [3], [1, 1, 1, 1], [1, 1, 1, 1]),
+    ("329a68407b51", [3, 10], [1, 1, 1, 1], [0, 0, 1, 1]),
+    ("6943015ab782", [3, 9], [0, 1, 1, 1], [0, 0, 1, 1]),
+    ("73195b6a4028", [1, 3, 9], [0, 1, 1, 1], [0, 0, 1, 1]),
+    ("69405371ab82", [1, 4, 9], [0, 1, 1, 1], [0, 0, 0, 1]),
+    ("807b962a1543", [0, 7, 8, 11], [1, 1, 1, 1], [0, 0, 1, 1]),
+    ("5379482ba160", [1, 2, 3, 5, 6, 9], [1, 1, 1, 1], [0, 0, 0, 0]),
+]
+
+
+def test_all_at_k_and_hit_at_k_are_longmemevals_recall_all_and_recall_any() -> None:
+    rankings = [[f"s{int(place, 16)}" for place in order] for order, *_ in LONGMEMEVAL]
+    grades = [{f"s{number}": 1 for number in relevant} | {"s99": 0} for _, relevant, *_ in LONGMEMEVAL]
+    # _abs: no target, and in no mean of run_retrieval.py
+    found = graded([*rankings, rankings[0]], [*grades, {"s1": 0}])
+    for name, column in (("recall_any", 2), ("recall_all", 3)):
+        for place, k in enumerate((1, 3, 5, 10)):
+            values = parse_measure(f"{name}@{k}").values(found)
+            assert values[:-1].tolist() == [row[column][place] for row in LONGMEMEVAL], (name, k)
+            assert math.isnan(values[-1])
+
+
 def test_a_query_without_results_counts_0_and_one_without_anything_relevant_is_left_out() -> None:
     found = graded([[], ["a"]], [{"a": 1}, {"a": 0}])
-    for measure in parse_measures("hit@5 recall@5 P@3 MRR nDCG@10 AP"):
+    for measure in parse_measures("hit@5 recall@5 all@5 P@3 MRR nDCG@10 AP"):
         assert measure.values(found).tolist() == pytest.approx([0.0, math.nan], nan_ok=True)
     assert parse_measure("Judged@10").values(found).tolist() == [0.0, 1.0]
     assert means(np.array([[0.0], [math.nan]])).tolist() == [0.0]
@@ -64,6 +93,8 @@ def test_no_query_at_all_has_no_mean() -> None:
     [
         ("hit@5", Measure("hit", 5)),
         ("Success@5", Measure("hit", 5)),
+        ("recall_any@5", Measure("hit", 5)),
+        ("recall_all@5", Measure("all", 5)),
         ("ndcg@10", Measure("nDCG", 10)),
         ("mrr", Measure("MRR")),
         ("AP(rel=2)", Measure("AP", None, 2)),
