@@ -62,7 +62,7 @@ def labelled_evidence(
     project_only: bool = False,
     judged: bool = True,
 ) -> tuple[dict[PipelineConfig, LabelledEvidence], int]:
-    """The labelled evidence of each config, all of one file or each of its own gathering, in their order; and the lowest relevant grade.
+    """The labelled evidence of each config, the same of a file or a separate one of a set, in their order; and the lowest relevant grade.
 
     `configs_of` is given the header of a file or of recorded stages, None for a set of the store; without `judged` a set has its queries
     without a judgment too. Raises InputError for a name that is neither, StoreError without a store.
