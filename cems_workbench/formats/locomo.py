@@ -1,8 +1,12 @@
-"""LoCoMo: one JSON file per conversation (Maharana et al., 2024), each turn a memory, each question a query.
+"""LoCoMo: conversations in sessions, each turn a memory, each question a query (Maharana et al., 2024).
 
-A conversation has `session_N` (turns with speaker, dia_id, text, blip_caption), `session_N_date_time` and `qa` (with
-question, evidence, category). The published single file, a list of `{sample_id, conversation, qa}`, is read too.
-Evidence names turns; it is not always well formed, so what can be understood is used and the rest reported.
+A conversation has `session_N` (turns with speaker, dia_id, text, blip_caption), `session_N_date_time` and `qa` (with question, evidence,
+category); the published file is a list of `{sample_id, conversation, qa}`. A question searches its own conversation, whose project
+`locomo/NAME` it has. Evidence names turns; it is not always well formed, so what can be understood is used and the rest reported.
+
+Also read: one list of turns with timestamps instead of sessions, under a key for each conversation (mem0's locomo10_rag.json), where a
+session begins with another timestamp and D1:3 is the third turn of the first; sessions as a list (LoCoMo-Refined's conversations.jsonl),
+with the questions in a file of their own; a row for each question; JSON lines of all these.
 
 Written, it is a list of `{sample_id, conversation, qa}`, whose evidence is the turns judged above 0.
 
@@ -13,23 +17,27 @@ from the turns' times again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.conversations import (
     MONTHS,
+    TIME_FORMS,
     ConversationForm,
     Part,
     conversation_writer,
+    is_said,
+    said_at,
     said_by,
     spread,
 )
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.base.files import Sample, read_document
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
@@ -37,8 +45,10 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowErro
 NAME = "locomo"
 TYPES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _SESSION = re.compile(r"session_(\d{1,6})")
-_TIME = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])m\s+on\s+(\d{1,2})\s+(\w+),?\s+(\d{4})", re.IGNORECASE)
-_TURN = re.compile(r"D:?([0-9]{1,6}):([0-9]{1,6})")
+_OF_SESSION = re.compile(r"(?:events_)?session_\d{1,6}(_\w+)?")
+_LAST_NUMBER = re.compile(r".*?(\d{1,6})", re.DOTALL)
+_TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
+_BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
 PROJECT = "locomo/"
 _SESSION_NAME = re.compile(r"(.*)/session_([0-9]{1,6})", re.DOTALL)
 _QUESTION = re.compile(r"(.*)/q([0-9]{3,9})", re.DOTALL)
@@ -48,12 +58,86 @@ EMPTY_TURN = {"speaker": "", "dia_id": "", "text": ""}
 EMPTY_QUESTION = {"question": "", "evidence": []}
 Turns = list[tuple[Memory, dict[str, Any]]]
 
+# Names of fields, likelier ones first.
+NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
+ASKED = ("qa", "question", "questions", "qa_pairs")
+TURN_LISTS = ("turns", "messages", "dialogue", "dialogues", "dialogs", "conversation")
+NUMBERS = ("session_index", "session_number", "session_id", "session", "index", "id")
+TIMES = ("date_time", "session_date_time", "session_date", "timestamp", "datetime", "date", "time")
+TURN_IDS = ("dia_id", "turn_id", "id")
+SPEAKERS = ("speaker", "role", "author", "name", "type")
+TEXTS = ("text", "content", "message")
+QUESTION_IDS = ("qa_id", "question_id", "id")
+CATEGORIES = ("category", "question_type", "type")
+QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
+WRAPPERS = ("data", "samples", "conversations")
+NOT_READ = {
+    "conversations": ("event_summary", "observation", "session_summary"),
+    "questions": ("answer", "adversarial_answer", "is_multi_modality", "evidence_messages"),
+    "turns": ("img_url", "query", "re-download", "images", "has_multimodal_context"),
+}
+"""What is known of the benchmark's files and is neither a turn nor a question."""
+CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
+
 
 def _unknown() -> dict[str, UnknownFields]:
-    return {
-        "turns": UnknownFields(("speaker", "dia_id", "text", "blip_caption")),
-        "questions": UnknownFields(("question", "evidence", "category")),
+    session = ("session_index", "session_date_time", "message_index")
+    place = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
+    counts = ("session_count", "message_count", "multimodal_message_count", "image_count")
+    known = {
+        "conversations": (*NAMES, *ASKED, *place, *counts, "conversation", "sessions", "speakers"),
+        "turns": (*TURN_IDS, *SPEAKERS, *TEXTS, *TIMES, *session, "session", "session_id", "blip_caption"),
+        "questions": (*QUESTION_FIELDS, *place),
     }
+    return {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in known.items()}
+
+
+@dataclass
+class _Seen:
+    """What the whole input had, for its notes."""
+
+    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
+    not_read: dict[str, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NOT_READ})
+    undated: int = 0
+    unnamed: int = 0
+    unanswered: list[str] = field(default_factory=list)
+
+    def see(self, kind: str, row: dict[str, Any]) -> None:
+        for name in NOT_READ[kind]:
+            if name in row:
+                self.not_read[kind][name] = self.not_read[kind].get(name, 0) + 1
+        self.unknown[kind].see(row)
+
+    def see_conversation(self, row: dict[str, Any]) -> None:
+        """Count the fields of a conversation that are not read; those of its sessions, such as session_1_summary, as one."""
+        inner = row.get("conversation")
+        fields: dict[str, Any] = {}
+        for name, value in chain(row.items(), inner.items() if isinstance(inner, dict) else ()):
+            of_session = _OF_SESSION.fullmatch(name)
+            if of_session is None:
+                fields[name] = value
+            elif of_session[1] and of_session[1][1:] not in TIMES:
+                self.not_read["conversations"][f"session_N{of_session[1]}"] = 1
+        if isinstance(row.get("question"), str):  # a row for each question: those fields are the question's
+            fields = {
+                name: value for name, value in fields.items() if name not in (*QUESTION_FIELDS, *NOT_READ["questions"])
+            }
+        self.see("conversations", fields)
+
+    def notes(self) -> Iterator[str]:
+        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+        if parts := [f"{', '.join(names)} of {kind}" for kind, names in self.not_read.items() if names]:
+            yield f"not read, being neither turns nor questions: {'; '.join(parts)}"
+        if self.undated:
+            yield f"{self.undated} sessions have no date; nor have their turns"
+        if self.unnamed:
+            yield (
+                f"{self.unnamed} turns have no dia_id: D1:3 is the third turn of the first session, which ends where the timestamp changes"
+            )
+        if self.unanswered:
+            yield (
+                f"{len(self.unanswered)} questions name no turn that answers them and so have no judgment, e.g. {self.unanswered[0]}"
+            )
 
 
 @dataclass
@@ -62,160 +146,428 @@ class _Reading:
 
     source: str
     name: str
+    seen: _Seen
     memories: dict[str, Memory] = field(default_factory=dict)
-    queries: list[Query] = field(default_factory=list)
+    turns: dict[str, str] = field(default_factory=dict)
+    """The ids of turns by how evidence may name them: D1:3 for D1:03."""
+    queries: dict[str, Query] = field(default_factory=dict)
     judgments: list[Judgment] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
     last: datetime | None = None
-    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
+    asked: int = 0
+    conversation: Any = None
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session: its number, its time as the file has it, and its turns, of which nothing is known yet."""
+
+    number: int
+    time_field: str
+    started: Any
+    turns: list[Any]
+
+
 def read(path: Path, progress: Progress) -> ParsedInput:
-    """Read a file of one or more conversations; raises InputError when it holds none."""
-    return parse(read_document(path), path, progress)
+    """Read a file of conversations, of their questions, or a folder of both; raises InputError when it holds neither."""
+    if folder(path):
+        errors: list[RowError] = []
+        rows = [row for name in (CONVERSATIONS, QUESTIONS) for row in _lines(path / name, errors, progress)]
+        return _parse(rows, path, errors, progress)
+    if is_document(path):
+        return parse(read_document(path), path, progress)
+    errors = []
+    return _parse(_lines(path, errors, progress), path, errors, progress)
+
+
+def _lines(path: Path, errors: list[RowError], progress: Progress) -> list[tuple[str, int, Any]]:
+    return [(str(path), number, row) for number, row in read_objects(path, errors, progress)]
 
 
 def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
     """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
-    readings: list[_Reading] = []
-    rows = document if isinstance(document, list) else [document]
-    if not rows:
+    if document == []:
         raise InputError(f"{path} is an empty list")
-    unknown = _unknown()
-    for number, row in enumerate(rows, start=1):
-        progress(f"reading {path.name}", number - 1, len(rows))
-        if not _is_conversation(row):
-            raise InputError(f"{path}: conversation {number} has no session_N with turns")
-        default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
-        reading = _Reading(str(path), _name(row.get("sample_id"), default), unknown=unknown)
-        _read_sessions(reading, row.get("conversation", row))
-        _read_questions(reading, row.get("qa"))
-        readings.append(reading)
+    rows = [(str(path), number, row) for number, row in enumerate(_rows(document, path), start=1)]
+    return _parse(rows, path, [], progress)
+
+
+def _rows(document: Any, path: Path) -> list[Any]:
+    """The conversations or questions of a document: its items, or those under a usual name, or under the key of each conversation."""
+    if isinstance(document, list):
+        return document
+    if not isinstance(document, dict) or _is_ours(document):
+        return [document]
+    if (inner := next((document[name] for name in WRAPPERS if isinstance(document.get(name), list)), None)) is not None:
+        return list(inner)
+    if not any(map(_is_conversation, document.values())):
+        return [document]
+    rows = []
+    for key, row in document.items():  # a number alone would be the same conversation in every such file
+        name = f"{path.stem}-{key}" if key.isdecimal() else key
+        rows.append({"sample_id": name, **row} if isinstance(row, dict) else row)
+    return rows
+
+
+def _parse(rows: list[tuple[str, int, Any]], path: Path, errors: list[RowError], progress: Progress) -> ParsedInput:
+    if not any(_is_ours(row) for _, _, row in rows):
+        raise InputError(f"{path}: no conversation with session_N with turns, and no question with its evidence")
+    seen, readings = _Seen(), dict[str, _Reading]()
+    for done, (source, number, row) in enumerate(rows):
+        progress(f"reading {path.name}", done, len(rows))
+        if not _is_ours(row):
+            errors.append(RowError(source, number, "is no conversation with session_N with turns, nor a question"))
+            continue
+        name = _name(row, path.stem if len(rows) == 1 else f"{path.stem}-{number}")
+        reading = readings.setdefault(name, _Reading(source, name, seen))
+        reading.source = source
+        try:
+            _read_row(reading, number, row)
+        except FieldError as error:
+            reading.report(number, error.field, error.reason)
     return ParsedInput(
         str(path),
         NAME,
-        memories=tuple(memory for part in readings for memory in part.memories.values()),
-        queries=tuple(query for part in readings for query in part.queries),
-        judgments=tuple(judgment for part in readings for judgment in part.judgments),
-        errors=tuple(error for part in readings for error in part.errors),
-        notes=tuple(f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()),
+        memories=tuple(memory for part in readings.values() for memory in part.memories.values()),
+        queries=tuple(query for part in readings.values() for query in part.queries.values()),
+        judgments=tuple(judgment for part in readings.values() for judgment in part.judgments),
+        errors=(*errors, *(error for part in readings.values() for error in part.errors)),
+        notes=tuple(seen.notes()),
     )
 
 
-def _name(sample_id: Any, default: str) -> str:
-    usable = isinstance(sample_id, str | int) and not isinstance(sample_id, bool) and str(sample_id).isprintable()
-    return str(sample_id).strip() or default if usable else default
+def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
+    """Add a conversation with its questions, or one question; raises FieldError for another conversation of the same name."""
+    alone = isinstance(row.get("question"), str)
+    if _is_conversation(row):
+        said = row.get("conversation", row.get("sessions", row))
+        if reading.conversation is None:
+            reading.conversation = said
+            reading.seen.see_conversation(row)
+            _read_sessions(reading, row)
+        elif not alone or said != reading.conversation:
+            raise FieldError("", "another conversation of the file has this name")
+    for question in _questions(row):
+        reading.asked += 1
+        where = "question" if alone else f"qa[{reading.asked}]"
+        _read_question(reading, question, number if alone else reading.asked, where)
 
 
-def _sessions(conversation: dict[str, Any]) -> Iterator[tuple[int, list[Any]]]:
-    """(number, turns) of the sessions that have turns, in their order."""
-    numbered = [(int(match[1]), turns) for key, turns in conversation.items() if (match := _SESSION.fullmatch(key))]
-    yield from sorted(((n, turns) for n, turns in numbered if isinstance(turns, list) and turns), key=lambda s: s[0])
+def _name(row: dict[str, Any], default: str) -> str:
+    """The name of a conversation, or of that of a question, whose own id is another."""
+    names = NAMES if _is_conversation(row) else NAMES[:-1]
+    given = next((row[name] for name in names if row.get(name) is not None), None)
+    usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
+    return str(given).strip() or default if usable else default
 
 
-def _read_sessions(reading: _Reading, conversation: dict[str, Any]) -> None:
+def _first(row: dict[str, Any], names: Sequence[str]) -> str:
+    """The first of these fields that the row has; the first of all if it has none."""
+    return next((name for name in names if row.get(name) is not None and row[name] != ""), names[0])
+
+
+def _turns(value: Any) -> list[Any]:
+    """The turns of a session: a list, or what stands under a usual name in an object."""
+    if isinstance(value, dict):
+        value = next((value[name] for name in TURN_LISTS if isinstance(value.get(name), list)), None)
+    return value if isinstance(value, list) else []
+
+
+def _sessions(row: dict[str, Any]) -> list[_Session]:
+    """The sessions of a conversation that have turns, in their order; empty if it is none."""
+    inner = row.get("conversation", row)
+    sessions: Iterable[_Session] = ()
+    if isinstance(inner, dict):
+        numbered = [(int(match[1]), turns) for key, turns in inner.items() if (match := _SESSION.fullmatch(key))]
+        sessions = [_numbered_session(inner, number, value) for number, value in numbered]
+        listed = inner.get("sessions", row.get("sessions"))
+    else:
+        listed = inner
+    if not sessions and isinstance(listed, list) and listed:
+        if any(isinstance(item, dict) and _turns(item) for item in listed):
+            sessions = map(_listed_session, range(1, len(listed) + 1), listed)
+        elif any(map(_is_turn, listed)):
+            sessions = _split(listed)
+    return sorted((session for session in sessions if session.turns), key=lambda session: session.number)
+
+
+def _numbered_session(conversation: dict[str, Any], number: int, value: Any) -> _Session:
+    key = _first(conversation, [f"session_{number}_{name}" for name in TIMES])
+    started = conversation.get(key)
+    if started is None and isinstance(value, dict):
+        started = value.get(_first(value, TIMES))
+    return _Session(number, key, started, _turns(value))
+
+
+def _listed_session(place: int, item: Any) -> _Session:
+    if not isinstance(item, dict):
+        return _Session(place, "", None, [])
+    key = _first(item, TIMES)
+    return _Session(_session_number(item, NUMBERS) or place, key, item.get(key), _turns(item))
+
+
+def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
+    """The number of a session by the first of these fields that has one, as itself or as the last digits of text."""
+    value = row.get(_first(row, names))
+    match = _LAST_NUMBER.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    return int(match[1]) if match else None
+
+
+def _split(turns: list[Any]) -> Iterator[_Session]:
+    """One list of turns as sessions: by their dia_ids, their sessions' numbers, or where the timestamp changes.
+
+    Timestamps that no two turns share are the turns' own, and no sessions.
+    """
+
+    def place(turn: Any) -> Any:
+        if not isinstance(turn, dict):
+            return None
+        match = _TURN.fullmatch(str(turn.get("dia_id", "")).strip())
+        number = (
+            int(match[1])
+            if match
+            else _session_number(turn, ("session_index", "session_number", "session", "session_id"))
+        )
+        return number or str(turn.get(_first(turn, TIMES)))
+
+    runs = [(key, list(run)) for key, run in groupby(turns, place)]
+    if all(isinstance(key, int) for key, _ in runs):
+        merged: dict[int, list[Any]] = {}
+        for key, run in runs:
+            merged.setdefault(key, []).extend(run)
+        runs = list(merged.items())
+    elif len(runs) == len(turns) > 1:
+        runs = [(None, turns)]
+    for position, (key, run) in enumerate(runs, start=1):
+        first = next((turn for turn in run if isinstance(turn, dict)), {})
+        field = _first(first, TIMES)
+        yield _Session(key if isinstance(key, int) else position, field, first.get(field), run)
+
+
+def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:
     position = 0
-    for session, turns in _sessions(conversation):
-        key = f"session_{session}_date_time"
-        started = _parse_time(conversation.get(key))
-        if started is None:
-            reading.report(session, key, "must be a time such as '1:56 pm on 8 May, 2023'; its turns have no date")
-        else:
+    for session in _sessions(row):
+        started = said_at(session.started)
+        if started is not None:
             reading.last = max(reading.last or started, started)
-        for number, turn in enumerate(turns, start=1):
+        elif is_said(session.started):
+            reading.report(
+                session.number, session.time_field, f"must be a time such as {TIME_FORMS}; its turns have no date"
+            )
+        else:
+            reading.seen.undated += 1
+        for number, turn in enumerate(session.turns, start=1):
             position += 1
-            where = f"session_{session}[{number}]"
+            where = f"session_{session.number}[{number}]"
             try:
-                _read_turn(reading, turn, session, None if started is None else started + timedelta(seconds=number))
+                _read_turn(reading, turn, session, number, started)
             except FieldError as error:
                 reading.report(position, f"{where}.{error.field}" if error.field else where, error.reason)
 
 
-def _read_turn(reading: _Reading, turn: Any, session: int, when: datetime | None) -> None:
+def _read_turn(reading: _Reading, turn: Any, session: _Session, number: int, started: datetime | None) -> None:
     """Add one turn as a memory; raises FieldError."""
     if not isinstance(turn, dict):
         raise FieldError("", "must be an object")
-    turn_id, speaker = required_text(turn, "dia_id").strip(), required_text(turn, "speaker")
-    said, caption = text(turn, "text"), text(turn, "blip_caption")
+    turn_id = _turn_id(turn) or f"D{session.number}:{number}"
+    speaker, field = required_text(turn, _first(turn, SPEAKERS)), _first(turn, TEXTS)
+    said, caption = text(turn, field), text(turn, "blip_caption")
     if said is None and caption is None:
-        raise FieldError("text", "is missing")
+        raise FieldError(field, "is missing")
     if turn_id in reading.memories:
         raise FieldError("dia_id", f"{turn_id!r} stands already in the conversation")
-    reading.unknown["turns"].see(turn)
+    reading.seen.see("turns", turn)
+    reading.seen.unnamed += _turn_id(turn) is None
+    when = _time_of(reading, turn, session, number, started)
     content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
     reading.memories[turn_id] = Memory(
         id=f"{reading.name}/{turn_id}",
         content=content,
-        project=f"locomo/{reading.name}",
-        session=f"{reading.name}/session_{session}",
+        project=f"{PROJECT}{reading.name}",
+        session=f"{reading.name}/session_{session.number}",
         author=speaker,
         created_at=when,
         last_accessed=when,
         source_ref=f"locomo:{reading.name}:{turn_id}",
     )
+    for name in (turn_id, *_named(turn_id)):
+        reading.turns.setdefault(name, turn_id)
 
 
-def _read_questions(reading: _Reading, questions: Any) -> None:
-    for number, row in enumerate(questions if isinstance(questions, list) else [], start=1):
-        qid = f"{reading.name}/q{number:03d}"
-        try:
-            if not isinstance(row, dict):
-                raise FieldError("", "must be an object")
-            question = required_text(row, "question")
-        except FieldError as error:
-            reading.report(number, f"qa[{number}].{error.field}".rstrip("."), error.reason)
-            continue
-        reading.unknown["questions"].see(row)
-        category = row.get("category")
-        kind = TYPES.get(category) if isinstance(category, int) else None
-        reading.queries.append(Query(qid, question, None, reading.last, kind))
-        for turn_id in _evidence(reading, row.get("evidence"), number):
-            reading.judgments.append(Judgment(qid, f"{reading.name}/{turn_id}", 1))
+def _turn_id(turn: dict[str, Any]) -> str | None:
+    """The id that a turn has, a number as its digits; None if it has none."""
+    field = _first(turn, TURN_IDS)
+    value = turn.get(field)
+    if field != "dia_id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return required_text(turn, field).strip() if value is not None else None
 
 
-def _evidence(reading: _Reading, evidence: Any, number: int) -> list[str]:
-    """The turns a question's evidence names, each once; what names no turn of the conversation is reported."""
+def _time_of(
+    reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
+) -> datetime | None:
+    """When a turn was said: its own time, where it has another than its session, else its place in the session in seconds."""
+    own = turn.get(_first(turn, TIMES))
+    if is_said(own) and own != session.started:
+        when = said_at(own)
+        if when is not None:
+            reading.last = max(reading.last or when, when)
+            return when
+        reading.report(
+            number, f"session_{session.number}[{number}].{_first(turn, TIMES)}", f"must be a time such as {TIME_FORMS}"
+        )
+    return None if started is None else started + timedelta(seconds=number)
+
+
+def _questions(row: dict[str, Any]) -> list[Any]:
+    """The questions of a conversation, or the row itself if it is one question with its conversation."""
+    if isinstance(row.get("question"), str):
+        return [row]
+    return next((row[name] for name in ASKED if isinstance(row.get(name), list)), [])
+
+
+def _read_question(reading: _Reading, row: Any, number: int, where: str) -> None:
+    """Add one question with its evidence; what is wrong with it is reported."""
+    try:
+        if not isinstance(row, dict):
+            raise FieldError("", "must be an object")
+        question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
+        if qid in reading.queries:
+            raise FieldError(_first(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
+        kind = _type(row)
+    except FieldError as error:
+        reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
+        return
+    if not _is_conversation(row):
+        reading.seen.see("questions", row)
+    reading.queries[qid] = Query(qid, question, f"{PROJECT}{reading.name}", reading.last, kind)
+    turns = _evidence(reading, row.get("evidence"), number, f"{where}.evidence")
+    reading.judgments += [Judgment(qid, f"{reading.name}/{turn_id}", 1) for turn_id in turns]
+    if not turns:
+        reading.seen.unanswered.append(qid)
+
+
+def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
+    """The id of a question, beginning with its conversation's name; its place among them if it has none."""
+    names = QUESTION_IDS[:-1] if _is_conversation(row) else QUESTION_IDS  # there the id may be the conversation's
+    field = _first(row, names)
+    own = row.get(field)
+    if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
+        return f"{reading.name}/q{place:03d}"
+    name = storable(field, str(own).strip())
+    if not name.isprintable():
+        raise FieldError(field, "must not contain control characters")
+    return name if name.startswith(reading.name) else f"{reading.name}/{name}"
+
+
+def _type(row: dict[str, Any]) -> str | None:
+    """The benchmark's name of a question's category, be it given as a number, as its digits or in words; another category as it is."""
+    field = _first(row, CATEGORIES)
+    value = row.get(field)
+    if value is None or isinstance(value, bool | list | dict):
+        return None
+    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    words = re.sub(r"[\s_-]+", "-", said.lower())
+    number = int(said) if said.isascii() and said.isdecimal() and len(said) < 3 else 0
+    known = TYPES.get(number) or next(
+        (kind for kind in TYPES.values() if words == kind or words == f"{kind}-reasoning"), None
+    )
+    return known or storable(field, said) or None
+
+
+def _evidence(reading: _Reading, evidence: Any, number: int, where: str) -> list[str]:
+    """The turns a question's evidence names, each once; what names no turn of the conversation is reported.
+
+    Where the conversation is in another file, every turn that is named is taken.
+    """
     turns: dict[str, None] = {}
-    items = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
-    for item in items:
-        said = item if isinstance(item, str) else ""
-        named = [f"D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(said)]
-        turns.update(dict.fromkeys(turn for turn in named if turn in reading.memories))
-        unknown = [turn for turn in named if turn not in reading.memories]
-        rest = _TURN.sub("", item).strip(" ;,()[]") if isinstance(item, str) else repr(item)
-        where = f"qa[{number}].evidence"
-        if unknown:
-            reading.report(number, where, f"no turn {', '.join(unknown)} in the conversation")
+    for item in _flat(evidence):
+        said = item.strip() if isinstance(item, str) else ""
+        words = [word for word in _BETWEEN.split(said) if word]
+        if said in reading.turns:
+            turns[reading.turns[said]] = None
+            continue
+        if words and all(word in reading.turns for word in words):
+            turns.update((reading.turns[word], None) for word in words)
+            continue
+        named = _named(said)
+        if reading.conversation is None:
+            turns.update(dict.fromkeys(named))
+        else:
+            turns.update((reading.turns[turn], None) for turn in named if turn in reading.turns)
+            if unknown := [turn for turn in named if turn not in reading.turns]:
+                reading.report(number, where, f"no turn {', '.join(unknown)} in the conversation")
+        rest = _BETWEEN.sub(" ", _TURN.sub("", said)).strip() if isinstance(item, str) else repr(item)
         if rest:
             reading.report(number, where, f"{ascii(rest)[:60]} is not a turn such as D1:3")
     return list(turns)
 
 
-def _parse_time(value: Any) -> datetime | None:
-    """LoCoMo's '1:56 pm on 8 May, 2023' as UTC; by hand, because strptime reads months in the user's language."""
-    match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        return None
-    hour, minute, half, day, month, year = match.groups()
-    try:
-        clock = int(hour) % 12 + (12 if half in "pP" else 0)
-        return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), clock, int(minute), tzinfo=UTC)
-    except ValueError:
-        return None
+def _flat(evidence: Any) -> Iterator[Any]:
+    """The items of evidence, be it one, a list, lists in a list, or objects with the id of a turn."""
+    if isinstance(evidence, list):
+        for item in evidence:
+            yield from _flat(item)
+    elif isinstance(evidence, dict) and isinstance(evidence.get("dia_id"), str | list):
+        yield from _flat(evidence["dia_id"])
+    elif evidence is not None:
+        yield evidence
+
+
+def _named(said: str) -> list[str]:
+    """The turns in a text, written D1:3, of D:1:3, D1:03 and the like too."""
+    return [f"D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(said)]
+
+
+def _is_turn(item: Any) -> bool:
+    return isinstance(item, dict) and ("dia_id" in item or ("speaker" in item and not item.keys().isdisjoint(TEXTS)))
 
 
 def _is_conversation(row: Any) -> bool:
-    inner = row.get("conversation", row) if isinstance(row, dict) else None
-    return isinstance(inner, dict) and next(_sessions(inner), None) is not None
+    """Whether a row has sessions by number, or turns in a list of turns or of sessions that have dia_ids or questions beside them."""
+    if not isinstance(row, dict):
+        return False
+    inner = row.get("conversation", row)
+    if isinstance(inner, dict) and any(_SESSION.fullmatch(key) and _turns(value) for key, value in inner.items()):
+        return True
+    listed = inner.get("sessions", row.get("sessions")) if isinstance(inner, dict) else inner
+    turns = [turn for item in listed for turn in (_turns(item) or [item])] if isinstance(listed, list) else []
+    return any(_is_turn(turn) and ("dia_id" in turn or bool(_questions(row))) for turn in turns)
+
+
+def _is_question(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and isinstance(row.get("question"), str)
+        and "evidence" in row
+        and any(map(row.get, NAMES[:2]))
+    )
+
+
+def _is_ours(row: Any) -> bool:
+    return _is_conversation(row) or _is_question(row)
+
+
+def folder(directory: Path) -> frozenset[str]:
+    """The two files of a directory with conversations and, beside them, their questions; none of another directory."""
+    names = (CONVERSATIONS, QUESTIONS)
+    try:
+        if not all((directory / name).is_file() for name in names):
+            return frozenset()
+        first, second = (take_sample(directory / name).objects for name in names)
+    except (OSError, InputError):
+        return frozenset()
+    ours = bool(first and second) and _is_conversation(first[0]) and _is_question(second[0])
+    return frozenset(names) if ours else frozenset()
 
 
 def sniff(sample: Sample) -> bool:
-    """A JSON document with sessions, or a list of such."""
-    first = sample.document[0] if isinstance(sample.document, list) and sample.document else sample.document
-    return _is_conversation(first)
+    """Conversations with sessions, or questions with their evidence and the name of their conversation."""
+    rows = sample.objects or _rows(sample.document, sample.path)
+    return bool(rows) and _is_ours(rows[0])
 
 
 def _owner(memory: Memory) -> str:
@@ -231,11 +583,14 @@ def _owner(memory: Memory) -> str:
 
 
 def _asked_in(query: Query) -> str:
-    """The conversation of a question; raises ValueError."""
+    """The conversation of a question, by its qid, or by its project if it has an id of its own; raises ValueError."""
     match = _QUESTION.fullmatch(query.qid)
-    if match is None or int(match[2]) < 1 or match[2] != f"{int(match[2]):03d}":
+    if match is not None and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}":
+        return match[1]
+    name = (query.project or "").removeprefix(PROJECT)
+    if query.project != PROJECT + name or not name or not query.qid.startswith(name):
         raise ValueError("is no question of a LoCoMo conversation (qid NAME/q001)")
-    return match[1]
+    return name
 
 
 def _build(part: Part) -> tuple[dict[str, Any], int]:
@@ -254,8 +609,10 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
             conversation[f"session_{number}_date_time"] = _clock(started)
         conversation[f"session_{number}"] = turns
         held += empty
-    questions, empty = spread([(_number(query), _question(part, query)) for query in part.queries], EMPTY_QUESTION)
-    return {"sample_id": part.name, "conversation": conversation, "qa": questions}, held + empty
+    numbered = [(number, query) for query in part.queries if (number := _number(part, query))]
+    questions, empty = spread([(number, _question(part, query)) for number, query in numbered], EMPTY_QUESTION)
+    named = [{"qa_id": query.qid, **_question(part, query)} for query in part.queries if not _number(part, query)]
+    return {"sample_id": part.name, "conversation": conversation, "qa": [*questions, *named]}, held + empty
 
 
 def _turn(name: str, memory: Memory) -> dict[str, Any]:
@@ -294,14 +651,17 @@ def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(pair[0].id)]
 
 
-def _number(query: Query) -> int:
-    return int(query.qid.rpartition("/q")[2])
+def _number(part: Part, query: Query) -> int:
+    """The place of a question that its qid names; 0 if it has an id of its own."""
+    match = _QUESTION.fullmatch(query.qid)
+    placed = match is not None and match[1] == part.name and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}"
+    return int(match[2]) if match and placed else 0
 
 
 def _question(part: Part, query: Query) -> dict[str, Any]:
     evidence = [label.memory_id.removeprefix(f"{part.name}/") for label in part.evidence.get(query.qid, ())]
-    category = next((number for number, kind in TYPES.items() if kind == query.type), None)
-    row = {"question": query.query, "evidence": evidence}
+    category: int | str | None = next((number for number, kind in TYPES.items() if kind == query.type), query.type)
+    row: dict[str, Any] = {"question": query.query, "evidence": evidence}
     return row if category is None else {**row, "category": category}
 
 
@@ -318,7 +678,8 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json",),
+    suffixes=(".json", ".jsonl"),
+    folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
     place=1,
     shape="a document with session_1, session_2 … of turns, and qa",

@@ -178,7 +178,7 @@ def stored(draw, form):
     for number in draw(st.lists(st.integers(0, 5), max_size=2, unique=True)):
         qid = {"locomo": f"{name}/q{number:03d}", "longmemeval": name, "beam": f"{name}/ability-{number}"}[form]
         asked = draw(QUERIES)
-        project = None if form == "locomo" else PROJECT[form].format(name)
+        project = PROJECT[form].format(name)
         ours = draw(st.sampled_from([True, True, False]))
         queries.append(replace(asked, qid=qid if ours else asked.qid, project=project if ours else asked.project))
     queries = list({one.qid: one for one in queries}.values())

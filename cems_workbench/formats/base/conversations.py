@@ -1,4 +1,4 @@
-"""What the formats of conversations share: whose turn a memory is, which labels are evidence, and the check before writing.
+"""What the formats of conversations share: their times, whose turn a memory is, which labels are evidence, and the check before writing.
 
 A conversation is written only if it reads back the same: what its reader turns into another memory or query is removed, and the rest
 is rebuilt, until all of it comes back under its own id with its own words. Fields that come back otherwise are counted.
@@ -7,13 +7,17 @@ is rebuilt, until all of it comes back under its own id with its own words. Fiel
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.format import DatasetWriter
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.platform.atomic_write import output_path
@@ -35,6 +39,14 @@ MONTHS = (
     "december",
 )
 """By hand, because strptime reads and writes months in the user's language."""
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])\.?m\.?(?:\s+on\s+|,?\s+)(.+)", re.IGNORECASE)
+_DAYS = (
+    re.compile(r"(?P<day>\d{1,2})\s+(?P<month>[A-Za-z]{3,9})\.?,?\s+(?P<year>\d{4})"),
+    re.compile(r"(?P<month>[A-Za-z]{3,9})\.?\s+(?P<day>\d{1,2}),?\s+(?P<year>\d{4})"),
+)
+_SLASHED = re.compile(r"(\d{4})[/-](\d{1,2})[/-](\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+TIME_FORMS = "'1:56 pm on 8 May, 2023', '2023/05/20 (Sat) 02:21' or 2023-05-20T02:21:00"
+"""The times that `said_at` reads, as an error names them."""
 WRITTEN_PATH = Path("written.json")
 """What a document is called that is read back before it is written."""
 MAX_EMPTY_TURNS = 10_000
@@ -65,6 +77,38 @@ class ConversationForm:
     parse: Callable[[Any, Path], ParsedInput]
     by_question: bool = False
     """Whether each question has its own conversation, which may have no turns, and every turn belongs to a question."""
+
+
+def said_at(value: Any) -> datetime | None:
+    """A time as benchmarks of conversations write it, in UTC where it has no zone: LoCoMo's, LongMemEval's, a day in words, ISO 8601,
+    or seconds to nanoseconds since 1970. None for anything else."""
+    try:
+        if isinstance(value, str) and (found := _in_words(value.strip())) is not None:
+            return found
+        return memory_fields.moment({"time": value}, "time")
+    except (ValueError, FieldError):
+        return None
+
+
+def is_said(value: Any) -> bool:
+    """Whether there is a time at all, readable or not."""
+    return value is not None and not (isinstance(value, str) and not value.strip())
+
+
+def _in_words(text: str) -> datetime | None:
+    """A time in one of the benchmarks' own forms, None for another form; raises ValueError for a day that is none."""
+    slashed = _SLASHED.fullmatch(text)
+    if slashed is not None:
+        year, month, day, hour, minute, second = (int(part or 0) for part in slashed.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    said = _CLOCK.fullmatch(text)
+    clock = (int(said[1]) % 12 + (12 if said[3] in "pP" else 0), int(said[2])) if said else (0, 0)
+    for form in _DAYS:
+        match = form.fullmatch(said[4] if said else text)
+        months = [n for n, name in enumerate(MONTHS, 1) if match and name.startswith(match["month"].lower())]
+        if match and months:
+            return datetime(int(match["year"]), months[0], int(match["day"]), *clock, tzinfo=UTC)
+    return None
 
 
 def conversation_writer(form: ConversationForm, place: int) -> DatasetWriter:

@@ -34,7 +34,7 @@ def turn(number: int, **more: object) -> Memory:
     )  # type: ignore[arg-type]
 
 
-ASKED = Query("7/q001", "When?", None, SAID, "temporal")
+ASKED = Query("7/q001", "When?", "locomo/7", SAID, "temporal")
 
 
 def test_beir_is_a_folder_whose_metadata_holds_what_it_has_no_field_for(tmp_path):
