@@ -6,7 +6,7 @@ category); the published file is a list of `{sample_id, conversation, qa}`. A qu
 
 Also read: one list of turns with timestamps instead of sessions, under a key for each conversation (mem0's locomo10_rag.json), where a
 session begins with another timestamp and D1:3 is the third turn of the first; sessions as a list (LoCoMo-Refined's conversations.jsonl),
-with the questions in a file of their own; a row for each question; JSON lines of all these.
+with the questions in another file; a row for each question; JSON lines of all these.
 
 Written, it is a list of `{sample_id, conversation, qa}`, whose evidence is the turns judged above 0.
 
@@ -270,7 +270,7 @@ def _first(row: dict[str, Any], names: Sequence[str]) -> str:
 
 
 def _turns(value: Any) -> list[Any]:
-    """The turns of a session: a list, or what stands under a usual name in an object."""
+    """The turns of a session: a list, or a field of an object with a usual name."""
     if isinstance(value, dict):
         value = next((value[name] for name in TURN_LISTS if isinstance(value.get(name), list)), None)
     return value if isinstance(value, list) else []
@@ -583,7 +583,7 @@ def _owner(memory: Memory) -> str:
 
 
 def _asked_in(query: Query) -> str:
-    """The conversation of a question, by its qid, or by its project if it has an id of its own; raises ValueError."""
+    """The conversation of a question, by its qid, or by its project if the qid is its own id; raises ValueError."""
     match = _QUESTION.fullmatch(query.qid)
     if match is not None and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}":
         return match[1]
@@ -652,7 +652,7 @@ def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
 
 
 def _number(part: Part, query: Query) -> int:
-    """The place of a question that its qid names; 0 if it has an id of its own."""
+    """The place of a question that its qid names; 0 if the qid is its own id."""
     match = _QUESTION.fullmatch(query.qid)
     placed = match is not None and match[1] == part.name and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}"
     return int(match[2]) if match and placed else 0
@@ -682,6 +682,6 @@ FORMAT = Format(
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
     place=1,
-    shape="a document with session_1, session_2 … of turns, and qa",
+    shape="session_1, session_2 … or a list of turns with speakers, and qa, or questions with evidence",
     needs=(("conversation", "session_1"), ("qa", "session_1")),
 )
