@@ -1,16 +1,18 @@
 """What the formats of logs share: each row is one asking of a query with what was answered, and becomes a query with its recorded answer.
 
 A query that was asked several times is kept as several queries, one an asking, each with its own moment and answer. One without a
-qid gets one of its words, project, moment and how often that stood before, so that the log reads the same when it has grown.
+qid gets one of its words, project, moment and how often that stood before, so that the log reads the same when it has grown. One whose
+answer was not recorded is kept without an answer: that is no empty answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
 from cems_workbench.formats.base.records import derived_id
@@ -22,10 +24,31 @@ RESULTS = "results"
 """The field of what was returned."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A query that was asked and whose answer was not recorded; the fields are those of `RecordedAnswer`."""
+
+    row: int
+    qid: str
+    query: str | None
+    project: str | None
+    asked_at: datetime | None = None
+
+
+Asked = RecordedAnswer | Asking
+Each = TypeVar("Each", RecordedAnswer, Asked)
+
+
+def not_recorded(queries: int, of: int | None = None) -> str:
+    """The line about queries without a recorded answer, `of` so many; the same on page and command line."""
+    several = "1 query" if queries == 1 else f"{queries:,} queries"
+    return f"{several}{f' of {of:,}' if of and of > 1 else ''}: answer not recorded"
+
+
 def parsed_log(
     path: Path,
     format: str,
-    answers: Iterable[RecordedAnswer],
+    answers: Iterable[Asked],
     errors: list[RowError],
     notes: Iterable[str] = (),
     id_length: int | None = None,
@@ -37,27 +60,32 @@ def parsed_log(
     could hold are reported and left out.
     """
     asked = distinct(_named(answers), str(path), errors)
-    kept = [replace(answer, returned=_storable(answer, str(path), errors, results)) for answer in asked]
-    queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in kept)
+    kept = [
+        replace(one, returned=_storable(one, str(path), errors, results))
+        for one in asked
+        if isinstance(one, RecordedAnswer)
+    ]
+    queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in asked)
     words = Counter((query.query, query.project) for query in queries)
     again = [times for times in words.values() if times > 1]
     several = "1 query was" if len(again) == 1 else f"{len(again)} queries were"
     repeated = [f"{several} asked more than once; each of {sum(again)} askings is kept"] if again else []
-    extra: dict[str, Any] = {"rows": {"queries": [answer.row for answer in kept]}, "fields": {RESULTS: results}}
+    unknown = [not_recorded(len(asked) - len(kept), len(asked))] if len(kept) < len(asked) else []
+    extra: dict[str, Any] = {"rows": {"queries": [one.row for one in asked]}, "fields": {RESULTS: results}}
     return ParsedInput(
         str(path),
         format,
         queries=queries,
         answers=tuple(kept),
         errors=tuple(sorted(errors, key=lambda error: error.row)),
-        notes=(*notes, *repeated),
+        notes=(*notes, *unknown, *repeated),
         extra=extra if id_length is None else {**extra, "id_length": id_length},
     )
 
 
-def distinct(answers: Iterable[RecordedAnswer], source: str, errors: list[RowError]) -> tuple[RecordedAnswer, ...]:
+def distinct(answers: Iterable[Each], source: str, errors: list[RowError]) -> tuple[Each, ...]:
     """The first occurrence of each query; repetitions are reported."""
-    first: dict[str, RecordedAnswer] = {}
+    first: dict[str, Each] = {}
     for answer in answers:
         known = first.setdefault(answer.qid, answer)
         if known is not answer:
@@ -66,7 +94,7 @@ def distinct(answers: Iterable[RecordedAnswer], source: str, errors: list[RowErr
     return tuple(first.values())
 
 
-def _named(answers: Iterable[RecordedAnswer]) -> Iterator[RecordedAnswer]:
+def _named(answers: Iterable[Asked]) -> Iterator[Asked]:
     before: Counter[tuple[str, ...]] = Counter()
     for answer in answers:
         if answer.qid:

@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cems_workbench.formats.base import fields
+from cems_workbench.formats.base import fields, memory_fields
+from cems_workbench.formats.base.documents import document_fields, documents_in, nested, with_ids
 from cems_workbench.formats.base.files import parse_json
 from cems_workbench.records import STAGE_KINDS
 
@@ -45,6 +46,7 @@ STATUSES = ("status_code", "status.status_code", "status.code")
 MESSAGES = ("status_message", "status.description", "status.message")
 FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
 QUERIES = ("input.value", "reranker.query", "gen_ai.retrieval.query.text", "gen_ai.memory.query.text")
+OUTPUT = "output.value"
 QUERY_FIELDS = (
     "query",
     "input",
@@ -52,29 +54,57 @@ QUERY_FIELDS = (
     "query_str",
     "str_or_query_bundle",
     "query_bundle",
-    "text",
+    "query_text",
     "search_query",
+    "queries",
+    "text",
+    "message",
+    "messages",
+    "prompt",
+    "content",
+    "kwargs",
+    "args",
 )
-"""Fields of a JSON input that may hold the query."""
+"""Fields of a JSON input that may hold the query, likelier ones first."""
+MAX_QUERY_DEPTH = 5
+ASKERS = frozenset({"user", "human"})
+"""Roles of messages that hold the query of a chat."""
 RETRIEVED = ("retrieval.documents", "gen_ai.retrieval.documents", "gen_ai.memory.records")
 RERANKED, READ = "reranker.output_documents", "reranker.input_documents"
 STAGE = "workbench.stage."
 SEARCHERS = ("RETRIEVER", "RERANKER")
 SEARCHES = frozenset({"retrieval", "search_memory"})
 """Operations of GenAI that return documents."""
+COUNTS = (f"{STAGE}results", "gen_ai.memory.record.count")
+"""How many documents there were: a list without any has no key where attributes are flat."""
+NO_LIST = "is a text that is no JSON list, perhaps cut by a limit of length: what was returned is not known"
 MAX_DEPTH = 20
 MAX_NAME_CHARS = 80
 _ROOTS = frozenset(
-    {"retrieval", "reranker", "workbench", "openinference", "input", "gen_ai", "document", "status", "context", "name"}
+    {
+        "retrieval",
+        "reranker",
+        "workbench",
+        "openinference",
+        "input",
+        "output",
+        "gen_ai",
+        "document",
+        "status",
+        "context",
+        "name",
+    }
 )
+_WHOLE = frozenset({"input.value", OUTPUT})
+"""Values that stay as they are where they are no text."""
 DROPPED = f"{STAGE}dropped"
 _LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", DROPPED)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _USUAL = frozenset({"id", "score", "content"})
 _OF_DOCUMENT = re.compile(
-    rf"({'|'.join(map(re.escape, _LISTS))})(?:\.([0-9]{{1,6}})\.(?:document\.)?(.+))?\Z", re.DOTALL
+    rf"({'|'.join(map(re.escape, _LISTS))})(?:\.([0-9]{{1,6}})(?:\.document)?(?:\.(.+))?)?\Z", re.DOTALL
 )
-"""A list of documents, the place of one, and the field of it; the list alone where it is one JSON text."""
+"""A list of documents, the place of one, and the field of it; the list or the place alone where it is one text."""
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -176,48 +206,46 @@ def objects(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def read_span(row: int, span: Mapping[str, Any]) -> Span:
     """One span. Raises FieldError for one that cannot be used."""
     values = flat(span)
-    kind = str(_first(values, KINDS) or "").upper()
-    if not kind and values.get("gen_ai.operation.name") in SEARCHES:
-        kind = "RETRIEVER"
-    rows = _rows_by_list(values)
-    dropped = rows.pop(DROPPED, {})
-    found = {
-        name: [document for place in sorted(own) if (document := _document(own[place])) is not None]
-        for name, own in rows.items()
-    }
-    retrieved = next((found[name] for name in RETRIEVED if name in found), None)
-    output = found.get(RERANKED) if kind == "RERANKER" and RERANKED in found else retrieved
-    if output is None:
-        output = found.get(RERANKED)
-    read = found.get(f"{STAGE}input", found.get(READ))
+    kind = kind_of(values)
+    lists, unread = listed(values)
+    output = _documents(returned_of(values, kind, lists))
+    read = _documents(lists.get(f"{STAGE}input", lists.get(READ)))
     stage_kind = values.get(f"{STAGE}kind")
     if stage_kind is not None and stage_kind not in STAGE_KINDS:
         stage_kind = "other"
-    if output is None and str(values.get(f"{STAGE}results")) == "0":
-        output = []  # a list without documents has no key when attributes are flat
-    status = str(_first(values, STATUSES) or "").upper().removeprefix("STATUSCODE.")
     start = microseconds(values, START_FIELDS, START_NANOSECOND_FIELDS)
     end = microseconds(values, END_FIELDS, END_NANOSECOND_FIELDS)
     return Span(
         row,
-        _whole(str(_first(values, TRACE_IDS) or f"row {row}")),
-        _whole(str(_first(values, SPAN_IDS) or f"row {row}")),
-        _whole(str(_first(values, PARENT_IDS) or "")),
+        _whole(str(first_of(values, TRACE_IDS) or f"row {row}")),
+        _whole(str(first_of(values, SPAN_IDS) or f"row {row}")),
+        _whole(str(first_of(values, PARENT_IDS) or "")),
         _whole(str(values.get("name") or kind.lower() or "span")[:MAX_NAME_CHARS]),
         kind,
         start,
         None if start is None or end is None else (end - start) / 1000,
-        _whole(str(_first(values, MESSAGES) or "")) if status in FAILED else None,
+        _whole(str(first_of(values, MESSAGES) or "")) if has_failed(values) else None,
         _query_of(values),
         _text(values.get("workbench.query.id")),
-        None if output is None else tuple(output),
-        None if read is None else tuple(read),
+        output,
+        read,
         _text(values.get(f"{STAGE}name")),
         stage_kind,
         values.get(f"{STAGE}ranked") not in (False, "false"),
-        _text(values.get(f"{STAGE}problem")),
-        _dropped(dropped),
+        _text(values.get(f"{STAGE}problem")) or (f"{unread[0]} {NO_LIST}" if unread else None),
+        _dropped(lists.get(DROPPED, ())),
     )
+
+
+def kind_of(values: Mapping[str, Any]) -> str:
+    """The kind of a span in upper case; RETRIEVER for the searches of GenAI."""
+    kind = str(first_of(values, KINDS) or "").upper()
+    return "RETRIEVER" if not kind and values.get("gen_ai.operation.name") in SEARCHES else kind
+
+
+def has_failed(values: Mapping[str, Any]) -> bool:
+    """Whether a span ended in an error."""
+    return str(first_of(values, STATUSES) or "").upper().removeprefix("STATUSCODE.") in FAILED
 
 
 def flat(span: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,6 +277,9 @@ def flatten(name: str, value: Any, values: dict[str, Any], depth: int) -> None:
     """Add everything in a value under its dotted name; an empty list as []. Raises FieldError for one that is nested too deeply."""
     if depth > MAX_DEPTH:
         raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
+    if name in _WHOLE:
+        values[name] = value
+        return
     if isinstance(value, dict):
         inner: Iterator[tuple[Any, Any]] = iter(value.items())
     elif isinstance(value, list):
@@ -279,19 +310,38 @@ def otlp(value: Any, depth: int) -> Any:
     return None
 
 
-def words_of_query(value: str) -> str | None:
-    """The words of the query in an input that may be JSON; None for JSON without any, such as an embedding."""
-    if not value.lstrip().startswith(("{", '"')):
-        return value
-    try:
-        found = parse_json(value)
-    except ValueError:
-        return value
-    for _ in range(3):
-        if not isinstance(found, dict):
-            break
-        found = next((found[name] for name in QUERY_FIELDS if isinstance(found.get(name), str | dict)), None)
-    return found if isinstance(found, str) and found.strip() else None
+def words_of_query(value: Any, depth: int = 0) -> str | None:
+    """The words of the query in an input that is text, JSON or its text; None for one without any, such as an embedding.
+
+    Of a chat that is what its last user said.
+    """
+    if isinstance(value, str):
+        if not value.lstrip().startswith(("{", "[", '"')):
+            return value if value.strip() else None
+        try:
+            inner = parse_json(value)
+        except ValueError:
+            return value
+        if isinstance(inner, str):
+            return inner if inner.strip() else None
+        return words_of_query(inner, depth + 1) if isinstance(inner, dict | list) else value
+    if depth > MAX_QUERY_DEPTH:
+        return None
+    if isinstance(value, dict):
+        found = (words_of_query(value[name], depth + 1) for name in QUERY_FIELDS if name in value)
+        return next((words for words in found if words is not None), None)
+    if isinstance(value, list):
+        said = [one for one in value if not isinstance(one, dict) or (_role(one) or "user") in ASKERS]
+        found = (words_of_query(one, depth + 1) for one in reversed(said))
+        return next((words for words in found if words is not None), None)
+    return None
+
+
+def _role(message: Mapping[str, Any]) -> str | None:
+    """Who said a message; None where that is not known."""
+    inner = message.get("kwargs")
+    named = message.get("role", message.get("type", inner.get("type") if isinstance(inner, dict) else None))
+    return named.lower() if isinstance(named, str) and named != "text" else None
 
 
 def microseconds(values: Mapping[str, Any], names: Sequence[str], nanoseconds: Sequence[str]) -> int | None:
@@ -305,7 +355,7 @@ def microseconds(values: Mapping[str, Any], names: Sequence[str], nanoseconds: S
     name = next((name for name in names if values.get(name) is not None), None)
     if name is None:
         return None
-    moment = fields.moment(values, name)
+    moment = memory_fields.moment(values, name)
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
@@ -339,60 +389,66 @@ def _place(name: str) -> tuple[str, int | None, str] | None:
     if found is None:
         return None
     listed, number, what = found.groups()
-    return listed, None if number is None else int(number), what
+    return listed, None if number is None else int(number), what or ""
 
 
-def _rows_by_list(values: Mapping[str, Any]) -> dict[str, dict[int, dict[str, Any]]]:
-    """The fields of every document, by list and place."""
+def listed(values: Mapping[str, Any]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """The fields of every document, by list and in its order, and the lists that are a text which is no JSON list.
+
+    A list that is there without documents is empty.
+    """
     rows: dict[str, dict[int, dict[str, Any]]] = {}
+    unread = []
     for name, value in values.items():
         found = _place(name)
         if found is None or value is None:
             continue
-        listed, place, what = found
-        own = rows.get(listed)
-        if own is None:
-            own = rows[listed] = {}
+        listed_in, place, what = found
         if place is None:
-            own.update(enumerate(json_rows(value)))
-        elif place in own:
+            items = documents_in(value)
+            if items is None:
+                unread.append(name)
+            else:
+                rows.setdefault(listed_in, {}).update((i, {"": item}) for i, item in enumerate(items))
+            continue
+        own = rows.setdefault(listed_in, {})
+        if place in own:
             own[place][what] = value
         else:
             own[place] = {what: value}
-    return rows
+    return {name: [_fields(name, own[place]) for place in sorted(own)] for name, own in rows.items()}, unread
 
 
-def json_rows(value: Any) -> Iterator[dict[str, Any]]:
-    """The documents of a list that is one JSON text."""
-    if not isinstance(value, str):
-        return
-    try:
-        rows = parse_json(value)
-    except ValueError:
-        return
-    for _, row in objects(rows):
-        inner = row.get("document")
-        found = {**inner, **row} if isinstance(inner, dict) else row
-        yield {key.removeprefix("document."): item for key, item in found.items()}
+def _fields(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    if name == DROPPED or (row.keys() <= _USUAL and row.get("id")):
+        return row
+    return document_fields(row[""] if "" in row else nested(row))
+
+
+def returned_of(
+    values: Mapping[str, Any], kind: str, lists: Mapping[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]] | None:
+    """The fields of the documents that a span returned, empty where it says that there were none; None where it does not say."""
+    names = (RERANKED, *RETRIEVED) if kind == "RERANKER" else (*RETRIEVED, RERANKED)
+    name = next((name for name in names if name in lists), None)
+    # Of another kind the output is an answer, not a list.
+    output = values.get(OUTPUT) if kind in SEARCHERS else None
+    if name is not None:
+        return lists[name] if output is None else with_ids(lists[name], output)
+    found = documents_in(output)
+    if found is not None:
+        return list(map(document_fields, found))
+    return [] if any(str(values.get(count)) == "0" for count in COUNTS) else None
+
+
+def _documents(rows: Sequence[Mapping[str, Any]] | None) -> Documents | None:
+    return None if rows is None else tuple(one for row in rows if (one := _document(row)) is not None)
 
 
 def _document(values: Mapping[str, Any]) -> SpanDocument | None:
-    named, title = values.get("id"), None
-    if type(named) is str and named and not named.isspace() and values.keys() <= _USUAL:
-        content = values.get("content")
-        text = _whole(content) if isinstance(content, str) and content.strip() else None
-        return SpanDocument(_whole(named), _number(values.get("score")), text)
-    if named is None or named == "" or len(values) > 3 or "metadata" in values:
-        metadata = metadata_of(values)
-        title = metadata.get("title")
-        if named is None or named == "":
-            named = next(
-                (metadata[key] for key in ("memory_id", "id", "doc_id") if metadata.get(key) is not None), None
-            )
-    content = values.get("content", values.get("text"))
+    named, content, title = values.get("id"), values.get("content"), values.get("title")
     text = _whole(content) if isinstance(content, str) and content.strip() else None
-    if isinstance(named, bool) or not isinstance(named, str | int) or not str(named).strip():
-        named = None
+    named = None if isinstance(named, bool) or not isinstance(named, str | int) or not str(named).strip() else named
     if named is None and text is None:
         return None
     return SpanDocument(
@@ -403,40 +459,27 @@ def _document(values: Mapping[str, Any]) -> SpanDocument | None:
     )
 
 
-def metadata_of(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of a document: the object that its text is, or what is nested."""
-    told = values.get("metadata")
-    if isinstance(told, str):
-        try:
-            parsed = parse_json(told)
-        except ValueError:
-            return {}
-        return parsed if isinstance(parsed, dict) else {}
-    return {name.removeprefix("metadata."): value for name, value in values.items() if name.startswith("metadata.")}
-
-
-def _dropped(rows: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
+def _dropped(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
     return {
         _whole(str(row["id"])): (
             _whole(str(row.get("reason") or "dropped")[:1000]),
             row.get("past_limit") in (True, "true"),
         )
-        for row in rows.values()
+        for row in rows
         if isinstance(row.get("id"), str | int)
     }
 
 
 def _query_of(values: Mapping[str, Any]) -> str | None:
     for name in QUERIES:
-        value = values.get(name)
-        if isinstance(value, str) and value.strip():
-            words = words_of_query(value)
-            if words is not None:
-                return _whole(words)
+        words = words_of_query(values.get(name))
+        if words is not None:
+            return _whole(words)
     return None
 
 
-def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+def first_of(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The value of the first of these names that there is; None without any."""
     return next((values[name] for name in names if values.get(name) is not None), None)
 
 

@@ -236,23 +236,43 @@ class TestSpans:
 
     def test_other_spans_are_counted_and_a_failed_one_is_reported(self, tmp_path: Path) -> None:
         other = flattened(attributes={"openinference.span.kind": "LLM"})
-        empty = flattened("nothing there?")
-        empty["attributes"] = {"openinference.span.kind": "RETRIEVER", "input.value": "nothing there?"}
         failed = otlp(other, flattened(attributes={"input.value": " "}))
         parsed = read(
             lines(
-                tmp_path / "a.jsonl", other, empty, flattened(status_code="ERROR"), failed, flattened(start_time="noon")
+                tmp_path / "a.jsonl", other, flattened(status_code="ERROR"), failed, flattened("q", start_time="noon")
             )
         )
-        assert [
-            (query.query, len(answer.returned)) for query, answer in zip(parsed.queries, parsed.answers, strict=True)
-        ] == [("nothing there?", 0)]
+        assert [(query.query, query.as_of) for query in parsed.queries] == [("q", None)]
         assert parsed.notes == ("2 spans are of another kind than RETRIEVER",)
         assert said(parsed) == [
-            ":3: status: the retrieval ended in an error and answered nothing",
-            ":4: resourceSpans[0].scopeSpans[0].spans[1].input.value: is empty",
-            ":5: start_time: must be an ISO 8601 date or time such as 2024-05-08T13:56:00Z, found 'noon'",
+            ":2: status: the retrieval ended in an error and answered nothing",
+            ":3: resourceSpans[0].scopeSpans[0].spans[1].input.value: is empty",
+            ":4: start_time: left out: must be an ISO 8601 date or time such as 2024-05-08T13:56:00Z, found 'noon'",
         ]
+
+    @pytest.mark.parametrize(
+        ("attributes", "results"),
+        [
+            ({}, None),
+            ({"retrieval.documents": []}, 0),
+            ({"retrieval.documents": "[]"}, 0),
+            ({"output.value": '{"documents": []}'}, 0),  # Haystack 0.1.46
+            ({"output.value": "no answer"}, None),
+            ({"gen_ai.memory.record.count": 0}, 0),
+            ({"gen_ai.memory.record.count": 2}, None),
+            ({"retrieval.documents": '[{"document.id": "m01"}, {"docum'}, None),  # cut by a limit of length
+        ],
+    )
+    def test_a_span_that_does_not_say_what_it_returned_has_no_recorded_answer(
+        self, attributes: dict[str, Any], results: int | None, tmp_path: Path
+    ) -> None:
+        span = flattened("nothing there?")
+        span["attributes"] = {"openinference.span.kind": "RETRIEVER", "input.value": "nothing there?", **attributes}
+        parsed = read(lines(tmp_path / "a.jsonl", span))
+        assert [query.query for query in parsed.queries] == ["nothing there?"]
+        assert [len(answer.returned) for answer in parsed.answers] == ([] if results is None else [results])
+        assert ("1 query: answer not recorded" in parsed.notes) == (results is None)
+        assert bool(parsed.errors) == ("retrieval.documents" in attributes and results is None)
 
     def test_a_query_in_json_and_an_id_in_metadata_are_found(self, tmp_path: Path) -> None:
         span = flattened(json.dumps({"query": "which port?", "k": 5}))

@@ -1,0 +1,187 @@
+"""A document that a search returned, in every shape that frameworks write it: attributes of a span, or the output of a span, an
+observation or a run.
+
+    {"id", "content", "score", "metadata"}            OpenInference, OTel GenAI, Haystack
+    {"id", "page_content", "metadata"}                LangChain, also in `kwargs` of its serialisation
+    {"node": {"id_", "text", "metadata"}, "score"}    LlamaIndex
+    [document, score]                                 a document with its score beside it
+    <NodeWithScore(node=TextNode(id_=m1), score=1)>   what the instrumentor of LlamaIndex (4.6.1) writes of a node
+    Document(id=m1, content: '…', score: 1)           what that of Haystack (0.1.46) writes of a document, the content cut
+    any other text                                    its content
+
+Without an id of its own a document has that of its metadata, an object or its JSON. A list of documents may stand alone, under one of
+`LISTS`, or be JSON text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cems_workbench.formats.base.files import parse_json
+
+IDS = ("id", "memory_id", "document_id", "doc_id", "node_id", "id_", "chunk_id", "docid", "docno", "_id", "uuid", "pid")
+METADATA_IDS = ("memory_id", "id", "doc_id", "document_id", "_id", "uuid")
+CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage", "long_text", "chunk", "fact", "body")
+SCORES = ("score", "relevance_score", "similarity_score", "similarity", "relevance", "rerank_score", "_score")
+METADATA = ("metadata", "meta", "payload", "extra_info")
+INNER = ("node", "document", "kwargs", "_source")
+"""Objects that hold the fields of the document they stand in."""
+LISTS = (
+    "documents",
+    "retrieved_documents",
+    "results",
+    "memories",
+    "nodes",
+    "source_nodes",
+    "passages",
+    "chunks",
+    "hits",
+    "matches",
+    "points",
+    "records",
+    "items",
+    "retrieved_contexts",
+    "contexts",
+    "context",
+    "data",
+    "output",
+    "outputs",
+    "result",
+    "response",
+    "return_value",
+)
+"""Names under which a list of documents may stand, likelier ones first."""
+MAX_DEPTH = 4
+_PREFIX = "document."
+_NODE = re.compile(r"<?\w*\(?node=\w+\((?:id_|node_id)=['\"]?([^'\")]+)['\"]?\).*?score=([^)]+)\)>?\Z", re.DOTALL)
+_DOCUMENT = re.compile(r"Document\(id=([^,]+),(?:.*\bscore: ([-+0-9.e]+))?.*\)\Z", re.DOTALL)
+
+
+def documents_in(output: Any, depth: int = 0) -> list[Any] | None:
+    """The documents of an output, as they stand there; None where it says nothing of any."""
+    if isinstance(output, str) and output.lstrip().startswith(("[", "{")):
+        try:
+            output = parse_json(output)
+        except ValueError:
+            return None
+    if isinstance(output, list):
+        # Some clients answer several queries at once: the answer to a single one is a list in a list.
+        if len(output) == 1 and isinstance(output[0], list) and not _scored(output[0]):
+            return documents_in(output[0], depth + 1) if depth < MAX_DEPTH else None
+        return output if all(isinstance(one, dict | str) or _scored(one) for one in output) else None
+    if isinstance(output, dict) and depth < MAX_DEPTH:
+        for name in LISTS:
+            found = documents_in(output[name], depth + 1) if isinstance(output.get(name), list | dict | str) else None
+            if found is not None:
+                return found
+    return None
+
+
+def _scored(value: Any) -> bool:
+    """Whether it is a document with its score beside it."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], dict)
+        and isinstance(value[1], int | float | str)
+    )
+
+
+def document_fields(value: Any) -> dict[str, Any]:
+    """What of a document is there: `id`, `content`, `score` and `title`, unchecked; empty for what is no document."""
+    if isinstance(value, str):
+        return _of_text(value)
+    if isinstance(value, list) and _scored(value):
+        return {**document_fields(value[0]), "score": value[1]}
+    if not isinstance(value, dict):
+        return {}
+    if any(key.startswith(_PREFIX) for key in value):
+        value = {key.removeprefix(_PREFIX): item for key, item in value.items()}
+    inner = next((value[name] for name in INNER if isinstance(value.get(name), dict)), None)
+    if inner is not None:
+        # The id of LangChain's serialisation is the path of a class.
+        own = {key: item for key, item in value.items() if not isinstance(item, list)}
+        value = {**inner, **{key: item for key, item in own.items() if item is not inner}}
+    metadata = next((found for name in METADATA if (found := as_object(value.get(name)))), {})
+    named = _first(value, IDS)
+    fields = {
+        "id": _first(metadata, METADATA_IDS) if named is None else named,
+        "content": _words(value) or _words(metadata),
+        "score": _first(value, SCORES),
+        "title": _first(value, ("title",)) or _first(metadata, ("title",)),
+    }
+    return {name: found for name, found in fields.items() if found is not None}
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """An object, or the one that a JSON text is; empty for anything else."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with dotted names as objects."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        *path, last = name.split(".")
+        at: Any = found
+        for part in path:
+            at = at.setdefault(part, {})
+            if not isinstance(at, dict):
+                break
+        else:
+            at.setdefault(last, value)
+    return found
+
+
+def with_ids(rows: list[dict[str, Any]], output: Any) -> list[dict[str, Any]]:
+    """The fields of documents, with the ids and scores of those in the output where only these have any and the texts are the same.
+
+    The instrumentor of LangChain (0.1.80) leaves out the ids, which its `output.value` has.
+    """
+    if all("id" in row for row in rows):
+        return rows
+    others = [document_fields(one) for one in documents_in(output) or ()]
+    if [one.get("content") for one in others] != [row.get("content") for row in rows]:
+        return rows
+    return [{**other, **row} for other, row in zip(others, rows, strict=True)]
+
+
+def _of_text(text: str) -> dict[str, Any]:
+    if text.lstrip().startswith("{") and (inner := as_object(text)):
+        return document_fields(inner)
+    if node := _NODE.fullmatch(text):
+        return {"id": node[1], "score": node[2]} if node[2] != "None" else {"id": node[1]}
+    if found := _DOCUMENT.match(text):  # the content in it may be cut
+        return {"id": found[1], "score": found[2]} if found[2] else {"id": found[1]}
+    return {"content": text} if text.strip() else {}
+
+
+def _words(value: Mapping[str, Any]) -> str | None:
+    for name in CONTENTS:
+        words = value.get(name)
+        if isinstance(words, dict):
+            words = words.get("text")
+        if isinstance(words, str) and words.strip():
+            return words
+    resource = value.get("text_resource")
+    return _words(resource) if isinstance(resource, dict) else None
+
+
+def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next(
+        (
+            values[name]
+            for name in names
+            if isinstance(found := values.get(name), str | int | float)
+            and not isinstance(found, bool)
+            and str(found).strip()
+        ),
+        None,
+    )

@@ -1,0 +1,163 @@
+"""Spans as a log: each retrieval is a query with its recorded answer.
+
+- Spans of another kind are counted. A retrieval that failed is reported, and one whose input has no words, such as an embedding; each
+  reason is one line with its count.
+- A retrieval directly below another of the same words is that one, which some frameworks record twice; where only the inner one says what
+  was returned, or which ids, that counts.
+- A time that cannot be read costs the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
+from cems_workbench.formats.base.spans import (
+    NO_LIST,
+    PARENT_IDS,
+    QUERIES,
+    QUERY_FIELDS,
+    SPAN_IDS,
+    START_FIELDS,
+    START_NANOSECOND_FIELDS,
+    TRACE_IDS,
+    first_of,
+    flat,
+    has_failed,
+    kind_of,
+    listed,
+    microseconds,
+    moment_of,
+    returned_of,
+    words_of_query,
+)
+from cems_workbench.formats.responses import rows_of_answer
+from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
+
+DOCUMENTS = "retrieval.documents"
+RETRIEVER = "RETRIEVER"
+FOUND_IN = ", ".join(QUERY_FIELDS[:4])
+_VECTORS = ("embedding", "vector")
+
+
+@dataclass(slots=True)
+class _Retrieval:
+    """One asking, and where its span stands."""
+
+    asked: Asked
+    trace: str
+    span: str
+    parent: str
+
+
+def spans_log(
+    path: Path,
+    format: str,
+    spans: Iterable[tuple[int, str, Mapping[str, Any]]],
+    errors: list[RowError],
+    documents: str = DOCUMENTS,
+    notes: Iterable[str] = (),
+) -> ParsedInput:
+    """The retrievals of spans, each (row, position in the row, span), as a log; `documents` is what the file calls a list of documents."""
+    reading = _Reading(str(path), errors, documents)
+    for number, where, span in spans:
+        try:
+            reading.add(number, where, flat(span))
+        except FieldError as error:
+            errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
+    answers = reading.askings()
+    return parsed_log(path, format, answers, errors, [*notes, *reading.notes()], results=documents)
+
+
+class _Reading:
+    """What was seen so far of a file."""
+
+    def __init__(self, source: str, errors: list[RowError], documents: str) -> None:
+        self._source, self._errors, self._documents = source, errors, documents
+        self._found: list[_Retrieval] = []
+        self._others = self._inner = 0
+        self._wordless: dict[str, tuple[int, RowError]] = {}
+
+    def add(self, number: int, where: str, values: Mapping[str, Any]) -> None:
+        """Take a span. Raises FieldError for a retrieval that failed."""
+        if kind_of(values) != RETRIEVER:
+            self._others += 1
+            return
+        if has_failed(values):
+            raise FieldError("status", "the retrieval ended in an error and answered nothing")
+        query = next((words for name in QUERIES if (words := words_of_query(values.get(name))) is not None), None)
+        if query is None:
+            field, reason = _wordless(values)
+            count, first = self._wordless.get(reason, (0, RowError(self._source, number, reason, f"{where}{field}")))
+            self._wordless[reason] = count + 1, first
+            return
+        moment = self._moment(number, where, values)
+        lists, unread = listed(values)
+        self._errors += [RowError(self._source, number, NO_LIST, f"{where}{name}") for name in unread]
+        rows = returned_of(values, RETRIEVER, lists)
+        asked: Asked = Asking(number, "", query, None, moment)
+        if rows is not None:
+            returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
+            asked = RecordedAnswer(number, "", query, None, returned, asked_at=moment)
+        place = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
+        self._found.append(_Retrieval(asked, *place))
+
+    def _moment(self, number: int, where: str, values: Mapping[str, Any]) -> datetime | None:
+        try:
+            return moment_of(microseconds(values, START_FIELDS, START_NANOSECOND_FIELDS))
+        except FieldError as error:
+            self._errors.append(RowError(self._source, number, f"left out: {error.reason}", f"{where}{error.field}"))
+            return None
+
+    def askings(self) -> list[Asked]:
+        """Each retrieval once, in the order of the file."""
+        for fault, (count, first) in self._wordless.items():
+            several = f"; {count:,} spans have none, this is the first" if count > 1 else ""
+            self._errors.append(replace(first, reason=f"{fault}{several}"))
+        by_span = {(one.trace, one.span): one for one in self._found if one.span}
+        kept = []
+        for one in self._found:
+            outer = by_span.get((one.trace, one.parent)) if one.parent else None
+            if outer is None or outer is one or outer.asked.query != one.asked.query:
+                kept.append(one)
+                continue
+            self._inner += 1
+            outer.asked = _fuller(outer.asked, one.asked)
+        return [one.asked for one in kept]
+
+    def notes(self) -> list[str]:
+        """What was passed over."""
+        notes = [f"{self._others} spans are of another kind than {RETRIEVER}"] if self._others else []
+        if self._inner:
+            notes.append(f"{self._inner} spans are the same retrieval as the one around them, recorded twice")
+        return notes
+
+
+def _fuller(outer: Asked, inner: Asked) -> Asked:
+    """The outer asking, with what the inner one returned where only that is known, or only that has ids."""
+    if not isinstance(inner, RecordedAnswer):
+        return outer
+    if not isinstance(outer, RecordedAnswer):
+        return RecordedAnswer(outer.row, "", outer.query, None, inner.returned, asked_at=outer.asked_at)
+    nameless = not any(row.memory_id for row in outer.returned)
+    if nameless and [row.content for row in outer.returned] == [row.content for row in inner.returned]:
+        return replace(outer, returned=inner.returned)
+    return outer
+
+
+def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
+    """The field of an input without words, and what is wrong with it."""
+    field = next((name for name in QUERIES if values.get(name) is not None), QUERIES[0])
+    value = values.get(field)
+    if value is None:
+        return field, "is missing"
+    if isinstance(value, str) and not value.strip():
+        return field, "is empty"
+    if any(mark in str(value) for mark in _VECTORS):
+        return field, f"is an embedding and has no words of a query; looked for {FOUND_IN}"
+    return field, f"has no words of a query; looked for {FOUND_IN}"
