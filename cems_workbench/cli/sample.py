@@ -39,6 +39,7 @@ def sample_command(
     """
     from cems_workbench.evaluation import log_sampling
     from cems_workbench.formats import log_format, query_log, read
+    from cems_workbench.formats.base.logs import askings, not_recorded
     from cems_workbench.jobs.factory import open_resources
 
     if strategy not in log_sampling.STRATEGIES:
@@ -46,14 +47,17 @@ def sample_command(
     with progress_bar() as progress:
         parsed = read(log, log_format(log) or query_log.NAME, progress)
         errors = parsed.errors
-        if not parsed.answers:
+        if not parsed.queries:
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
         with closing(open_resources(settings_for(store))) as resources:
-            entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+            answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+            entries = askings(parsed.queries, answers)
             chosen, scores = log_sampling.sampled(entries, strategy, size, seed, resources, progress)
             made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
+    if len(answers) < len(entries):
+        say(not_recorded(len(entries) - len(answers), len(entries)))
     say(f"query set {made.name}, version {made.version}: {made.size} queries")
     options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
     say_next(words_of("gather", made.name, options=options))

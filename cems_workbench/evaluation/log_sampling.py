@@ -2,7 +2,8 @@
 
 Queries are one when they read alike in lower case with single blanks, in one project. Each is taken once, in the words of its latest
 entry, and asked as of its latest time. *Frequent* takes those asked most often. *Random* draws entries, so that a query has the chance
-its frequency gives it. *Worst* takes those whose best result the judge scores lowest; a query that returned nothing is the worst of all.
+its frequency gives it. *Worst* takes those whose best result the judge scores lowest; a query that returned nothing is the worst of all,
+and one whose answer was not recorded is never taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.logs import TYPE
+from cems_workbench.formats.base.logs import TYPE, Asked
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.chunks import text_for_judge
@@ -33,33 +34,46 @@ STRATEGIES: tuple[Strategy, ...] = ("frequent", "random", "worst")
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """A query of a log with how often it was asked and what its latest entry returned."""
+    """A query of a log with how often it was asked and the memories that its latest recorded answer returned.
+
+    `results` are None where no answer was recorded, or none of its results has an id.
+    """
 
     query: Query
     times: int
-    results: tuple[str, ...]
+    results: tuple[str, ...] | None
 
 
-def distinct(entries: Iterable[RecordedAnswer]) -> list[LoggedQuery]:
+def distinct(entries: Iterable[Asked]) -> list[LoggedQuery]:
     """The queries of a log, the most frequent first, ties by words."""
-    groups: dict[tuple[str, str | None], list[RecordedAnswer]] = {}
+    groups: dict[tuple[str, str | None], list[Asked]] = {}
     for entry in entries:
         groups.setdefault(_key(entry), []).append(entry)
     found = []
     for (words, project), group in groups.items():
-        latest = max(reversed(group), key=lambda entry: entry.asked_at or UNDATED)
-        results = tuple(row.memory_id for row in latest.returned if row.memory_id is not None)
+        latest = max(reversed(group), key=_moment)
+        answered = [entry for entry in reversed(group) if isinstance(entry, RecordedAnswer)]
+        results = _results_of(max(answered, key=_moment)) if answered else None
         query = Query(derived_id("log", words, project or ""), latest.query or "", project, latest.asked_at, TYPE)
         found.append(LoggedQuery(query, len(group), results))
     return sorted(found, key=lambda logged: (-logged.times, logged.query.query, logged.query.qid))
 
 
-def _key(entry: RecordedAnswer) -> tuple[str, str | None]:
+def _moment(entry: Asked) -> datetime:
+    return entry.asked_at or UNDATED
+
+
+def _results_of(answer: RecordedAnswer) -> tuple[str, ...] | None:
+    results = tuple(row.memory_id for row in answer.returned if row.memory_id is not None)
+    return results if results or not answer.returned else None
+
+
+def _key(entry: Asked) -> tuple[str, str | None]:
     return " ".join((entry.query or "").lower().split()), entry.project
 
 
 def sample(
-    entries: Sequence[RecordedAnswer],
+    entries: Sequence[Asked],
     way: Strategy,
     size: int,
     seed: int = 0,
@@ -88,7 +102,7 @@ def sample(
 
 
 def sampled(
-    entries: Sequence[RecordedAnswer],
+    entries: Sequence[Asked],
     way: Strategy,
     size: int,
     seed: int,
@@ -110,8 +124,8 @@ def judge_scores(
 ) -> dict[str, float]:
     """The judge's raw score of each query's best result, by qid; minus infinity for a query that returned nothing.
 
-    Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left has no
-    score. Raises ModelError when no judge can be loaded.
+    Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left, or whose answer was not
+    recorded, has no score. Raises ModelError when no judge can be loaded.
     """
     texts = {
         memory_id: memory.content for memory_id, memory in resources.store.memories.read(_results(queries)).items()
@@ -123,6 +137,8 @@ def judge_scores(
         spoken = resources.store.language.current
         for number, logged in enumerate(queries):
             progress("judging the log", number, len(queries))
+            if logged.results is None:
+                continue
             if not logged.results:
                 best[logged.query.qid] = -math.inf
                 continue
@@ -143,4 +159,4 @@ def judge_scores(
 
 
 def _results(queries: Sequence[LoggedQuery]) -> list[str]:
-    return list(dict.fromkeys(memory_id for logged in queries for memory_id in logged.results))
+    return list(dict.fromkeys(memory_id for logged in queries for memory_id in logged.results or ()))

@@ -1,22 +1,24 @@
 """A log of queries that were asked, `{time?, query, results?, scores?, project?, qid?}`, as JSON lines, a JSON list or CSV.
 
 `results` are what was returned, best first: in JSON a list of ids or of objects as in a search response (`formats.responses`), in CSV a
-JSON list or ids separated by semicolons. `scores` are theirs, in the same order, where the results do not have them. `timestamp`,
-`created_at` and `asked_at` are read as time, `q` and `text` as query.
+JSON list or ids separated by semicolons, and an empty cell says that nothing was returned. `scores` are theirs, in the same order, where
+the results do not have them. Without `results` the answer was not recorded. `timestamp`, `created_at` and `asked_at` are read as time,
+`q` and `text` as query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base import fields
+from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.files import Sample, parse_json, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import parsed_log
+from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
@@ -49,7 +51,9 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
     if not {name.lower() for name in table.columns} & set(QUERY_FIELDS):
         raise InputError(f"{path}: the header has no column {', '.join(QUERY_FIELDS)}")
     for line, row in read_rows(table, errors, progress):
-        typed: dict[str, Any] = {name.lower(): cell for name, cell in row.items() if cell.strip()}
+        typed: dict[str, Any] = {
+            name.lower(): cell for name, cell in row.items() if cell.strip() or name.lower() == RESULTS
+        }
         try:
             for name in typed.keys() & set(LIST_FIELDS):
                 typed[name] = _cell(name, typed[name])
@@ -71,14 +75,20 @@ def _cell(name: str, cell: str) -> list[Any]:
     return [part.strip() for part in cell.split(";") if part.strip()]
 
 
-def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
+def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> Asked:
     """One asking; raises FieldError for a row that is none, and reports results that cannot be used."""
     words = next((name for name in QUERY_FIELDS if row.get(name) is not None), QUERY_FIELDS[0])
     when = next((name for name in TIME_FIELDS if row.get(name) is not None), TIME_FIELDS[0])
     qid = "" if row.get("qid") is None else fields.identifier(row, "qid")
-    query, moment, project = fields.required_text(row, words), fields.moment(row, when), fields.text(row, "project")
+    query, moment, project = fields.required_text(row, words), _moment(row, when), fields.text(row, "project")
+    if row.get(RESULTS) is None and row.get("scores") is None:
+        return Asking(number, qid, query, project, moment)
     returned = rows_of_answer(_scored(row), number, source, errors)
     return RecordedAnswer(number, qid, query, project, returned, asked_at=moment)
+
+
+def _moment(row: Mapping[str, Any], name: str) -> datetime | None:
+    return None if row.get(name) is None else memory_fields.moment(row, name)
 
 
 def _scored(row: Mapping[str, Any]) -> list[Any]:

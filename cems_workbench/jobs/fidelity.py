@@ -37,6 +37,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.env_form import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.formats.base.logs import not_recorded
 from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, request_for
@@ -263,7 +264,13 @@ def read_answers(path: Path) -> Recording:
         log=True,
         id_length=parsed.extra.get("id_length"),
         errors=parsed.errors,
+        doubts=_unanswered(len(parsed.queries), len(parsed.answers)),
     )
+
+
+def _unanswered(queries: int, answers: int) -> tuple[str, ...]:
+    """The line about queries whose answer was not recorded, if there are any."""
+    return (not_recorded(queries - answers, queries),) if answers < queries else ()
 
 
 def recorded_sets(store: Store) -> dict[str, int]:
@@ -295,7 +302,8 @@ def kept_recording(store: Store, name: str) -> Recording:
     if not answers:
         known = ", ".join(recorded_sets(store)) or "none"
         raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
-    return Recording(name, STORED_FORM, tuple(answers), rounded=True)
+    unanswered = _unanswered(len(store.query_sets.queries(name)), len(answers))
+    return Recording(name, STORED_FORM, tuple(answers), rounded=True, doubts=unanswered)
 
 
 def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
@@ -446,8 +454,8 @@ def _asked(
 def require_usable(recording: Recording) -> None:
     """Raises InputError for a recording without a usable answer, with its first bad row; `bad_rows` says what else was left out."""
     if not recording.answers:
-        first = f": {recording.errors[0]}" if recording.errors else ""
-        raise InputError(f"{recording.name}: there are no answers{first}")
+        why = recording.errors[:1] or recording.doubts[:1]
+        raise InputError(f"{recording.name}: there are no answers" + "".join(f": {line}" for line in why))
 
 
 def bad_rows(recording: Recording) -> str | None:

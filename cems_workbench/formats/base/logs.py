@@ -83,6 +83,15 @@ def parsed_log(
     )
 
 
+def askings(queries: Iterable[Query], answers: Iterable[RecordedAnswer]) -> list[Asked]:
+    """Every asking of a parsed log in its order, with its answer where that was recorded."""
+    known = {answer.qid: answer for answer in answers}
+    return [
+        known.get(query.qid) or Asking(row, query.qid, query.query, query.project, query.as_of)
+        for row, query in enumerate(queries, 1)
+    ]
+
+
 def distinct(answers: Iterable[Each], source: str, errors: list[RowError]) -> tuple[Each, ...]:
     """The first occurrence of each query; repetitions are reported."""
     first: dict[str, Each] = {}

@@ -11,6 +11,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.log_sampling import LoggedQuery, Strategy, distinct, sampled
 from cems_workbench.formats import log_format, query_log, read
+from cems_workbench.formats.base.logs import askings, not_recorded
 from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
@@ -87,9 +88,10 @@ def _create_query_set(
         with saved(upload.name, upload.getvalue()) as path:
             parsed = read(path, log_format(path) or query_log.NAME, progress)
         errors = list(parsed.errors)
-        if not parsed.answers:
+        if not parsed.queries:
             raise InputError(f"{upload.name} contains no readable query")
-        entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+        answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+        entries = askings(parsed.queries, answers)
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
             raise InputError(
@@ -104,6 +106,8 @@ def _create_query_set(
     line = (
         f"Query set {query_set.name}, version {query_set.version}: {query_set.size} of {len(distinct(entries))} queries"
     )
+    if len(answers) < len(entries):
+        line += f"; {not_recorded(len(entries) - len(answers), len(entries))}"
     page.update(log_sample=LogSample(line, tuple(chosen), scores, tuple(errors)), next_query_set=query_set.name)
     st.rerun()
 

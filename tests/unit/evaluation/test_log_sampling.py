@@ -9,6 +9,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.log_sampling import distinct, sample
+from cems_workbench.formats.base.logs import Asking
 from cems_workbench.records import RecordedAnswer, Returned
 
 DAY = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 9)]
@@ -45,6 +46,15 @@ def test_a_query_is_taken_once_in_the_words_and_with_the_results_of_its_latest_e
     ]
     assert found[0].results == ("n",)
     assert len({one.query.qid for one in found}) == 4
+
+
+def test_an_answer_that_was_not_recorded_is_no_empty_one():
+    unknown = Asking(1, "", "who?", None, DAY[4])
+    assert [one.results for one in distinct([unknown])] == [None]
+    assert [one.results for one in distinct([entry("who?", DAY[1], ("m",)), unknown])] == [("m",)]
+    by_text = RecordedAnswer(1, "", "who?", None, (Returned(1, None, content="it is"),))
+    assert [one.results for one in distinct([by_text])] == [None]
+    assert [one.results for one in distinct([entry("who?")])] == [()]
 
 
 def test_of_entries_without_time_the_last_one_counts():

@@ -338,7 +338,9 @@ class TestQueryLog:
         ]
         assert [(error.row, error.field) for error in parsed.errors] == [(4, "time"), (5, "results")]
         path.write_text("time;query\n2026-01-01;a, b\n")
-        assert [answer.query for answer in read(path, "query-log").answers] == ["a, b"]
+        parsed = read(path, "query-log")
+        assert ([query.query for query in parsed.queries], parsed.answers) == (["a, b"], ())
+        assert parsed.notes == ("1 query: answer not recorded",)
         path.write_text("time,results\n1,2\n")
         with pytest.raises(InputError, match="no column query"):
             read(path, "query-log")
