@@ -9,7 +9,7 @@ observation or a run.
     Document(id=m1, content: '…', score: 1)           what that of Haystack (0.1.46) writes of a document, the content cut
     any other text                                    its content
 
-Without an id of its own a document has that of its metadata, an object or its JSON. A list of documents may stand alone, under one of
+A document without an id has that of its metadata, an object or its JSON. A list of documents may stand alone, under one of
 `LISTS`, or be JSON text.
 """
 
@@ -27,7 +27,7 @@ CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage
 SCORES = ("score", "relevance_score", "similarity_score", "similarity", "relevance", "rerank_score", "_score")
 METADATA = ("metadata", "meta", "payload", "extra_info")
 INNER = ("node", "document", "kwargs", "_source")
-"""Objects that hold the fields of the document they stand in."""
+"""Objects within a document that hold its fields."""
 LISTS = (
     "documents",
     "retrieved_documents",
