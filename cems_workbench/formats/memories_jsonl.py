@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import fields, payload
+from cems_workbench.formats.base import fields, memory_fields, payload
 from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
@@ -59,14 +59,15 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 
 def read_memory(row: dict[str, Any]) -> MemoryRead:
     """One memory under any of the known names, and its fields that could not be read; raises FieldError without id or content."""
-    memory, problems = payload.memory_of(
-        fields.identifier(row, "id"), fields.required_text(row, "content"), row, ANY_NAME
-    )
-    if memory.project and ANY_NAME.found(row, "project") is None:  # the one of source_ref, which CEMS alone means so
+    name, content = fields.identifier(row, "id"), fields.required_text(row, "content")
+    found, values = payload.found_values(row, ANY_NAME)
+    memory, problems = memory_fields.memory_of(name, content, values, found)
+    if memory.project and "project" not in found:  # the one of source_ref, which CEMS alone means so
         memory = replace(memory, project=None)
     if isinstance(row.get("tags"), list) and not any(each.field == "tags" for each in problems):
         # Ours are kept as they are, blanks too.
-        memory = replace(memory, tags=tuple(tag for tag in row["tags"] if tag is not None))
+        tags = tuple([tag for tag in row["tags"] if tag is not None])
+        memory = memory if tags == memory.tags else replace(memory, tags=tags)
     return memory, problems
 
 

@@ -173,6 +173,8 @@ def known_end(begin: datetime | None, end: datetime | None) -> datetime | None:
 
 def storable(field: str, value: str) -> str:
     """The text itself; half a surrogate pair is not text that UTF-8, and so a store, can hold."""
+    if value.isascii():  # which Python knows of a text without reading it
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -205,8 +207,9 @@ class UnknownFields:
         """Count what is left out of a row; `unread` are the names of those fields if they depend on the row."""
         for name in getattr(row, "repeated", ()):
             self._repeated[name] = self._repeated.get(name, 0) + 1
-        for name, value in row.items():
-            if type(value) is str and len(value) < 50 and name in self._known and _FINER.search(value):
+        for name in self._known.intersection(row):
+            value = row[name]
+            if type(value) is str and len(value) < 50 and _FINER.search(value):
                 self._cut[name] = self._cut.get(name, 0) + 1
         for name in row.keys() - self._known if unread is None else unread:
             self._rows[name] = self._rows.get(name, 0) + 1

@@ -97,26 +97,29 @@ def memory_of(
     """
     problems: list[RowProblem] = []
     read: dict[str, Any] = {}
-    state = {name: values.get(name) for name in ("active", "superseded_at")}
+    called = names or {}
     for field, value in values.items():
         if field in STATE_NAMES or value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
             read[field] = value_of(field, value)
         except FieldError as error:
-            problems.append(RowProblem(memory_id, (names or {}).get(field, field), error.reason))
-    if (names or {}).get("valid_until", "").rpartition(".")[2] == EXPIRATION_DATE and read.get("valid_until"):
+            problems.append(RowProblem(memory_id, called.get(field, field), error.reason))
+    if read.get("valid_until") and called.get("valid_until", "").rpartition(".")[2] == EXPIRATION_DATE:
         read["valid_until"] = _end_of_day(read["valid_until"])
-    if state["active"] is not None and is_false(state["active"]) and read.get("valid_until") is None:
-        read["valid_until"] = _end_of_inactive(state["superseded_at"], read)
-    try:
-        read["valid_until"] = fields.known_end(read.get("valid_from"), read.get("valid_until"))
-    except ValueError:
-        del read["valid_until"]
-        called = (names or {}).get("valid_until", "valid_until")
-        problems.append(RowProblem(memory_id, called, "is before the memory is valid"))
-    if read.get("project") is None:
-        read["project"] = project_of(read.get("source_ref"))
+    active = values.get("active")
+    if active is not None and is_false(active) and read.get("valid_until") is None:
+        read["valid_until"] = _end_of_inactive(values.get("superseded_at"), read)
+    if "valid_until" in read:
+        try:
+            read["valid_until"] = fields.known_end(read.get("valid_from"), read["valid_until"])
+        except ValueError:
+            del read["valid_until"]
+            problems.append(
+                RowProblem(memory_id, called.get("valid_until", "valid_until"), "is before the memory is valid")
+            )
+    if "source_ref" in read and read.get("project") is None:
+        read["project"] = project_of(read["source_ref"])
     return Memory(memory_id, content, **read), problems
 
 

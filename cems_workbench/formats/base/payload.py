@@ -27,12 +27,10 @@ USER_NAMES = ("user_id", "userId", "owner_id", "user")
 NESTED = ("metadata", "meta")
 """Objects whose fields count as fields of the payload."""
 
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(field for field in memory_fields.OPTIONAL_FIELDS if name in NAMES[field])
-    for names in NAMES.values()
-    for name in names
-}
-"""The fields by each name that they may have."""
+MAX_LAYOUTS = 1_000
+"""Of rows whose layout is kept: a file of rows with ever new keys fills no memory."""
+_PLAIN = frozenset((str, int, float, bool, list))
+"""Types of values that are no objects, and the commonest."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,26 @@ class Names:
             }
         return usual | {field: (name,) for field, name in self.given.items()}
 
+    @cached_property
+    def depth(self) -> int:
+        """How many objects deep a field may be."""
+        states = (path for name in STATE_NAMES.values() for path in self.paths(name))
+        return max(path.count(".") for path in (*states, *self.outers, *(p for ps in self.known.values() for p in ps)))
+
+    @cached_property
+    def _layouts(self) -> dict[Any, Layout]:
+        return {}
+
+    def layout(self, payload: Payload) -> Layout:
+        """Where the fields of a payload are, found once for all payloads with values at the same names."""
+        shape = _shape(payload, self.depth)
+        found = self._layouts.get(shape)
+        if found is None:
+            if len(self._layouts) >= MAX_LAYOUTS:
+                self._layouts.clear()
+            found = self._layouts[shape] = Layout.of(payload, self)
+        return found
+
     def paths(self, name: str) -> Iterator[str]:
         """Where a name may be: in the payload itself, then in each of its `outers`."""
         yield name
@@ -73,6 +91,46 @@ class Names:
 
     def _is_value(self, field: str, value: Any) -> bool:
         return value is not None and (field in self.given or not isinstance(value, Mapping))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The path of each optional field and of each of STATE_NAMES that a payload has, and of the values that neither is read from."""
+
+    fields: Mapping[str, str]
+    states: Mapping[str, str]
+    unread: Sequence[str]
+
+    @classmethod
+    def of(cls, payload: Payload, names: Names) -> Layout:
+        """The layout of a payload, and of all others that have values at the same names."""
+        found = {field: path for field in NAMES if (path := names.found(payload, field)) is not None}
+        states = {name: path for name in STATE_NAMES if (path := state_path(payload, name, names)) is not None}
+        taken = {*found.values(), *(path for name in STATE_NAMES.values() for path in names.paths(name))}
+        left: list[str] = []
+        for name, value in payload.items():
+            inner = value if name in names.outers and isinstance(value, Mapping) else None
+            paths = [name] if inner is None else [f"{name}.{key}" for key, each in inner.items() if each is not None]
+            left += [] if value is None else [path for path in paths if path not in taken]
+        return cls({field: found[field] for field in memory_fields.OPTIONAL_FIELDS if field in found}, states, left)
+
+
+def _shape(payload: Payload, depth: int) -> tuple[Any, ...]:
+    """The names of a payload that have a value, in order; an object with those in it."""
+    # A name with a dot hides what is in an object, also if it has no value.
+    return tuple(
+        [
+            name if type(value) in _PLAIN else _shape_of(name, value, depth)
+            for name, value in payload.items()
+            if value is not None or "." in name
+        ]
+    )
+
+
+def _shape_of(name: str, value: Any, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        return name, _shape(value, depth - 1) if depth else ()
+    return name if value is not None else (name, None)
 
 
 ANY_NAMES = Names({})
@@ -128,37 +186,12 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
 def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[str, Any]]:
     """(path, value) of each field that the payload has; among the values are also `active` and `superseded_at`."""
-    found: dict[str, str] = {}
-    values: dict[str, Any] = {}
-    places = _places(payload, names)
-    # Of some hundred paths few are there: the keys are looked at first, unless one contains a dot and may itself be a path.
-    there = {key for place in places.values() for key in place}
-    named: set[str] = set() if names.closed else {field for key in there for field in _FIELDS.get(key, ())}
-    for field in memory_fields.OPTIONAL_FIELDS:
-        if field in names.given or not places:
-            path = names.found(payload, field)
-            if path is not None:
-                found[field], values[field] = path, value_at(payload, path)
-        elif field in named:
-            for name, before, place in ((name, *at) for name in NAMES[field] if name in there for at in places.items()):
-                value = place.get(name)
-                if value is not None and not isinstance(value, Mapping):
-                    found[field], values[field] = before + name, value
-                    break
+    layout = names.layout(payload)
+    values = {field: value_at(payload, path) for field, path in layout.fields.items()}
     for name in ("active", "superseded_at"):
-        if not places or STATE_NAMES[name] in there:
-            values[name] = state_of(payload, name, names)
-    return found, values
-
-
-def _places(payload: Payload, names: Names) -> dict[str, Payload]:
-    """The payload and each of `outers` in it that is an object, by what is before their keys; empty if a key contains a dot."""
-    places = {"": payload}
-    for outer in names.outers:
-        inner = value_at(payload, outer)
-        if isinstance(inner, Mapping):
-            places[f"{outer}."] = inner
-    return {} if any("." in key for place in places.values() for key in place) else places
+        if name in layout.states:
+            values[name] = value_at(payload, layout.states[name])
+    return dict(layout.fields), values
 
 
 MOST_UNREAD = 12
@@ -180,25 +213,24 @@ def state_path(payload: Payload, name: str, names: Names) -> str | None:
 
 def unread(payload: Payload, names: Names, read: Collection[str] = ()) -> list[str]:
     """The paths of values that no field is read from, besides those in `read`; of `outers` what is in them."""
-    taken = {*read, *(path for field in NAMES if (path := names.found(payload, field)) is not None)}
-    taken.update(path for name in STATE_NAMES.values() for path in names.paths(name))
-    left = []
-    for name, value in payload.items():
-        inner = value if name in names.outers and isinstance(value, Mapping) else None
-        paths = [name] if inner is None else [f"{name}.{key}" for key, each in inner.items() if each is not None]
-        left += [] if value is None else [path for path in paths if path not in taken]
-    return left
+    return [path for path in names.layout(payload).unread if path not in read]
 
 
 def state_of(payload: Payload, name: str, names: Names = ANY_NAMES) -> Any:
     """The payload's value of one of STATE_NAMES, None if it has none."""
-    path = state_path(payload, name, names)
+    path = names.layout(payload).states.get(name)
     return None if path is None else value_at(payload, path)
+
+
+_SAYS_DELETED = frozenset(
+    part for path in ANY_NAMES.paths(STATE_NAMES["deleted"]) for part in (path, path.split(".")[0])
+)
 
 
 def is_deleted(payload: Payload) -> bool:
     """Whether the system that keeps the row has deleted it."""
-    return is_true(state_of(payload, "deleted"))
+    # Hardly a row says anything of it, and nearly every row is asked.
+    return not _SAYS_DELETED.isdisjoint(payload) and is_true(state_of(payload, "deleted"))
 
 
 def canonical(payload: Payload) -> str:
