@@ -23,7 +23,7 @@ from cems_workbench.formats.base.dataset import (
     nothing_to_write,
     put_rows,
 )
-from cems_workbench.formats.base.files import Sample, read_lines, read_objects, take_sample
+from cems_workbench.formats.base.files import Sample, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgments import one_grade_each
@@ -118,25 +118,39 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a BEIR folder or one file of it; raises InputError when it is neither."""
     if path.is_dir():
         return _read_folder(path, progress)
-    return {"corpus": _read_corpus, "queries": _read_queries, "qrels": _read_qrels}[_role(path)](path, progress)
+    role, note = _role(path)
+    parsed = {"corpus": _read_corpus, "queries": _read_queries, "qrels": _read_qrels}[role](path, progress)
+    return replace(parsed, notes=(note, *parsed.notes)) if note else parsed
 
 
-def _role(path: Path) -> str:
-    """Which file of a folder this is: by its name, by its header, or by the titles that only a corpus has. Raises InputError."""
-    if path.suffix.lower() != ".tsv":
-        for role in ("corpus", "queries"):
-            if role in path.stem.lower():
-                return role
+ROLES = {"corpus": ("corpus", "documents", "docs", "passages"), "queries": ("quer", "topics", "questions")}
+"""Words in a file's name that say which file of a folder it is."""
+
+
+def _role(path: Path) -> tuple[str, str]:
+    """Which file of a folder this is, and a note if only its name says so. Raises InputError when nothing says it.
+
+    A header of qrels decides, else the name, as the queries of some data sets have titles too, else a title with words in it.
+    """
     sample = take_sample(path)
-    if sample.lines and _is_header(sample.lines[0]):
-        return "qrels"
-    if any(row.get("title") for row in sample.rows):
-        return "corpus"
-    if any("title" in row for row in sample.rows):
-        raise InputError(
-            f"{path}: fits a corpus and the queries of BEIR, as its titles are all empty: put corpus or queries into its name"
-        )
-    return "queries"
+    if _is_header(sample.header):
+        return "qrels", ""
+    titled = any(row.get("title") for row in sample.rows)
+    name = path.stem.lower()
+    for role, words in ROLES.items():
+        if any(word in name for word in words):
+            return (
+                role,
+                ""
+                if titled and role == "corpus"
+                else f"_id and text may be a corpus or queries; its name decided for {role}",
+            )
+    if titled:
+        return "corpus", ""
+    raise InputError(
+        f"{path}: _id and text without a title may be a corpus (memories) or queries: put corpus or queries into its name, "
+        "or call the fields id and content, or qid and query"
+    )
 
 
 def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
@@ -156,7 +170,7 @@ def _read_queries(path: Path, progress: Progress) -> ParsedInput:
 
 def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file, the metadata of ours beside their fields; `metadata` with nothing else is not worth a note."""
-    for number, row in read_objects(path, errors, progress):
+    for number, row in read_records(path, errors, progress):
         metadata = row.get("metadata")
         if isinstance(metadata, dict) and OURS in metadata:
             row = {**row, OURS: metadata[OURS], "metadata": {key: metadata[key] for key in metadata if key != OURS}}
@@ -265,9 +279,7 @@ def _has_ids(path: Path) -> bool:
 
 def sniff(sample: Sample) -> bool:
     """Objects with _id and text, or the header of BEIR's qrels."""
-    if sample.lines and _is_header(sample.lines[0]):
-        return True
-    return any("_id" in row and "text" in row for row in sample.objects)
+    return _is_header(sample.header) or sample.mostly(lambda row: "_id" in row and "text" in row)
 
 
 FORMAT = Format(
@@ -276,7 +288,7 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".tsv"),
+    suffixes=(".jsonl", ".ndjson", ".json", ".tsv"),
     folder=folder,
     dataset=DatasetWriter(write, ("memories", "queries", "judgments"), place=5),
     place=6,

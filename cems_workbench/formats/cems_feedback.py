@@ -14,7 +14,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import json_line
-from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
@@ -80,7 +80,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
 
     def graded() -> Iterable[tuple[int, Judgment]]:
-        for number, row in read_objects(path, errors, progress):
+        for number, row in read_records(path, errors, progress):
             try:
                 judged = list(_judgments(row))
             except fields.FieldError as error:
@@ -104,7 +104,7 @@ def _judgments(row: dict[str, Any]) -> Iterable[Judgment]:
 
 def sniff(sample: Sample) -> bool:
     """Objects with relevant_ids or noise_ids."""
-    return any("relevant_ids" in row or "noise_ids" in row for row in sample.objects)
+    return sample.mostly(lambda row: "relevant_ids" in row or "noise_ids" in row)
 
 
 FORMAT = Format(
@@ -113,6 +113,7 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
     judgments=JudgmentWriter(lambda judgments, words: write(feedback_of(judgments)), place=7),
     place=8,
     shape="objects with a qid and relevant_ids or noise_ids",

@@ -53,7 +53,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def sniff(sample: Sample) -> bool:
     """Objects with the three parts and no content."""
-    return any(row.keys() >= set(PARTS) and "content" not in row for row in sample.rows)
+    return sample.mostly(lambda row: row.keys() >= set(PARTS) and "content" not in row)
 
 
 FORMAT = Format(

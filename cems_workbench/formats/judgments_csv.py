@@ -15,6 +15,7 @@ from cems_workbench.formats.base.csv_table import (
     DELIMITERS,
     CsvTable,
     columns_of,
+    header_line,
     open_table,
     read_csv_lines,
     read_rows,
@@ -53,9 +54,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 def _open(path: Path) -> CsvTable:
     """The table under the delimiter with which its header names the most parts of a judgment; raises InputError."""
     lines = read_csv_lines(path)
-    start = next((n for n, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        raise InputError(f"{path} is empty")
+    start = header_line(path, lines)
     columns = max(
         (columns_of(lines[start], delimiter) for delimiter in DELIMITERS), key=lambda names: len(fields_of(names))
     )
@@ -75,7 +74,7 @@ def _parse(row: dict[str, str]) -> Judgment:
 
 def sniff(sample: Sample) -> bool:
     """A first line that names the three parts of a judgment, under any of their names."""
-    return bool(sample.lines) and any(names_judgments(columns_of(sample.lines[0], mark)) for mark in DELIMITERS)
+    return any(names_judgments(columns_of(sample.header, mark)) for mark in DELIMITERS)
 
 
 FORMAT = Format(

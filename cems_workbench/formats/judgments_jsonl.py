@@ -15,7 +15,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import json_line
-from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgment_names import NAMES, names_judgments, renamed
@@ -75,14 +75,13 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         unknown.see(named)
         return judgment
 
-    collected = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors)
+    collected = collect_judgments(str(path), read_records(path, errors, progress), parse, errors)
     return collected.parsed(path, NAME, "judgments", errors, unknown.notes())
 
 
 def sniff(sample: Sample) -> bool:
     """Objects with a qid, a memory_id and a grade, or with a qid and a judgment of the whole store."""
-    rows = sample.objects
-    return any(names_judgments(row) or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]} for row in rows)
+    return sample.mostly(lambda row: names_judgments(row) or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]})
 
 
 FORMAT = Format(
@@ -91,6 +90,7 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
     breadth=1,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), whole_store=True, place=1),
     place=10,

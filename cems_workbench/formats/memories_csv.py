@@ -15,7 +15,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
-from cems_workbench.formats.base.csv_table import DELIMITERS, header_of, read_csv_lines, records, written
+from cems_workbench.formats.base.csv_table import DELIMITERS, header_line, header_of, read_csv_lines, records, written
 from cems_workbench.formats.base.dataset import DataSet, Exported, write_rows
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
@@ -59,9 +59,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def _open(path: Path) -> _Table:
     lines = read_csv_lines(path)
-    start = next((n for n, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        raise InputError(f"{path} is empty")
+    start = header_line(path, lines)
     delimiter, columns = _header(lines[start])
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
@@ -160,9 +158,8 @@ def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
 
 
 def sniff(sample: Sample) -> bool:
-    """A first line that names `id` or `content` and one more column at least."""
-    columns = set(_header(sample.lines[0])[1]) & set(KNOWN) if sample.lines else set()
-    return len(columns) > 1 and bool(columns & set(REQUIRED))
+    """A header that names `id` and `content`."""
+    return {*REQUIRED} <= {*_header(sample.header)[1]}
 
 
 FORMAT = Format(
@@ -172,6 +169,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".csv", ".tsv"),
+    breadth=1,
     dataset=DatasetWriter(write, ("memories",), place=2),
     place=13,
     shape="a header with the columns id and content",

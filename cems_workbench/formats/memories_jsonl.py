@@ -102,9 +102,8 @@ def _line(memory: Memory) -> tuple[str, Memory]:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with content."""
-    rows = sample.document if isinstance(sample.document, list) else sample.objects
-    return any(isinstance(row, dict) and "content" in row for row in rows[:50])
+    """Objects with an id and content."""
+    return sample.mostly(lambda row: row.keys() >= {"id", "content"})
 
 
 FORMAT = Format(

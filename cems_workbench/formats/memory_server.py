@@ -104,11 +104,12 @@ def _is_graph(row: dict[str, Any]) -> bool:
 
 def sniff(sample: Sample) -> bool:
     """Objects that are entities or relations by their type."""
-    return any(
-        (row.get("type") == ENTITY and "observations" in row)
-        or (row.get("type") == RELATION and "relationType" in row)
-        or _is_graph(row)
-        for row in sample.rows
+    return sample.mostly(
+        lambda row: (
+            (row.get("type") == ENTITY and "observations" in row)
+            or (row.get("type") == RELATION and "relationType" in row)
+            or _is_graph(row)
+        )
     )
 
 

@@ -125,12 +125,37 @@ def _is_judgment(line: str) -> bool:
 
 
 def sniff(sample: Sample) -> bool:
-    """A header that names the parts between blanks, or four columns, or three, that end in a whole number, in most of the first lines."""
-    lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
-    if lines and _header(lines[0]):
-        return True
-    good = sum(_is_judgment(line) for line in lines)
-    return good * 2 > len(lines) and not any(line.lstrip().startswith(("{", "[")) for line in lines)
+    """A header that names the parts between blanks, or lines of qid, iteration, docno, grade, or of qid, docno, grade, without a doubt."""
+    return bool(_header(sample.header)) or (_has_shape(sample) and not doubt(sample))
+
+
+def _rows(sample: Sample) -> list[list[str]]:
+    return [line.split() for line in sample.lines if not line.lstrip().startswith("#")]
+
+
+def _has_shape(sample: Sample) -> bool:
+    """Whether most of the first lines are four columns, or three, that end in a whole number."""
+    lines = [line for line in sample.lines if not line.lstrip().startswith(("#", "{", "["))]
+    return sum(map(_is_judgment, lines)) * 2 > len(lines)
+
+
+def doubt(sample: Sample) -> str:
+    """What else columns without a header may be: numbers all of them, or ids where the iteration stands, which is one for all lines."""
+    if _header(sample.header) or not _has_shape(sample) or sample.path.suffix.lower() == ".qrels":
+        return ""
+    rows = [row for row in _rows(sample) if len(row) in (3, 4)]
+    second = {row[1] for row in rows if len(row) == 4}
+    if len(second) > 1 and not second & UNUSED:
+        return (
+            "four columns without a header may be qid, iteration, docno and grade, or qid, docno, grade and iteration: "
+            "name them in a first line, such as qid docno grade iteration"
+        )
+    if all(cell.lstrip("+-").isdecimal() for row in rows for cell in row) and not second & UNUSED:
+        return (
+            f"{len(rows[0])} columns of numbers without a header may be judgments of queries and memories whose ids are numbers, or "
+            "anything else: name them in a first line, such as qid docno grade"
+        )
+    return ""
 
 
 FORMAT = Format(
@@ -143,5 +168,6 @@ FORMAT = Format(
     breadth=2,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, fitting=_without_blanks, place=3),
     place=5,
+    doubt=doubt,
     shape="columns qid, 0, docno and rel between blanks, or a header that names them",
 )

@@ -10,10 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.csv_table import CsvTable, columns_of, open_table, read_rows, written
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.csv_table import (
+    DELIMITERS,
+    CsvTable,
+    columns_of,
+    open_table,
+    read_rows,
+    records,
+    written,
+)
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.grades import decimal
+from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import (
     guarded_words,
     judgment_by_words,
@@ -21,7 +32,6 @@ from cems_workbench.formats.base.judgments import (
     query_words,
 )
 from cems_workbench.formats.base.records import Collected, collect_judgments
-from cems_workbench.formats.quepid_csv import HEADER
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -116,11 +126,23 @@ def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) ->
 
 
 def sniff(sample: Sample) -> bool:
-    """A header that begins with query and docid followed by anything but the one column `rating`."""
-    if not sample.lines:
-        return False
-    columns = [name.lower() for name in columns_of(sample.lines[0], ",")]
-    return columns[:2] == list(PAIR) and columns != list(HEADER)
+    """A header that names query and docid and has no other column but of judges: with grades below it, and not ratings alone."""
+    for mark in DELIMITERS:
+        names = columns_of(sample.header, mark)
+        plain_names = [*map(plain, names)]
+        judges = [n for n, name in enumerate(plain_names) if name not in PAIR]
+        if not {*PAIR} <= {*plain_names} or (len(judges) == 1 and plain_names[judges[0]] in NAMES["grade"]):
+            continue
+        below = sample.lines[sample.lines.index(sample.header) + 1 :]
+        rows = [row for _, row in records([f"{line}\n" for line in below], 0, mark) if len(row) == len(names)]
+        return all(_is_judge([row[n] for row in rows if isinstance(row, list)]) for n in judges)
+    return False
+
+
+def _is_judge(column: Iterable[str]) -> bool:
+    """Whether at least half of the cells with anything in them are numbers."""
+    given = [cell for cell in column if cell.strip()]
+    return sum(decimal(cells.restored(cell)) is not None for cell in given) * 2 >= len(given)
 
 
 FORMAT = Format(
@@ -132,6 +154,6 @@ FORMAT = Format(
     suffixes=(".csv",),
     judgments=JudgmentWriter(write, by_words=True, fitting=_with_nameable_judges, place=6),
     place=17,
-    shape="a header that begins with query,docid and has a column per judge",
+    shape="a header with query, docid and a column of grades per judge",
     needs=(("query",), ("docid",)),
 )

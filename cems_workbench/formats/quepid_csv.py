@@ -16,6 +16,7 @@ from cems_workbench.formats.base.csv_table import (
     DELIMITERS,
     CsvTable,
     columns_of,
+    header_line,
     open_table,
     read_csv_lines,
     read_rows,
@@ -23,7 +24,7 @@ from cems_workbench.formats.base.csv_table import (
 )
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgment_names import plain
+from cems_workbench.formats.base.judgment_names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.judgments import (
     guarded_words,
     judgment_by_words,
@@ -36,8 +37,8 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 
 NAME = "quepid-csv"
 HEADER = ("query", "docid", "rating")
-COLUMNS = {"query": ("query", "query_text"), "docid": ("docid", "doc_id"), "rating": ("rating",)}
-"""Their names in Quepid's exports, as `judgment_names.plain` gives them."""
+COLUMNS = {"query": ("query", "query_text"), "docid": NAMES["memory_id"], "rating": NAMES["grade"]}
+"""Their names in Quepid's exports and other tables, as `judgment_names.plain` gives them."""
 
 
 def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
@@ -48,9 +49,7 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read ratings under a header that names the three columns; raises InputError."""
     lines = read_csv_lines(path)
-    start = next((n for n, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        raise InputError(f"{path} is empty")
+    start = header_line(path, lines)
     columns = max((columns_of(lines[start], mark) for mark in DELIMITERS), key=lambda names: len(_parts(names)))
     missing = [name for name in HEADER if name not in _parts(columns)]
     if missing:
@@ -79,7 +78,7 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
     other = [name for name in table.columns if name not in parts.values()]
 
     def parse(row: dict[str, str]) -> Judgment:
-        judgment, query = judgment_by_words(row, "rating", row["rating"])
+        judgment, query = judgment_by_words(row, parts["rating"], row["rating"])
         words[judgment.qid] = query
         return judgment
 
@@ -104,12 +103,10 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """A header that names the three columns and nothing else, or the columns of Quepid's detailed export."""
-    if not sample.lines:
-        return False
-    tried = [columns_of(sample.lines[0], mark) for mark in DELIMITERS]
+    """A header that names the words of a query, a document and its rating, no id of the query, and nothing of a run."""
+    tried = [columns_of(sample.header, mark) for mark in DELIMITERS]
     return any(
-        _parts(names).keys() == {*HEADER} and (len(names) == len(HEADER) or "case_id" in map(plain, names))
+        _parts(names).keys() == {*HEADER} and "qid" not in fields_of(names) and not {*map(plain, names)} & {*RUN}
         for names in tried
     )
 
@@ -123,6 +120,6 @@ FORMAT = Format(
     suffixes=(".csv",),
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=4),
     place=15,
-    shape="a header with query, docid and rating and no other column",
-    needs=(("query", "query_text"), ("docid", "doc_id"), ("rating",)),
+    shape="a header with query, docid and rating, and no id of the query",
+    needs=tuple(COLUMNS.values()),
 )

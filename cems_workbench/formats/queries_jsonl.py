@@ -12,7 +12,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
-from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
@@ -69,7 +69,7 @@ def write(queries: Iterable[Query]) -> str:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the queries of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
-    objects = read_objects(path, errors, progress)
+    objects = read_records(path, errors, progress)
     collected = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)
     return collected.parsed(path, NAME, "queries", errors)
 
@@ -86,8 +86,7 @@ def _line(query: Query) -> tuple[str, Query]:
 
 def sniff(sample: Sample) -> bool:
     """Objects with a qid and a query, or several wordings of it, and no results: those are of a log."""
-    rows = (row for row in sample.objects if "qid" in row and "results" not in row)
-    return any("query" in row or _wordings_alone(row) for row in rows)
+    return sample.mostly(lambda row: "qid" in row and "results" not in row and ("query" in row or _wordings_alone(row)))
 
 
 def _wordings_alone(row: Mapping[str, Any]) -> bool:
@@ -101,6 +100,7 @@ FORMAT = Format(
     order=2,
     sniff=sniff,
     read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
     dataset=DatasetWriter(write_queries, ("queries",), place=4),
     place=4,
     shape="objects with qid and query, without results",

@@ -116,8 +116,7 @@ def sniff(sample: Sample) -> bool:
     """Rows with the words of a query and a list of results, or a header that names both."""
     if sample.rows:
         return sum(_is_asking(row) for row in sample.rows) * 2 > len(sample.rows)
-    header = sample.lines[0] if sample.lines else ""
-    columns = [{name.lower() for name in columns_of(header, delimiter)} for delimiter in DELIMITERS]
+    columns = [{name.lower() for name in columns_of(sample.header, delimiter)} for delimiter in DELIMITERS]
     return any("results" in names and names & set(QUERY_FIELDS) for names in columns)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
-from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
@@ -44,7 +44,7 @@ def _key(relation: Relation) -> tuple[str, str, str]:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the relations of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
-    objects = read_objects(path, errors, progress)
+    objects = read_records(path, errors, progress)
     collected = collect(str(path), objects, parse_relation, _key, "source_id, target_id, kind", KNOWN, errors)
     return collected.parsed(path, NAME, "relations", errors)
 
@@ -61,7 +61,7 @@ def _line(relation: Relation) -> tuple[str, Relation]:
 
 def sniff(sample: Sample) -> bool:
     """Objects with two ends."""
-    return any("source_id" in row and "target_id" in row for row in sample.objects)
+    return sample.mostly(lambda row: row.keys() >= {"source_id", "target_id"})
 
 
 FORMAT = Format(
@@ -70,6 +70,7 @@ FORMAT = Format(
     order=1,
     sniff=sniff,
     read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
     dataset=DatasetWriter(write, ("relations",), place=3),
     place=18,
     shape="objects with source_id and target_id",

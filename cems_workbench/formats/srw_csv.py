@@ -35,11 +35,32 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Three cells that end in a whole number, in most of the first lines, and no header of another format."""
+    """Three cells that begin with words and end in a whole number, in most of the first lines, and no header of another format."""
+    return _has_shape(sample) and not doubt(sample)
+
+
+def _rows(sample: Sample) -> list[list[str] | str]:
+    return [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
+
+
+def _has_shape(sample: Sample) -> bool:
     if sample.lines and _names_others(columns_of(sample.lines[0], ",")):
         return False
-    rows = [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
+    rows = _rows(sample)
     return sum(isinstance(row, list) and len(row) == 3 and _is_rating(row[2]) for row in rows) * 2 > max(len(rows), 1)
+
+
+def doubt(sample: Sample) -> str:
+    """What else three columns without a header may be, if no first cell has two words or a question mark."""
+    if not _has_shape(sample) or [name.lower() for name in columns_of(sample.lines[0], ",")] == list(HEADER):
+        return ""
+    first = [row[0].strip() for row in _rows(sample) if isinstance(row, list) and row]
+    if any(len(cell.split()) > 1 or cell.endswith("?") for cell in first):
+        return ""
+    return (
+        f"three columns without a header: {ascii(first[0])[:40]} may be the words of a query or its id. A first line query,docid,rating "
+        "makes it words, qid,memory_id,grade an id"
+    )
 
 
 def _names_others(names: list[str]) -> bool:
@@ -62,5 +83,6 @@ FORMAT = Format(
     breadth=3,
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=5),
     place=16,
+    doubt=doubt,
     shape="three columns without a header: words of the query, docid, whole number",
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
-from cems_workbench.formats.base.files import open_file
+from cems_workbench.formats.base.files import is_comment, open_file
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
 
@@ -31,6 +31,14 @@ def read_csv_lines(path: Path) -> list[str]:
     """The lines with their ends; a byte that is not UTF-8 is kept as a lone surrogate. Raises InputError."""
     with open_file(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         return file.readlines()
+
+
+def header_line(path: Path, lines: Sequence[str]) -> int:
+    """The 0-based line of the header: the first that is neither blank nor a comment. Raises InputError when there is none."""
+    start = next((n for n, line in enumerate(lines) if line.strip() and not is_comment(line)), None)
+    if start is None:
+        raise InputError(f"{path} is empty" + (" but for comments" if any(map(str.strip, lines)) else ""))
+    return start
 
 
 def header_of(line: str, delimiter: str) -> list[str]:
@@ -114,9 +122,7 @@ def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), u
     The delimiter is the one under which the header names the most of `required` and `known` columns.
     """
     lines = read_csv_lines(path)
-    start = next((n for n, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        raise InputError(f"{path} is empty")
+    start = header_line(path, lines)
     tried = [(delimiter, columns_of(lines[start], delimiter)) for delimiter in DELIMITERS]
     delimiter, columns = max(tried, key=lambda under: len({name.lower() for name in under[1]} & {*required, *known}))
     there = [name.lower() for name in columns]

@@ -37,14 +37,25 @@ class Sample:
 
     @property
     def header(self) -> str:
-        """The first line that is no comment; empty if there is none, and where the lines are JSON objects."""
-        return "" if self.objects else next((line for line in self.lines if not line.lstrip().startswith("#")), "")
+        """The first line that is no comment; empty if there is none, or it is JSON."""
+        first = next((line for line in self.lines if not is_comment(line)), "")
+        return "" if first.lstrip().startswith(("{", "[")) else first
+
+    def mostly(self, fits: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether at least half of the first objects fit, and one does."""
+        good = sum(map(fits, self.rows))
+        return good > 0 and good * 2 >= len(self.rows)
 
     @property
     def rows(self) -> tuple[dict[str, Any], ...]:
         """The first objects of the file, be they lines, the items of a list, or the one object of a document."""
         items = self.document if isinstance(self.document, list) else [self.document]
         return self.objects or tuple(item for item in items[:SAMPLE_LINES] if isinstance(item, dict))
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line above a header is a comment: it begins with #, and not with a column called so."""
+    return line.lstrip().startswith("#") and line.lstrip()[1:2] not in (",", ";", "\t")
 
 
 def parse_json(text: str | bytes) -> Any:

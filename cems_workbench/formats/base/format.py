@@ -22,6 +22,10 @@ def _no_folder(directory: Path) -> frozenset[str]:
     return frozenset()
 
 
+def _no_doubt(sample: Sample) -> str:
+    return ""
+
+
 def _all_fit(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
     return list(judgments)
 
@@ -87,6 +91,8 @@ class Format:
     """What a file in it must have, in words, as a refusal says it: "columns query, docid and rating"."""
     needs: tuple[tuple[str, ...], ...] = ()
     """The names without which no row is in this format, each with others for it: what a refusal says is missing."""
+    doubt: Callable[[Sample], str] = _no_doubt
+    """Why a file that may be in it is not taken for it without being told: what else it may be, and what would decide."""
 
 
 FORMATS = extensions.Registry(extensions.FORMATS, Format, "cems_workbench.formats", "FORMAT")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
-from cems_workbench.formats.base.files import Sample, parse_json, type_name
+from cems_workbench.formats.base.files import Sample, is_comment, parse_json, type_name
 from cems_workbench.formats.base.format import FORMATS, Format
-from cems_workbench.formats.base.judgment_names import plain
+from cems_workbench.formats.base.judgment_names import RUN, fields_of, plain
 
 MAX_NAMES = 8
 """Names of a header, or of an object, that a refusal shows."""
@@ -22,6 +22,7 @@ NEAREST = 3
 TABLES, OBJECTS = frozenset((".csv", ".tsv")), frozenset((".jsonl", ".json"))
 LINES_OF_JSON = frozenset((".jsonl", ".ndjson"))
 _RUN = re.compile(r"\S+\s+\S+\s+\S+\s+[0-9]+\s+\S*[0-9]\S*\s+\S+\s*")
+SYSTEM = "what a system answered"
 DECIDE = "--format NAME decides; docs/reference/formats.md has the formats"
 
 
@@ -94,19 +95,28 @@ def _none(sample: Sample) -> str:
     with sample.path.open("rb") as file:
         if file.read(15) == b"SQLite format 3":
             return f"is a SQLite file: connect sqlite:{sample.path.absolute()} reads it, import does not"
-    if runs := _is_run(sample):
-        return runs
     names = _names(sample)
+    if run := _is_run(sample, names):
+        return run
+    if doubts := [
+        f"{doubt}; --format {form.name} reads it as the former"
+        for form in FORMATS.values()
+        if (doubt := form.doubt(sample))
+    ]:
+        return doubts[0]
     seen = f": {_said(sample, names)}" if _said(sample, names) else ""
     near = "; ".join(_nearest(sample, names))
     return f"the format is not recognised{seen}{f'; {near}' if near else ''}; {DECIDE}"
 
 
-def _is_run(sample: Sample) -> str:
+def _is_run(sample: Sample, names: Sequence[str]) -> str:
     """What to say of the results of a system, which have the names of judgments and are none."""
     lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
     if lines and all(map(_RUN.fullmatch, lines)):
-        return "is a TREC run, qid Q0 docno rank score tag: what a system answered. fidelity FILE reads it, import does not"
+        return f"is a TREC run, qid Q0 docno rank score tag: {SYSTEM}. fidelity FILE reads it, import does not"
+    found = [name for name in names if plain(name) in RUN]
+    if found and {"qid", "memory_id"} <= fields_of(names).keys():
+        return f"has a column {found[0]}, so it is a run: {SYSTEM}, and no judgments. fidelity reads it as TREC lines"
     return ""
 
 
@@ -129,6 +139,8 @@ def _said(sample: Sample, names: Sequence[str]) -> str:
     if names or sample.rows:
         where = "its first object has" if sample.rows else "its header has"
         return f"{where} {one_line(', '.join(names[:MAX_NAMES])) or 'no field'}{' …' if names[MAX_NAMES:] else ''}"
+    if sample.lines and all(map(is_comment, sample.lines)):
+        return "it has nothing but comments"
     if not sample.lines:
         return "" if sample.document is not None else "it has no line of text"
     if sample.path.suffix.lower() not in LINES_OF_JSON:
@@ -147,8 +159,8 @@ def _nearest(sample: Sample, names: Iterable[str]) -> list[str]:
     for form in FORMATS.values():
         missing = [need for need in form.needs if not there & {plain(name) for name in need}]
         met = len(form.needs) - len(missing)
-        if met:
-            other = not carriers & {*form.suffixes}
+        other = not carriers & {*form.suffixes}
+        if met * 2 >= len(form.needs) > 0 and not (other and missing):
             found.append(
                 (-met / (len(form.needs) + other), form.place, _wanting(form, missing, other, bool(sample.rows)))
             )

@@ -67,8 +67,8 @@ def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(wr
 
 
 def test_metadata_of_others_is_not_taken_for_ours_and_is_noted(write):
-    parsed = read(write("corpus.jsonl", {"_id": "a", "text": "x", "metadata": {"project": "theirs"}}))
-    assert parsed.memories == (Memory("a", "x"),)
+    parsed = read(write("corpus.jsonl", {"_id": "a", "title": "T", "text": "x", "metadata": {"project": "theirs"}}))
+    assert parsed.memories == (Memory("a", "x", "T"),)
     assert parsed.notes == ("field 'metadata' is not known and was left out (1 rows)",)
 
 

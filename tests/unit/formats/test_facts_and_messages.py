@@ -116,7 +116,7 @@ def test_messages_that_say_nothing_are_reported(write):
     ("row", "format"),
     [
         ({"id": "a", "content": "x", "author": "Ann"}, "memories-jsonl"),
-        ({"content": "x", "author": "Ann", "title": "T"}, "memories-jsonl"),
+        ({"id": "a", "content": "x", "author": "Ann", "title": "T"}, "memories-jsonl"),
         ({"id": "a", "content": "x", "speaker": "Ann"}, "messages-jsonl"),
         ({"id": "a", "text": "x", "author": "Ann"}, "messages-jsonl"),
         ({**FACT, "content": "x", "id": "a"}, "memories-jsonl"),

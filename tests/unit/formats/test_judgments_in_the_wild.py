@@ -53,8 +53,35 @@ def test_a_header_decides_and_ids_stay_ids(write, name, lines, form):
 def test_numbers_as_ids_are_not_mixed_up_with_grades(write):
     lines = ["query_id\tdoc_id\trelevance\titeration", "10\t1\t2\t0", "11\t3\t1\t0"]
     assert of_ids(read(write("numeric.tsv", *lines))) == [("10", "1", 2), ("11", "3", 1)]
-    swapped = read(write("no_header.tsv", "10 1 2 0", "11 3 1 0"))
-    assert "no iteration is 0" in swapped.notes[0]
+    swapped = write("no_header.tsv", "10 1 2 0", "11 3 1 0")
+    with pytest.raises(InputError, match="may be qid, iteration, docno and grade, or qid, docno, grade and iteration"):
+        read(swapped)
+    assert "no iteration is 0" in read(swapped, "qrels").notes[0]
+
+
+def test_columns_without_a_header_are_refused_where_they_may_be_something_else(write):
+    for name, line, said in [
+        ("ids.csv", "q1,m01,2", "'q1' may be the words of a query or its id"),
+        ("numbers.tsv", "10\t1\t2", "3 columns of numbers without a header may be judgments"),
+        ("rows.jsonl", '{"_id": "1", "text": "x"}', "may be a corpus"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            read(write(name, line))
+    assert by_words(read(write("words.csv", "who pays,m1,2"))) == [("who pays", "m1", 2, "human")]
+    assert of_ids(read(write("numbers.qrels", "10 1 2"))) == [("10", "1", 2)]
+
+
+def test_a_table_by_words_has_the_names_of_other_tools(write):
+    for header, row in [
+        ("query,doc_id,relevance", "who pays,m1,2"),
+        ("docno;query;label", "m1;who pays;2"),
+        ("# exported\nquery,docid,rating,remark", "who pays,m1,2,sure"),
+        ("docid;Ann;query", "m1;2;who pays"),
+    ]:
+        [judged] = by_words(read(write("x.csv", header, row)))
+        assert judged[:3] == ("who pays", "m1", 2)
+    with pytest.raises(InputError, match=r"fits quepid-csv .* and quepid-book"):
+        read(write("x.csv", "query,docid,rating,Ann", "who pays,m1,2,1"))
 
 
 def test_results_of_a_system_are_no_judgments(write):
@@ -62,7 +89,7 @@ def test_results_of_a_system_are_no_judgments(write):
         "run.csv": ["qid,docno,rank,score", "q1,m01,1,3"],
         "run.json": ['{"q1": {"m01": 0.9}}'],
     }.items():
-        with pytest.raises(InputError, match="not recognised"):
+        with pytest.raises(InputError, match=r"not recognised|a column rank, so it is a run"):
             read(write(name, *lines))
 
 
@@ -123,7 +150,7 @@ def test_queries_with_an_empty_title_are_no_corpus(write):
     rows = [{"_id": "P1", "title": "", "text": "what lowers blood pressure"}]
     assert [query.qid for query in read(write("nf_queries.jsonl", *rows)).queries] == ["P1"]
     assert [memory.id for memory in read(write("my_corpus.jsonl", *rows)).memories] == ["P1"]
-    with pytest.raises(InputError, match="fits a corpus and the queries of BEIR"):
+    with pytest.raises(InputError, match=r"may be a corpus .* or queries"):
         read(write("dev.jsonl", *rows))
 
 
