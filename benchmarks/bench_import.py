@@ -7,7 +7,7 @@ document or of each line, `csv.reader` of everything else. The largest files of 
 set as one; without FOLDER the bundled sample, multiplied and written in every form. Judgments of memories and queries that are not in
 the same input find them in the store.
 
-Every measurement is a process of its own, the two sides in turn; rows a second are those of processor time, of all threads, so that the
+Every measurement is a separate process, the two sides in turn; rows a second are those of processor time, of all threads, so that the
 machine's other work counts little. Peak memory is what the process took beyond what it had before. Exits 1 when a file misses the target.
 """
 
@@ -97,7 +97,7 @@ def cases(folder: Path, only: list[str]) -> Iterator[Case]:
 
 
 def multiplied(folder: Path, copies: int) -> Path:
-    """The sample's memories, queries and judgments `copies` times under ids of their own, in every form that holds them; each a file or
+    """The sample's memories, queries and judgments `copies` times under new ids, in every form that holds them; each a file or
     a folder, which is returned."""
     parts = [part for name in ("memories.jsonl", "queries.jsonl") for part in formats.read_path(SAMPLE_DATA / name)]
     graded = formats.read_path(SAMPLE_DATA / "judgments.qrels")[0].judgments
@@ -199,7 +199,7 @@ def _megabytes(name: str) -> float:
 
 
 def measure(case: Case, rounds: int) -> dict[str, Cost]:
-    """Both sides of a case in turn, each round in processes of its own. Raises SystemExit when one fails."""
+    """Both sides of a case in turn, each round in new processes. Raises SystemExit when one fails."""
     costs = {side: Cost() for side in SIDES}
     for number in range(rounds):
         for side in SIDES if number % 2 == 0 else reversed(SIDES):
