@@ -52,7 +52,7 @@ from cems_workbench.cli import (
 from cems_workbench.cli.next_command import command_line, first_search, say_next, words_of
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
-from cems_workbench.platform.process_lock import set_wait_notifier
+from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.renamed import present_arguments
 
 INTERRUPTED = 130
@@ -137,9 +137,7 @@ def _command() -> Callable[..., Any]:
 def main() -> None:
     """Run the command line; every user error becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
-    # A command opens several files of the store many times, and reports once which process it waits for.
-    say_wait = cache(lambda line: say(line, err=True))
-    set_wait_notifier(say_wait)
+    NOTICES.tell(lambda line: say(line, err=True))
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if not sys.argv[1:]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress
 
 FIRST_AFTER_S = 3.0
@@ -38,6 +39,8 @@ class ProgressLines:
 
     def report(self, label: str, done: int, total: int) -> None:
         """A `Progress`: what the work under this label stands at."""
+        if label.startswith(WAITING):  # said by NOTICES
+            return
         with self._lock:
             task = self._tasks.get(label)
             if task is None or done < task.done:  # the same work for another config begins again

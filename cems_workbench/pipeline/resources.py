@@ -24,6 +24,7 @@ from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore
 from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.platform.atomic_write import write_atomically
+from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
@@ -193,7 +194,7 @@ class Resources:
             try:
                 return self._refresh(progress, MOST_WAIT, given)
             except StoreLockedError:
-                progress(f"waiting for {self.store.indexes.builder()}", 0, 1)
+                progress(f"{WAITING}{self.store.indexes.builder()}", 0, 1)
 
     def _refresh(
         self, progress: Progress, patience: float, given: PrecomputedVectors | None = None

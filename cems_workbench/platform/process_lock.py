@@ -25,6 +25,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
+from cems_workbench.platform.waiting import NOTICES
 
 log = logging.getLogger(__name__)
 POLL_INTERVAL_S, RETRY_INTERVAL_S = 0.02, 0.003
@@ -33,8 +34,8 @@ MIN_HOLD_S, IDLE_RELEASE_S = 0.12, 0.03
 """Requested, the lock is released after MIN_HOLD_S, or sooner if the file has not been used for IDLE_RELEASE_S."""
 DRAIN_TIMEOUT_S = 1.0
 """How long new threads are held back at most, so that the current operations finish."""
-NOTICE_AFTER_S, ACQUIRE_TIMEOUT_S = 0.3, 30.0
-"""When a waiter prints a notice, and when it gives up."""
+ACQUIRE_TIMEOUT_S = 30.0
+"""When a waiter gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +58,6 @@ def own_command() -> str:
     # Further arguments may be secrets.
     shown = rest[:1] if name == "cems-workbench" else []
     return one_line(" ".join([name or "python", *shown, *(["…"] if rest[len(shown) :] else [])]), 60)
-
-
-WaitNotifier = Callable[[str], None]
-
-
-def _log_notice(line: str) -> None:
-    log.warning(line)
-
-
-_notifier: WaitNotifier = _log_notice
-
-
-def set_wait_notifier(notifier: WaitNotifier) -> None:
-    """Call `notifier` with a line when this process starts to wait; by default the line is logged."""
-    global _notifier
-    _notifier = notifier
-
-
-def notify_waiting(line: str) -> None:
-    """Pass a line about what this process waits for to the notifier."""
-    _notifier(line)
 
 
 class SharedLock:
@@ -182,18 +162,16 @@ class SharedLock:
 
     def _lock_file(self, timeout_s: float) -> None:
         """Acquire the file lock, queueing behind earlier waiters."""
-        started, notified, queue_fd = time.monotonic(), False, None
+        started, queue_fd = NOTICES.clock(), None
         try:
             while True:
                 # The queue first: its lock tells the holder that someone waits.
                 queue_fd = _try_lock(self._queue_path) if queue_fd is None else queue_fd
                 fd = None if queue_fd is None else _try_lock(self._path)
-                waited_s = time.monotonic() - started
+                waited_s = NOTICES.clock() - started
                 if fd is not None:
                     break
-                if waited_s > NOTICE_AFTER_S and not notified:
-                    notified = True
-                    notify_waiting(f"waiting for {self.holder()}, which uses this store too")
+                NOTICES.say(f"the files of {self._path.parent}", f"{self.holder()}, which uses this store too", started)
                 if waited_s > timeout_s:
                     raise StoreLockedError(
                         f"{self._file_name} is held by another process: {self.holder()} has not released it for {waited_s:.0f} s; "

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
-from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S, NOTICE_AFTER_S, notify_waiting
+from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.timeouts import close_socket_after
+from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.store.claims import TableClaims
 from cems_workbench.store.team.session import Row, TeamAwayError, counts
 
@@ -135,7 +136,8 @@ class PostgresTables:
         # A nested call: the outermost one retries, so that no transaction is repeated in part.
         if getattr(self._retrying, "until", None) is not None:
             return call()
-        started, notified = time.monotonic(), False
+        started = time.monotonic()
+        waiting_since = NOTICES.clock()
         # While the database is away, each page must not wait the full time.
         self._retrying.until = started + (AWAY_TIMEOUT_S if self._away else ACQUIRE_TIMEOUT_S)
         try:
@@ -147,9 +149,7 @@ class PostgresTables:
                     if now > self._retrying.until:
                         self._away = True
                         raise StoreError(f"{error}; nothing was stored, try again when it is back") from None
-                    if now > started + NOTICE_AFTER_S and not notified:
-                        notified = True
-                        notify_waiting(f"waiting for the team's database {self.place}")
+                    NOTICES.say(self.place, f"the team's database {self.place}", waiting_since)
                     time.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
                 else:
                     self._away = False

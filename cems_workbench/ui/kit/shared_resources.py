@@ -17,7 +17,7 @@ from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.jobs.factory import embedder, for_store, open_resources, servers
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.process_lock import set_wait_notifier
+from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import reviewer
@@ -43,8 +43,14 @@ _switching = threading.Lock()
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one from the settings until `switch` opens another. Raises StoreError with a line for the page."""
-    set_wait_notifier(_toast)
+    NOTICES.tell(_toast, _session)
     return _next_resources.pop() if _next_resources else open_resources(Settings())
+
+
+def _session() -> str:
+    """The session that the page of this thread belongs to."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return "" if context is None else context.session_id
 
 
 def _toast(line: str) -> None:

@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError, StoreError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.jobs.team_status import team_status
-from cems_workbench.platform import process_lock
+from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
@@ -154,7 +154,7 @@ def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two,
     first, _ = two
     told: list[str] = []
     with away(server) as back:
-        monkeypatch.setattr(process_lock, "_notifier", lambda line: (told.append(line), back.set()))
+        monkeypatch.setattr(NOTICES, "_notifier", lambda line: (told.append(line), back.set()))
         label(first, "m0", 2)
         assert first.labels.undo("Ann") is not None
         label(first, "m1", 1)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import StoreLockedError
-from cems_workbench.platform import process_lock
+from cems_workbench.platform import process_lock, waiting
 from cems_workbench.platform.process_lock import Presence, SharedLock, own_command
+from cems_workbench.platform.waiting import NOTICES
 
 MAX_WAIT_S = 2.0
 
@@ -93,8 +94,8 @@ def test_lock_is_released_despite_overlapping_uses(sides: tuple[Side, Side]) -> 
 def test_waiter_is_notified_and_times_out(sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = sides
     notices: list[str] = []
-    monkeypatch.setattr(process_lock, "_notifier", notices.append)
-    monkeypatch.setattr(process_lock, "NOTICE_AFTER_S", 0.01)
+    monkeypatch.setattr(NOTICES, "_notifier", notices.append)
+    monkeypatch.setattr(waiting, "NOTICE_AFTER_S", 0.01)
     refusal = pytest.raises(StoreLockedError, match=r"the file is held by another process: pid \d+ \(")
     with first.lock.acquire(), refusal, second.lock.acquire(timeout_s=0.1):
         pass

@@ -11,6 +11,7 @@ import pytest
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.platform import process_lock
+from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.database import Database
@@ -92,7 +93,7 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
     )
     monkeypatch.setattr(process_lock, "ACQUIRE_TIMEOUT_S", 0.4)
     said: list[str] = []
-    monkeypatch.setattr(process_lock, "_notifier", said.append)
+    monkeypatch.setattr(NOTICES, "_notifier", said.append)
     assert holder.stdout.readline() == "open\n"
     try:
         with pytest.raises(StoreLockedError) as error:
