@@ -137,7 +137,7 @@ def _command() -> Callable[..., Any]:
 def main() -> None:
     """Run the command line; every user error becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
-    NOTICES.tell(lambda line: say(line, err=True))
+    NOTICES.notify(lambda line: say(line, err=True))
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if not sys.argv[1:]:

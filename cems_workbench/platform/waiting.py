@@ -38,7 +38,7 @@ class WaitNotices:
         self._said: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
-    def tell(self, notifier: WaitNotifier, reader: Callable[[], str] = _nobody) -> None:
+    def notify(self, notifier: WaitNotifier, reader: Callable[[], str] = _nobody) -> None:
         """Call `notifier` with each line instead of logging it; `reader` names who reads the lines of this thread."""
         with self._lock:
             self._notifier, self._reader = notifier, reader

@@ -43,7 +43,7 @@ _switching = threading.Lock()
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one from the settings until `switch` opens another. Raises StoreError with a line for the page."""
-    NOTICES.tell(_toast, _session)
+    NOTICES.notify(_toast, _session)
     return _next_resources.pop() if _next_resources else open_resources(Settings())
 
 

@@ -56,14 +56,14 @@ def test_wait_for_another_process_is_said_once_and_then_every_ten_seconds(tmp_pa
         now[0] += 0 if ended else 0.5
         return now[0]
 
-    def tell(line: str) -> None:
+    def notify(line: str) -> None:
         said.append((now[0], line))
         if len(said) == 3:  # the third line is what the other process waits for
             other.communicate()
             ended.append(True)
 
     other = kept(tmp_path / ".file.lock")
-    notices(clock).tell(tell)
+    notices(clock).notify(notify)
     mine = lock_of(tmp_path / ".file.lock")
     with mine.acquire():
         lines = [line for _, line in said]
@@ -78,7 +78,7 @@ def test_waits_that_follow_one_another_are_one_wait(tmp_path: Path, notices) -> 
     """34 files of a store that another process has are one line, and not 34."""
     now, said = [0.0], []
     made = notices(lambda: now[0])
-    made.tell(said.append)
+    made.notify(said.append)
     for number in range(34):
         since, now[0] = now[0], now[0] + 0.5
         made.say("the files of STORE", f"pid {number}, which uses this store too", since)
@@ -93,7 +93,7 @@ def test_each_reader_is_told(notices) -> None:
     said: list[str] = []
     reader = ["Ann"]
     made = notices(lambda: 5.0)
-    made.tell(lambda line: said.append(reader[0]), lambda: reader[0])
+    made.notify(lambda line: said.append(reader[0]), lambda: reader[0])
     for reader[0] in ("Ann", "Ben", "Ann"):
         made.say("a file", "pid 1", 0.0)
     assert said == ["Ann", "Ben"]
