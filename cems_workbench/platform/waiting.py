@@ -1,4 +1,4 @@
-"""Saying what this process waits for: each wait is said once, and again every ten seconds while it lasts.
+"""Saying what this process waits for: each wait is reported once, and again every ten seconds while it lasts.
 
 Waits for one thing belong together: a command opens the files of a store many times, and may wait for another process each time.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 NOTICE_AFTER_S, NOTICE_EVERY_S = 0.3, 10.0
 """How long a wait is silent, and the seconds between two lines about the same thing."""
 WAITING = "waiting for "
-"""How the name of a progress begins whose wait is said here."""
+"""How the name of a progress begins whose wait is reported here."""
 
 WaitNotifier = Callable[[str], None]
 
