@@ -28,13 +28,16 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.conversations import (
     MONTHS,
     TIME_FORMS,
+    TIMES,
     ConversationForm,
     Part,
     conversation_writer,
+    first_of,
     is_said,
     said_at,
     said_by,
     spread,
+    turns_of,
 )
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
 from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample
@@ -61,9 +64,7 @@ Turns = list[tuple[Memory, dict[str, Any]]]
 # Names of fields, likelier ones first.
 NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
 ASKED = ("qa", "question", "questions", "qa_pairs")
-TURN_LISTS = ("turns", "messages", "dialogue", "dialogues", "dialogs", "conversation")
 NUMBERS = ("session_index", "session_number", "session_id", "session", "index", "id")
-TIMES = ("date_time", "session_date_time", "session_date", "timestamp", "datetime", "date", "time")
 TURN_IDS = ("dia_id", "turn_id", "id")
 SPEAKERS = ("speaker", "role", "author", "name", "type")
 TEXTS = ("text", "content", "message")
@@ -264,18 +265,6 @@ def _name(row: dict[str, Any], default: str) -> str:
     return str(given).strip() or default if usable else default
 
 
-def _first(row: dict[str, Any], names: Sequence[str]) -> str:
-    """The first of these fields that the row has; the first of all if it has none."""
-    return next((name for name in names if row.get(name) is not None and row[name] != ""), names[0])
-
-
-def _turns(value: Any) -> list[Any]:
-    """The turns of a session: a list, or a field of an object with a usual name."""
-    if isinstance(value, dict):
-        value = next((value[name] for name in TURN_LISTS if isinstance(value.get(name), list)), None)
-    return value if isinstance(value, list) else []
-
-
 def _sessions(row: dict[str, Any]) -> list[_Session]:
     """The sessions of a conversation that have turns, in their order; empty if it is none."""
     inner = row.get("conversation", row)
@@ -287,7 +276,7 @@ def _sessions(row: dict[str, Any]) -> list[_Session]:
     else:
         listed = inner
     if not sessions and isinstance(listed, list) and listed:
-        if any(isinstance(item, dict) and _turns(item) for item in listed):
+        if any(isinstance(item, dict) and turns_of(item) for item in listed):
             sessions = map(_listed_session, range(1, len(listed) + 1), listed)
         elif any(map(_is_turn, listed)):
             sessions = _split(listed)
@@ -295,23 +284,23 @@ def _sessions(row: dict[str, Any]) -> list[_Session]:
 
 
 def _numbered_session(conversation: dict[str, Any], number: int, value: Any) -> _Session:
-    key = _first(conversation, [f"session_{number}_{name}" for name in TIMES])
+    key = first_of(conversation, [f"session_{number}_{name}" for name in TIMES])
     started = conversation.get(key)
     if started is None and isinstance(value, dict):
-        started = value.get(_first(value, TIMES))
-    return _Session(number, key, started, _turns(value))
+        started = value.get(first_of(value, TIMES))
+    return _Session(number, key, started, turns_of(value))
 
 
 def _listed_session(place: int, item: Any) -> _Session:
     if not isinstance(item, dict):
         return _Session(place, "", None, [])
-    key = _first(item, TIMES)
-    return _Session(_session_number(item, NUMBERS) or place, key, item.get(key), _turns(item))
+    key = first_of(item, TIMES)
+    return _Session(_session_number(item, NUMBERS) or place, key, item.get(key), turns_of(item))
 
 
 def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
     """The number of a session by the first of these fields that has one, as itself or as the last digits of text."""
-    value = row.get(_first(row, names))
+    value = row.get(first_of(row, names))
     match = _LAST_NUMBER.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
     return int(match[1]) if match else None
 
@@ -331,7 +320,7 @@ def _split(turns: list[Any]) -> Iterator[_Session]:
             if match
             else _session_number(turn, ("session_index", "session_number", "session", "session_id"))
         )
-        return number or str(turn.get(_first(turn, TIMES)))
+        return number or str(turn.get(first_of(turn, TIMES)))
 
     runs = [(key, list(run)) for key, run in groupby(turns, place)]
     if all(isinstance(key, int) for key, _ in runs):
@@ -343,7 +332,7 @@ def _split(turns: list[Any]) -> Iterator[_Session]:
         runs = [(None, turns)]
     for position, (key, run) in enumerate(runs, start=1):
         first = next((turn for turn in run if isinstance(turn, dict)), {})
-        field = _first(first, TIMES)
+        field = first_of(first, TIMES)
         yield _Session(key if isinstance(key, int) else position, field, first.get(field), run)
 
 
@@ -373,7 +362,7 @@ def _read_turn(reading: _Reading, turn: Any, session: _Session, number: int, sta
     if not isinstance(turn, dict):
         raise FieldError("", "must be an object")
     turn_id = _turn_id(turn) or f"D{session.number}:{number}"
-    speaker, field = required_text(turn, _first(turn, SPEAKERS)), _first(turn, TEXTS)
+    speaker, field = required_text(turn, first_of(turn, SPEAKERS)), first_of(turn, TEXTS)
     said, caption = text(turn, field), text(turn, "blip_caption")
     if said is None and caption is None:
         raise FieldError(field, "is missing")
@@ -399,7 +388,7 @@ def _read_turn(reading: _Reading, turn: Any, session: _Session, number: int, sta
 
 def _turn_id(turn: dict[str, Any]) -> str | None:
     """The id that a turn has, a number as its digits; None if it has none."""
-    field = _first(turn, TURN_IDS)
+    field = first_of(turn, TURN_IDS)
     value = turn.get(field)
     if field != "dia_id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -410,14 +399,16 @@ def _time_of(
     reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
 ) -> datetime | None:
     """When a turn was said: its own time, where it has another than its session, else its place in the session in seconds."""
-    own = turn.get(_first(turn, TIMES))
+    own = turn.get(first_of(turn, TIMES))
     if is_said(own) and own != session.started:
         when = said_at(own)
         if when is not None:
             reading.last = max(reading.last or when, when)
             return when
         reading.report(
-            number, f"session_{session.number}[{number}].{_first(turn, TIMES)}", f"must be a time such as {TIME_FORMS}"
+            number,
+            f"session_{session.number}[{number}].{first_of(turn, TIMES)}",
+            f"must be a time such as {TIME_FORMS}",
         )
     return None if started is None else started + timedelta(seconds=number)
 
@@ -436,7 +427,7 @@ def _read_question(reading: _Reading, row: Any, number: int, where: str) -> None
             raise FieldError("", "must be an object")
         question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
         if qid in reading.queries:
-            raise FieldError(_first(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
+            raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
         kind = _type(row)
     except FieldError as error:
         reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
@@ -453,7 +444,7 @@ def _read_question(reading: _Reading, row: Any, number: int, where: str) -> None
 def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
     """The id of a question, beginning with its conversation's name; its place among them if it has none."""
     names = QUESTION_IDS[:-1] if _is_conversation(row) else QUESTION_IDS  # there the id may be the conversation's
-    field = _first(row, names)
+    field = first_of(row, names)
     own = row.get(field)
     if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
         return f"{reading.name}/q{place:03d}"
@@ -465,7 +456,7 @@ def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
 
 def _type(row: dict[str, Any]) -> str | None:
     """The benchmark's name of a question's category, be it given as a number, as its digits or in words; another category as it is."""
-    field = _first(row, CATEGORIES)
+    field = first_of(row, CATEGORIES)
     value = row.get(field)
     if value is None or isinstance(value, bool | list | dict):
         return None
@@ -531,10 +522,10 @@ def _is_conversation(row: Any) -> bool:
     if not isinstance(row, dict):
         return False
     inner = row.get("conversation", row)
-    if isinstance(inner, dict) and any(_SESSION.fullmatch(key) and _turns(value) for key, value in inner.items()):
+    if isinstance(inner, dict) and any(_SESSION.fullmatch(key) and turns_of(value) for key, value in inner.items()):
         return True
     listed = inner.get("sessions", row.get("sessions")) if isinstance(inner, dict) else inner
-    turns = [turn for item in listed for turn in (_turns(item) or [item])] if isinstance(listed, list) else []
+    turns = [turn for item in listed for turn in (turns_of(item) or [item])] if isinstance(listed, list) else []
     return any(_is_turn(turn) and ("dia_id" in turn or bool(_questions(row))) for turn in turns)
 
 

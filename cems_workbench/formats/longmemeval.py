@@ -1,8 +1,15 @@
-"""LongMemEval: a list of questions, each with its own haystack of chat sessions (Wu et al., ICLR 2025).
+"""LongMemEval: questions, each with its haystack of chat sessions (Wu et al., ICLR 2025), as a list or one a line.
 
-A row is `{question_id, question_type, question, question_date, haystack_session_ids, haystack_dates, haystack_sessions}`; a session
-is a list of turns `{role, content, has_answer?}`. Each turn is a memory of the project `longmemeval/QUESTION_ID`, which the query
-names too, because a question searches only its own haystack; a turn with has_answer is judged 1. Times have no zone: UTC.
+A row is `{question_id, question_type, question, question_date, haystack_session_ids, haystack_dates, haystack_sessions,
+answer_session_ids}`; a session is a list of turns `{role, content, has_answer?}`. Each turn is a memory of the project
+`longmemeval/QUESTION_ID`, which the query names too, because a question searches only its own haystack. Times have no zone: UTC.
+
+A turn with has_answer is judged 1. Of a session in answer_session_ids whose turns do not say it, as adapters write them, every turn is:
+the benchmark counts a session as found with any of its turns. A session that denies has_answer of all its turns is no evidence in the
+benchmark, and is none here, unless the question had no other. Questions whose id ends in _abs have no answer; the benchmark leaves
+their labels out, and so are they here (xiaowu0162/LongMemEval, src/retrieval/run_retrieval.py).
+
+LongMemEval-V2 is named and not read: its questions name no trajectory that answers them.
 
 Written, it is a list of questions, each with its haystack of sessions; has_answer marks the turns judged above 0.
 """
@@ -10,16 +17,31 @@ Written, it is a list of questions, each with its haystack of sessions; has_answ
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.conversations import ConversationForm, Part, conversation_writer, said_by, spread
+from cems_workbench.formats.base.conversations import (
+    TIME_FORMS,
+    TIMES,
+    ConversationForm,
+    Part,
+    conversation_writer,
+    first_of,
+    is_said,
+    said_at,
+    said_by,
+    spread,
+    turns_of,
+)
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text, text
-from cems_workbench.formats.base.files import Sample, read_document, type_name
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample, type_name
 from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.memory_fields import is_false, is_true
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -33,13 +55,27 @@ QUESTION_FIELDS = (
     "haystack_session_ids",
     "haystack_dates",
     "haystack_sessions",
+    "answer_session_ids",
+    "answer",
 )
-_TIME = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2}))?")
+WRAPPERS = ("data", "samples", "questions")
 PROJECT = "longmemeval/"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _POSITION = re.compile(r"/([1-9][0-9]{0,8})")
 EMPTY_TURN = {"role": "user", "content": ""}
 Turns = list[tuple[int, Memory]]
+SHOWN = 3
+"""Values of a field that cannot be read which are named; the rest is counted."""
+V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
+V2_FILES = {
+    "questions.jsonl": "its questions, each with an answer and how it is scored",
+    "trajectories.jsonl": "what agents did, as states of web pages with actions",
+    "haystacks": "which trajectories each question is asked of",
+    "questions": "pictures of its questions",
+    "screenshots": "pictures of its trajectories",
+    "trajectory_screenshots": "pictures of its trajectories",
+}
+"""What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
 
 
 @dataclass
@@ -53,25 +89,80 @@ class _Reading:
     errors: list[RowError] = field(default_factory=list)
     unknown_of_questions: UnknownFields = field(default_factory=lambda: UnknownFields(QUESTION_FIELDS))
     unknown_of_turns: UnknownFields = field(default_factory=lambda: UnknownFields(("role", "content", "has_answer")))
+    answers: int = 0
+    undated: int = 0
+    by_session: int = 0
+    unanswered: list[str] = field(default_factory=list)
+    not_judged: int = 0
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, where or None))
 
+    def notes(self) -> Iterator[str]:
+        yield from (f"questions: {note}" for note in self.unknown_of_questions.notes())
+        yield from (f"turns: {note}" for note in self.unknown_of_turns.notes())
+        if self.answers:
+            yield "the answers of questions are not read: they are no memories"
+        if self.undated:
+            yield f"{self.undated} sessions have no date; nor have their turns"
+        if self.by_session:
+            yield (
+                f"{self.by_session} questions name sessions in answer_session_ids whose turns do not say has_answer: each turn of these is "
+                "judged 1, so hit@k says whether the first k have one of them, and recall@k counts turns"
+            )
+        if self.not_judged:
+            yield f"{self.not_judged} turns of questions without an answer have has_answer; as in the benchmark, they are not judged"
+        if self.unanswered:
+            count, first = len(self.unanswered), self.unanswered[0]
+            yield f"{count} questions name no turn or session that answers them and so have no judgment, e.g. {first}"
+
+
+@dataclass
+class _Session:
+    """A session of a haystack: its name in the file and here, and its turns' ids by what has_answer says of them."""
+
+    given: str | None
+    name: str
+    turns: list[str] = field(default_factory=list)
+    answering: list[str] = field(default_factory=list)
+    denied: bool = False
+
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of questions; raises InputError when it holds none."""
-    return parse(read_document(path), path, progress)
+    if path.is_dir() and (names := folder(path)):
+        told = "; ".join(f"{name} is {V2_FILES[name]}" for name in sorted(names))
+        raise InputError(f"{path}: {V2}: {told}")
+    if is_document(path):
+        return parse(read_document(path), path, progress)
+    errors: list[RowError] = []
+    return _parse(read_objects(path, errors, progress), path, errors)
 
 
 def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
     """The questions of a document with their haystacks; raises InputError when it holds none."""
-    rows = document if isinstance(document, list) else [document]
-    if not any(_is_question(row) for row in rows):
-        raise InputError(f"{path}: no question with a haystack in it")
-    reading = _Reading(str(path))
+
+    def counted(rows: list[Any]) -> Iterator[tuple[int, Any]]:
+        for number, row in enumerate(rows, start=1):
+            progress(f"reading {path.name}", number - 1, len(rows))
+            yield number, row
+
+    return _parse(counted(_rows(document)), path, [])
+
+
+def _rows(document: Any) -> list[Any]:
+    """The questions of a document: its items, or those under a usual name."""
+    if isinstance(document, dict) and not _is_question(document):
+        document = next((document[name] for name in WRAPPERS if isinstance(document.get(name), list)), document)
+    return document if isinstance(document, list) else [document]
+
+
+def _parse(rows: Iterable[tuple[int, Any]], path: Path, errors: list[RowError]) -> ParsedInput:
+    reading = _Reading(str(path), errors=errors)
     seen: dict[str, int] = {}
-    for number, row in enumerate(rows, start=1):
-        progress(f"reading {path.name}", number - 1, len(rows))
+    some, v2 = False, None
+    for number, row in rows:
+        some, v2 = some or _is_question(row), v2 or _v2_file(path, row)
         try:
             if not isinstance(row, dict):
                 raise FieldError("", f"must be an object, found {type_name(row)}")
@@ -81,6 +172,8 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
             _read_question(reading, number, qid, row)
         except FieldError as error:
             reading.report(number, error.field, error.reason)
+    if not some:
+        raise InputError(f"{path}: {v2 or 'no question with a haystack in it'}")
     return ParsedInput(
         str(path),
         NAME,
@@ -88,63 +181,136 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
         queries=tuple(reading.queries),
         judgments=tuple(reading.judgments),
         errors=tuple(reading.errors),
-        notes=(
-            *(f"questions: {note}" for note in reading.unknown_of_questions.notes()),
-            *(f"turns: {note}" for note in reading.unknown_of_turns.notes()),
-        ),
+        notes=tuple(reading.notes()),
     )
 
 
 def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> None:
     """Add one question with its haystack; raises FieldError when there is no question."""
-    question, project = required_text(row, "question"), f"longmemeval/{qid}"
-    abstains = qid.endswith("_abs")
-    kind = ABSTENTION if abstains else text(row, "question_type")
+    question, project = required_text(row, "question"), f"{PROJECT}{qid}"
+    kind = _type(reading, number, row)
+    abstains = qid.endswith("_abs") or kind == ABSTENTION
     reading.unknown_of_questions.see(row)
-    reading.queries.append(
-        Query(qid, question, project, _time(row.get("question_date")), kind, False if abstains else None)
-    )
-    sessions, names, dates = (_list(row, f"haystack_{part}") for part in ("sessions", "session_ids", "dates"))
+    reading.answers += "answer" in row
+    asked = row.get("question_date")
+    as_of = said_at(asked)
+    if as_of is None and is_said(asked):
+        reading.report(number, "question_date", f"must be a time such as {TIME_FORMS}, found {_shown(asked)}")
+    kind, answerable = (ABSTENTION, False) if abstains else (kind, None)
+    reading.queries.append(Query(qid, question, project, as_of, kind, answerable))
+    sessions = list(_read_sessions(reading, number, qid, row))
+    answers = [session for session in sessions if session.answering]
+    if abstains:
+        reading.not_judged += sum(len(session.answering) for session in answers)
+        return
+    gold = _named_sessions(reading, number, row, sessions)
+    whole = [session for session in gold if not session.answering and not session.denied]
+    if not answers and not whole:
+        whole = [session for session in gold if session.turns]
+    judged = [
+        *chain.from_iterable(session.answering for session in answers),
+        *chain.from_iterable(one.turns for one in whole),
+    ]
+    reading.judgments += [Judgment(qid, memory_id, 1) for memory_id in judged]
+    reading.by_session += bool(whole)
+    if not judged:
+        reading.unanswered.append(qid)
+
+
+def _type(reading: _Reading, number: int, row: dict[str, Any]) -> str | None:
+    """The type of a question; one that is no text is reported."""
+    try:
+        return text(row, "question_type")
+    except FieldError as error:
+        reading.report(number, error.field, error.reason)
+        return None
+
+
+def _read_sessions(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
+    """The sessions of a question's haystack, whose turns are added as memories."""
+    listed = row.get("haystack_sessions")
+    if not isinstance(listed, list):
+        reading.report(number, "haystack_sessions", f"must be a list of sessions, found {type_name(listed)}")
+        return
+    names, dates = _list(row, "haystack_session_ids"), _list(row, "haystack_dates")
     used: set[str] = set()
-    for place, session in enumerate(sessions):
-        given = names[place] if place < len(names) else None
-        name = given if isinstance(given, str) and given.isprintable() and given.strip() else f"session_{place + 1}"
-        name = _unused(name, used)
-        started = _time(dates[place]) if place < len(dates) else None
-        if not isinstance(session, list):
+    unread: list[Any] = []
+    for place, item in enumerate(listed):
+        inner = item if isinstance(item, dict) else {}  # adapters keep a session's name and time beside its turns
+        turns = turns_of(item) if inner else item
+        given = _given(names[place] if place < len(names) else inner.get(first_of(inner, ("session_id", "id"))))
+        session = _Session(given, _unused(given or f"session_{place + 1}", used))
+        date = dates[place] if place < len(dates) else inner.get(first_of(inner, TIMES))
+        started = said_at(date)
+        reading.undated += started is None and not is_said(date)
+        if started is None and is_said(date):
+            unread.append(date)
+        if not isinstance(turns, list) or (inner and not turns):
             reading.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
             continue
-        for position, turn in enumerate(session, start=1):
+        for position, turn in enumerate(turns, start=1):
             when = None if started is None else started + timedelta(seconds=position)
             try:
-                _read_turn(reading, turn, (qid, name, position), project, when)
+                _read_turn(reading, turn, (qid, session, position), when)
             except FieldError as error:
                 where = f"haystack_sessions[{place + 1}][{position}]"
                 reading.report(number, f"{where}.{error.field}" if error.field else where, error.reason)
+        yield session
+    if unread:
+        told = ", ".join(map(_shown, islice(unread, SHOWN))) + (", …" if len(unread) > SHOWN else "")
+        reason = f"{len(unread)} of {len(listed)} are no times such as {TIME_FORMS}: {told}; their turns have no date"
+        reading.report(number, "haystack_dates", reason)
 
 
-def _read_turn(reading: _Reading, turn: Any, place: tuple[str, str, int], project: str, when: datetime | None) -> None:
+def _read_turn(reading: _Reading, turn: Any, place: tuple[str, _Session, int], when: datetime | None) -> None:
     """Add one turn as a memory; raises FieldError."""
     if not isinstance(turn, dict):
         raise FieldError("", "must be an object")
     qid, session, position = place
     role, content = text(turn, "role") or "user", required_text(turn, "content")
-    name = f"{qid}/{session}/{position}"
+    name = f"{qid}/{session.name}/{position}"
     reading.unknown_of_turns.see(turn)
     reading.memories.append(
         Memory(
             id=name,
             content=f"{role}: {content}",
-            project=project,
-            session=f"{qid}/{session}",
+            project=f"{PROJECT}{qid}",
+            session=f"{qid}/{session.name}",
             author=role,
             created_at=when,
             last_accessed=when,
             source_ref=f"longmemeval:{name}",
         )
     )
-    if turn.get("has_answer") is True:
-        reading.judgments.append(Judgment(qid, name, 1))
+    session.turns.append(name)
+    mark = turn.get("has_answer")
+    if mark is not None and is_true(mark):
+        session.answering.append(name)
+    elif mark is not None:
+        session.denied = session.denied or is_false(mark)
+
+
+def _named_sessions(reading: _Reading, number: int, row: dict[str, Any], sessions: list[_Session]) -> list[_Session]:
+    """The sessions that answer_session_ids names; what names none is reported."""
+    given = row.get("answer_session_ids")
+    names = [_given(name) for name in (given if isinstance(given, list) else [] if given is None else [given])]
+    found = [session for session in sessions if session.given is not None and session.given in names]
+    there = {session.given for session in sessions}
+    for name in dict.fromkeys(names):
+        if name is None or name not in there:
+            reading.report(number, "answer_session_ids", f"no session {_shown(name)} in the haystack")
+    return found
+
+
+def _given(name: Any) -> str | None:
+    """The name of a session as the file gives it, a number as its digits; None if it is none."""
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    return name if isinstance(name, str) and name.isprintable() and name.strip() else None
+
+
+def _shown(value: Any) -> str:
+    return ascii(value)[:60]
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -162,26 +328,37 @@ def _list(row: dict[str, Any], field: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _time(value: Any) -> datetime | None:
-    """The data set's '2023/05/20 (Sat) 02:21' as UTC, None for anything else."""
-    match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        return None
-    year, month, day, hour, minute = (int(part or 0) for part in match.groups())
-    try:
-        return datetime(year, month, day, hour, minute, tzinfo=UTC)
-    except ValueError:
-        return None
-
-
 def _is_question(row: Any) -> bool:
     return isinstance(row, dict) and "question" in row and isinstance(row.get("haystack_sessions"), list)
 
 
+def _v2_file(path: Path, row: Any) -> str | None:
+    """What a file of LongMemEval-V2 is, by one of its rows; None for any other file."""
+    if not isinstance(row, dict):
+        return None
+    if "eval_function" in row and "question_type" in row and "question" in row:
+        return f"{V2}: {V2_FILES['questions.jsonl']}"
+    if isinstance(row.get("states"), list) and "goal" in row:
+        return f"{V2}: {V2_FILES['trajectories.jsonl']}"
+    if path.name.startswith("lme_v2_") and row and all(isinstance(value, list) for value in row.values()):
+        return f"{V2}: {V2_FILES['haystacks']}"
+    return None
+
+
+def folder(directory: Path) -> frozenset[str]:
+    """What a directory has of LongMemEval-V2, none if it is not such a directory."""
+    try:
+        rows = take_sample(directory / "questions.jsonl").objects
+        v2 = bool(rows) and _v2_file(directory / "questions.jsonl", rows[0]) is not None
+        return frozenset(name for name in V2_FILES if v2 and (directory / name).exists())
+    except (OSError, InputError):
+        return frozenset()
+
+
 def sniff(sample: Sample) -> bool:
-    """A JSON document of questions with haystacks."""
-    first = sample.document[0] if isinstance(sample.document, list) and sample.document else sample.document
-    return _is_question(first)
+    """Questions with haystacks; or a file of LongMemEval-V2, which reading names."""
+    rows = sample.objects or _rows(sample.document)
+    return bool(rows) and (_is_question(rows[0]) or _v2_file(sample.path, rows[0]) is not None)
 
 
 def _owner(memory: Memory) -> str:
@@ -263,7 +440,8 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json",),
+    suffixes=(".json", ".jsonl"),
+    folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, parse, by_question=True), place=7),
     place=12,
     shape="objects with a question and haystack_sessions",

@@ -39,6 +39,10 @@ MONTHS = (
     "december",
 )
 """By hand, because strptime reads and writes months in the user's language."""
+TURN_LISTS = ("turns", "messages", "dialogue", "dialogues", "dialogs", "conversation")
+"""Names of the turns of a session that is an object, likelier ones first."""
+TIMES = ("date_time", "session_date_time", "session_date", "timestamp", "datetime", "date", "time")
+"""Names of a session's or a turn's time, likelier ones first."""
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])\.?m\.?(?:\s+on\s+|,?\s+)(.+)", re.IGNORECASE)
 _DAYS = (
     re.compile(r"(?P<day>\d{1,2})\s+(?P<month>[A-Za-z]{3,9})\.?,?\s+(?P<year>\d{4})"),
@@ -88,6 +92,18 @@ def said_at(value: Any) -> datetime | None:
         return memory_fields.moment({"time": value}, "time")
     except (ValueError, FieldError):
         return None
+
+
+def turns_of(session: Any) -> list[Any]:
+    """The turns of a session: a list, or a field of an object with a usual name; empty for anything else."""
+    if isinstance(session, dict):
+        session = next((session[name] for name in TURN_LISTS if isinstance(session.get(name), list)), None)
+    return session if isinstance(session, list) else []
+
+
+def first_of(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of these fields that the row has; the first of all if it has none."""
+    return next((name for name in names if row.get(name) is not None and row[name] != ""), names[0])
 
 
 def is_said(value: Any) -> bool:

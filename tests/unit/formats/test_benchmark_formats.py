@@ -43,8 +43,122 @@ def test_a_question_is_asked_of_its_own_haystack(write):
     assert parsed.judgments == (Judgment("q7", "q7/s1/1", 1),)
     assert [(error.row, error.field) for error in parsed.errors] == [
         (1, "haystack_sessions[2][2].content"),
+        (1, "haystack_dates"),
         (3, "question_id"),
     ]
+    assert "1 of 2 are no times such as '1:56 pm" in parsed.errors[1].reason
+    assert "'nonsense'" in parsed.errors[1].reason
+
+
+def said(content, **more):
+    return {"role": "user", "content": content, **more}
+
+
+def haystack(qid="q", **changes):
+    """A question with the sessions s1 of two turns and s2 of one."""
+    row = {**QUESTION, "question_id": qid, "haystack_sessions": [[said("I moved"), said("Nice")], [said("Hello")]]}
+    return {**row, "haystack_dates": ["2023-05-20T02:21:00", "2023-05-21T04:00:00+02:00"], **changes}
+
+
+def test_iso_dates_and_the_list_and_lines_of_questions_are_read(write):
+    rows = [haystack("a", question_date="2023-05-30T21:56:00Z"), haystack("b", question_date=1685483760)]
+    in_list, in_lines, wrapped = (
+        read(write(*form)) for form in (("x.json", rows), ("x.jsonl", *rows), ("y.json", {"data": rows}))
+    )
+    assert in_list.memories == in_lines.memories == wrapped.memories
+    assert in_list.memories[2].created_at == datetime(2023, 5, 21, 2, 0, 1, tzinfo=UTC)
+    assert {query.as_of for query in in_lines.queries} == {datetime(2023, 5, 30, 21, 56, tzinfo=UTC)}
+    assert in_list.errors == in_lines.errors == ()
+
+
+def test_a_field_that_cannot_be_read_costs_the_field(write):
+    row = haystack(
+        question_date="someday", question_type=5, haystack_dates=["", "2023/13/01"], haystack_session_ids=[7, None]
+    )
+    parsed = read(
+        write(
+            "x.json",
+            [{**row, "answer_session_ids": [7, "gone"]}, {**row, "question_id": "r", "haystack_sessions": "x"}],
+        )
+    )
+    assert [memory.id for memory in parsed.memories] == ["q/7/1", "q/7/2", "q/session_2/1"]
+    assert [(query.qid, query.type, query.as_of) for query in parsed.queries] == [("q", None, None), ("r", None, None)]
+    assert [(error.row, error.field) for error in parsed.errors] == [
+        (1, "question_type"),
+        (1, "question_date"),
+        (1, "haystack_dates"),
+        (1, "answer_session_ids"),
+        (2, "question_type"),
+        (2, "question_date"),
+        (2, "haystack_sessions"),
+    ]
+    assert "1 sessions have no date; nor have their turns" in parsed.notes
+    assert [judgment.memory_id for judgment in parsed.judgments] == ["q/7/1", "q/7/2"]
+
+
+MARKED, DENIED = said("yes", has_answer=True), said("no", has_answer=False)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "named", "judged", "note"),
+    [
+        ([[MARKED, DENIED], [said("x")]], ["s1"], ["q/s1/1"], ""),
+        ([[said("x"), said("y")], [said("z")]], ["s1"], ["q/s1/1", "q/s1/2"], "1 questions name sessions"),
+        ([[MARKED, said("y")], [said("z")]], ["s1", "s2"], ["q/s1/1", "q/s2/1"], "1 questions name sessions"),
+        ([[MARKED], [DENIED, DENIED]], ["s1", "s2"], ["q/s1/1"], ""),
+        ([[DENIED], [said("x")]], "s1", ["q/s1/1"], "1 questions name sessions"),
+        ([[said("x")], [said("x", has_answer="true")]], [], ["q/s2/1"], ""),
+        ([[said("x")], [said("y")]], None, [], "1 questions name no turn or session"),
+    ],
+)
+def test_gold_is_of_turns_and_where_no_turn_says_it_of_sessions(write, sessions, named, judged, note):
+    parsed = read(write("x.json", [haystack(haystack_sessions=sessions, answer_session_ids=named)]))
+    assert [judgment.memory_id for judgment in parsed.judgments] == judged
+    assert any(line.startswith(note) for line in parsed.notes)
+    assert bool(note) == any("questions name" in line for line in parsed.notes)
+
+
+def test_labels_of_questions_without_an_answer_are_not_taken(write):
+    row = haystack("q_abs", haystack_sessions=[[MARKED], [said("x")]], answer_session_ids=["s1", "s2"])
+    parsed = read(write("x.json", [row]))
+    assert (parsed.judgments, parsed.queries[0].answerable) == ((), False)
+    assert any(line.startswith("1 turns of questions without an answer have has_answer") for line in parsed.notes)
+
+
+def test_sessions_as_objects_have_their_name_and_time(write):
+    sessions = [{"session_id": "a", "date": "2023/05/20 (Sat) 02:21", "turns": [said("x")]}, {"turns": "none"}]
+    row = haystack(haystack_sessions=sessions, haystack_session_ids=None, haystack_dates=None, answer_session_ids="a")
+    parsed = read(write("x.json", [row]))
+    assert [(one.id, one.created_at) for one in parsed.memories] == [
+        ("q/a/1", datetime(2023, 5, 20, 2, 21, 1, tzinfo=UTC))
+    ]
+    assert (len(parsed.judgments), parsed.errors[0].field) == (1, "haystack_sessions[2]")
+
+
+V2 = {
+    "questions.jsonl": {
+        "id": "1",
+        "question_type": "static",
+        "question": "which?",
+        "answer": "a",
+        "eval_function": "exact",
+    },
+    "trajectories.jsonl": {"id": "t", "goal": "export", "states": [{"url": "u"}]},
+    "haystacks/lme_v2_small.json": {"1": ["t"]},
+}
+
+
+def test_each_file_of_longmemeval_v2_is_named_with_what_it_is(tmp_path):
+    (tmp_path / "haystacks").mkdir()
+    for name, row in V2.items():
+        (tmp_path / name).write_text(json.dumps(row))
+    with pytest.raises(
+        InputError, match=r"haystacks is which .*questions.jsonl is its .*trajectories.jsonl is what agents did"
+    ):
+        read_path(tmp_path)
+    for name in V2:
+        with pytest.raises(InputError, match="LongMemEval-V2, which names no memory that answers"):
+            read_path(tmp_path / name)
 
 
 CHAT = [
