@@ -11,8 +11,10 @@ import ast
 import json
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ MAX_FILE_BYTES = 500_000_000
 
 _MAX_INT_BITS = 3_322
 """The bits of MAX_DIGITS decimal digits."""
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _TOO_DEEP = f"nested too deeply (more than {MAX_DEPTH} levels)"
 
 
@@ -51,6 +54,14 @@ def read_text(path: Path, what: str, max_bytes: int = 4 * MAX_CHARS) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+
+
+def decimal_number(text: str) -> Decimal | None:
+    """A number with a decimal point or comma, in digits of any width; None for other text."""
+    plain = unicodedata.normalize("NFKC", text.strip()).replace("\N{MINUS SIGN}", "-")
+    if plain.count(",") == 1 and "." not in plain:
+        plain = plain.replace(",", ".")
+    return Decimal(plain) if _DECIMAL.fullmatch(plain) else None
 
 
 def within_length(text: str, source: str, max_chars: int = MAX_CHARS) -> str:

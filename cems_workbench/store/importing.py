@@ -7,7 +7,7 @@ answers belong to a query set; judgments.py has the rules for judgments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,11 +26,24 @@ from cems_workbench.records import (
     RowError,
     TextRule,
 )
-from cems_workbench.store import chunks, language, memories, queries, query_sets, recorded_answers, relations
-from cems_workbench.store.judgments import capped, import_judgments
+from cems_workbench.store import (
+    chunks,
+    language,
+    memories,
+    queries,
+    query_matching,
+    query_sets,
+    recorded_answers,
+    relations,
+    scales,
+    stated_grades,
+)
+from cems_workbench.store.judgments import capped, import_judgments, without_unmade
 from cems_workbench.store.meta import bump_content_version, read_content_version
+from cems_workbench.store.query_matching import Match
 from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.rows import NO_ROWS, RowCounts
+from cems_workbench.store.scales import StatedScale
 from cems_workbench.store.text_rule import searched_text, text_rule
 
 if TYPE_CHECKING:
@@ -54,13 +67,25 @@ ANYTHING = ("queries", "query", "test", "dev", "train", "questions", "qrels", ""
 class ImportOptions:
     """What one import is asked to do, the same for a command, a page and the API; every field has a default.
 
-    The queries go into `query_set`, by default one named after the input; `scale` replaces that set's scale. Inputs imported with the same
-    `when` (default: now) make one version of a set.
+    The queries go into `query_set`, by default one named after the input; `scale` changes its scale, or that of the judged queries
+    (`scales.py`). Inputs imported with the same `when` (default: now) make one version of a set. `match` says whether words that differ
+    only by case, blanks or marks are the same query (`query_matching.py`). `grades` states the grades of ratings that are fractions or
+    words, by value or range (`stated_grades.py`). `relevant_from` is the lowest relevant grade of the set whose scale it is.
     """
 
     query_set: str | None = None
     scale: GradeScale | None = None
     when: datetime | None = None
+    match: Match = "relaxed"
+    grades: Mapping[str, int] | None = None
+    relevant_from: int | None = None
+
+    @property
+    def stated(self) -> StatedScale | None:
+        """What the import states of a set's scale, None if it states nothing."""
+        if self.scale is None and self.relevant_from is None:
+            return None
+        return StatedScale(self.scale, self.relevant_from)
 
 
 DEFAULT_OPTIONS = ImportOptions()
@@ -97,6 +122,7 @@ def import_input(
     Queries and judgments are in the same transaction, or with a team's database in a separate one after it. Raises what
     `progress` raises (Cancelled).
     """
+    parsed = stated_grades.with_stated_grades(parsed, options.grades)
     problems: list[RowError] = []
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
     with database.reading() as cursor:
@@ -114,7 +140,7 @@ def import_input(
                 bump_content_version(cursor)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
     before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last, rule=rule)
-    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options.scale)
+    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
     with database.transaction() as cursor:
         own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule)
         # In one database all rows of an input are committed together.
@@ -140,7 +166,7 @@ class _Put:
 
     when: datetime
     name: str
-    scale: GradeScale | None
+    options: ImportOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +225,31 @@ def _import_own(
 
 def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
     """Write queries and judgments, the team's tables; returns the whole report."""
-    parsed, problems = queries.resolve_words(session, own.parsed), list(own.problems)
+    parsed, matched = query_matching.resolve_words(session, own.parsed, put.name, put.options.match)
+    problems = list(own.problems)
+    scale = scales.settled(session, put.name, put.options.stated or StatedScale()) if parsed.queries else None
+    if scale is not None:
+        parsed = without_unmade(parsed, own.known, put.name, scale, problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
     query_counts, changed = RowCounts(), list[QuerySet]()
     if asked:
         query_counts = queries.upsert(session, asked)
-        changed = _put_in_sets(session, parsed, asked, put)
+        changed = _put_in_sets(session, parsed, asked, put, scale)
+    elif put.options.stated is not None and parsed.judgments:
+        changed = _rescaled(session, parsed, put.options.stated, put)
     judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when)
     return replace(
         own.report,
         queries=query_counts,
         judgments=judgment_counts,
         errors=_by_row(parsed.errors, problems),
-        notes=(*own.report.notes, *judgment_notes, *_contradicted(session, parsed)),
+        notes=(
+            *own.report.notes,
+            *matched,
+            *_about_scales(session, parsed, put),
+            *judgment_notes,
+            *_contradicted(session, parsed),
+        ),
         query_sets=tuple(changed),
     )
 
@@ -230,10 +268,10 @@ def _contradicted(session: Session, parsed: ParsedInput) -> list[str]:
         "ORDER BY q.qid, j.memory_id, j.grade, j.judge",
         [list(qids)],
     )
-    scales = query_sets.scales_of(session, [row[0] for row in rows])
+    of_sets = query_sets.scales_of(session, [row[0] for row in rows])
     lines: dict[str, str] = {}
     for qid, memory_id, grade, judge in rows:
-        if grade >= query_sets.relevant_from_among(scales.get(qid)):
+        if grade >= query_sets.relevant_from_among(of_sets.get(qid)):
             said = f"query {qid} is marked unanswerable, but {judge} judged {memory_id} {grade}"
             lines.setdefault(qid, f"{said}; both are kept, and the judgment counts")
     return capped(list(lines.values()), "more queries marked unanswerable have a relevant memory")
@@ -248,10 +286,31 @@ def set_name(source: str) -> str:
     return f"{folder}-{stem}" if folder and stem.isdigit() else stem
 
 
-def _put_in_sets(session: Session, parsed: ParsedInput, asked: Sequence[Query], to: _Put) -> list[QuerySet]:
+def _rescaled(session: Session, parsed: ParsedInput, stated: StatedScale, put: _Put) -> list[QuerySet]:
+    """Give the set of judged queries that the store has the stated scale; returns the set if that changes it. Raises InputError."""
+    judged = {judgment.qid for judgment in parsed.judgments}
+    name = scales.judged_set(session, judged, put.options.query_set, stated)
+    before = query_sets.get(session, name)
+    after = scales.change(session, name, stated, put.when)
+    return [after] if before is None or before.digest != after.digest else []
+
+
+def _about_scales(session: Session, parsed: ParsedInput, put: _Put) -> list[str]:
+    """The scale of each set of the judged queries if one was stated, and what to know of it."""
+    of_sets: dict[str, GradeScale] = {}
+    for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
+        of_sets |= each
+    said = [f"query set {name}: grades {scale}, relevant from {scale.relevant_from}" for name, scale in of_sets.items()]
+    remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
+    return capped([*(said if put.options.stated is not None else []), *remarks], "more notes on scales")
+
+
+def _put_in_sets(
+    session: Session, parsed: ParsedInput, asked: Sequence[Query], to: _Put, scale: GradeScale | None
+) -> list[QuerySet]:
     """Put the queries into the set, and update the other sets that contain them; returns the changed sets."""
     before = {each.name: each.digest for each in query_sets.latest(session)}
-    put = query_sets.put(session, to.name, {Path(parsed.source).name: asked}, to.when, to.scale)
+    put = query_sets.put(session, to.name, {Path(parsed.source).name: asked}, to.when, scale)
     changed = (put, *query_sets.follow_queries(session, to.when))
     return [each for each in changed if before.get(each.name) != each.digest]
 

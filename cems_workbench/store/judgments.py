@@ -10,18 +10,19 @@ other judges of the same kind are kept too, with a note.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
+from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, Query, RowError
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.scales import with_these
 from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 MAX_NOTES = 20
@@ -275,24 +276,80 @@ def import_judgments(
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 
 
+def without_unmade(
+    parsed: ParsedInput, known: Collection[str], name: str, scale: GradeScale, problems: list[RowError]
+) -> ParsedInput:
+    """The input without those new queries, named by their words, of which no judgment is usable; `name` is the set that would get them.
+
+    Their judgments are added to `problems`. A query that the file lists without a judgment stays.
+    """
+    new = {query.qid for query in parsed.queries} - parsed.extra.get("listed", frozenset())
+    if not new or not parsed.extra.get("queries_by_words"):
+        return parsed
+    numbers = parsed.extra["rows"]
+    rows = list(zip(numbers["judgments"], parsed.judgments, strict=True))
+    of_new = [(number, judgment) for number, judgment in rows if judgment.qid in new]
+    good, wrong = _checked(of_new, known, new, {qid: {name: scale} for qid in new})
+    unmade = new - {judgment.qid for _, judgment in good}
+    state = _Import(parsed.source, parsed.extra.get("fields", {}), problems)
+    for number, judgment, field_, reason in wrong:
+        if judgment.qid in unmade:
+            state.report(number, judgment, field_, reason)
+    kept = [(number, judgment) for number, judgment in rows if judgment.qid not in unmade]
+    asked = [row for row in zip(numbers["queries"], parsed.queries, strict=True) if row[1].qid not in unmade]
+    return with_rows(parsed, asked, kept)
+
+
+def with_rows(
+    parsed: ParsedInput, asked: Iterable[tuple[int, Query]], judgments: Iterable[tuple[int, Judgment]]
+) -> ParsedInput:
+    """The input with these numbered queries and judgments."""
+    asked, judgments = list(asked), list(judgments)
+    rows = {"judgments": [number for number, _ in judgments], "queries": [number for number, _ in asked]}
+    return replace(
+        parsed,
+        queries=tuple(query for _, query in asked),
+        judgments=tuple(judgment for _, judgment in judgments),
+        extra={**parsed.extra, "rows": {**parsed.extra.get("rows", {}), **rows}},
+    )
+
+
 def _possible(session: Session, rows: Numbered, known: Collection[str], state: _Import) -> Numbered:
     """The rows whose query and memory exist and whose grade is on one of the query's scales."""
     asked = list({row.qid for _, row in rows})
     qids, scales = queries.known_qids(session, asked), query_sets.scales_of(session, asked)
+    good, wrong = _checked(rows, known, qids, scales)
+    for number, judgment, field_, reason in wrong:
+        state.report(number, judgment, field_, reason)
+    return good
+
+
+def _checked(
+    rows: Numbered, known: Collection[str], qids: Collection[str], scales: Mapping[str, Mapping[str, GradeScale]]
+) -> tuple[Numbered, list[tuple[int, Judgment, str, str]]]:
+    """The rows whose query and memory exist and whose grade is on one of the query's scales, and the others with field and reason."""
     good: list[tuple[int, Judgment]] = []
+    wrong: list[tuple[int, Judgment, str, str]] = []
+    off: list[tuple[int, Judgment]] = []
     for number, judgment in rows:
         if judgment.qid not in qids:
-            state.report(number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first")
+            wrong.append((number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first"))
         elif judgment.memory_id == WHOLE_STORE:
             good.append((number, judgment))
         elif judgment.memory_id not in known:
-            reason = f"no memory {judgment.memory_id!r} in the store; import it first"
-            state.report(number, judgment, "memory_id", reason)
-        elif (problem := off_scale(judgment.grade, scales.get(judgment.qid, {}))) is not None:
-            state.report(number, judgment, "grade", problem)
+            wrong.append(
+                (number, judgment, "memory_id", f"no memory {judgment.memory_id!r} in the store; import it first")
+            )
+        elif off_scale(judgment.grade, scales.get(judgment.qid, {})) is not None:
+            off.append((number, judgment))
         else:
             good.append((number, judgment))
-    return good
+    grades = {judgment.grade for _, judgment in off}
+    for number, judgment in off:
+        reason = off_scale(judgment.grade, scales[judgment.qid])
+        way = with_these(*next(iter(scales[judgment.qid].items())), grades)
+        wrong.append((number, judgment, "grade", f"{reason}; {way}"))
+    return good, wrong
 
 
 def _take(state: _Import, number: int, judgment: Judgment) -> None:

@@ -1,13 +1,12 @@
-"""The queries of all query sets: the `queries` table, and matching of an input's queries by text."""
+"""The queries of all query sets: the `queries` table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+from cems_workbench.records import Query
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent
 
@@ -84,44 +83,3 @@ def known_qids(session: Session, qids: Sequence[str]) -> set[str]:
     """Those of `qids` that exist in the store."""
     rows = session.rows("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)])
     return {row[0] for row in rows}
-
-
-def resolve_words(session: Session, parsed: ParsedInput) -> ParsedInput:
-    """An input that names queries by their text, with the store's qids and without the queries that the store has.
-
-    If exactly one stored query has the text, it is used; if none, the input's query is new; if several, the rows are reported as
-    ambiguous and skipped. An input that names queries by id is returned unchanged.
-    """
-    if not parsed.extra.get("queries_by_words"):
-        return parsed
-    qids_of: dict[str, list[str]] = {}
-    words = list({query.query for query in parsed.queries})
-    for text, qid in session.rows(
-        "SELECT query, qid FROM queries WHERE query IN (SELECT unnest(?::text[])) ORDER BY qid", [words]
-    ):
-        qids_of.setdefault(text, []).append(qid)
-    meant = {query.qid: qids_of.get(query.query, []) for query in parsed.queries}
-    numbers = parsed.extra.get("rows", {})
-    judgments: list[Judgment] = []
-    rows: list[int] = []
-    problems: list[RowError] = []
-    for number, judgment in zip(numbers.get("judgments", ()), parsed.judgments, strict=True):
-        qids = meant.get(judgment.qid, [])
-        if len(qids) > 1:
-            reason = f"the queries {', '.join(qids[:5])} have this text; use a format that names the qid"
-            problems.append(RowError(parsed.source, number, reason, "query"))
-        else:
-            judgments.append(replace(judgment, qid=qids[0]) if qids else judgment)
-            rows.append(number)
-    new = [
-        (number, query)
-        for number, query in zip(numbers.get("queries", ()), parsed.queries, strict=True)
-        if not meant[query.qid]
-    ]
-    return replace(
-        parsed,
-        queries=tuple(query for _, query in new),
-        judgments=tuple(judgments),
-        errors=(*parsed.errors, *problems),
-        extra={**parsed.extra, "rows": {**numbers, "judgments": rows, "queries": [number for number, _ in new]}},
-    )

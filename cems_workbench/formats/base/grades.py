@@ -6,20 +6,17 @@ are never rounded or guessed: `store/stated_grades.py` takes them by a mapping t
 
 from __future__ import annotations
 
-import re
 import shlex
-import unicodedata
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import type_name
+from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.records import Judgment
 
 MAX_DIGITS = 18
 MAX_SHOWN = 60
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class NoGradeError(FieldError):
@@ -56,9 +53,9 @@ def whole_grade(value: Any) -> int | None:
         digits = text[1:] if text[:1] in ("-", "+") else text
         if digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS:
             return int(text)
-        number = decimal(text)
+        number = decimal_number(text)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = decimal(str(value))
+        number = decimal_number(str(value))
     else:
         return None
     if number is None or number.adjusted() >= MAX_DIGITS or number != number.to_integral_value():
@@ -66,16 +63,8 @@ def whole_grade(value: Any) -> int | None:
     return int(number)
 
 
-def decimal(text: str) -> Decimal | None:
-    """A number with a decimal point or comma, in digits of any width; None for other text."""
-    plain = unicodedata.normalize("NFKC", text.strip()).replace("\N{MINUS SIGN}", "-")
-    if plain.count(",") == 1 and "." not in plain:
-        plain = plain.replace(",", ".")
-    return Decimal(plain) if _NUMBER.fullmatch(plain) else None
-
-
 def _way(text: str) -> str:
-    number = decimal(text)
+    number = decimal_number(text)
     if number is not None and 0 <= number <= 1:
         return "state the grades of such values: --grade 0..0.5=0 --grade 0.5..1=1"
     return f"state its grade: --grade {shlex.quote(f'{text}=1')}"

@@ -1,0 +1,169 @@
+"""Matching an input's queries, which it names by their words, with those of the store.
+
+Words are the same if they are equal in NFC and without the blanks around them. Words that differ beyond that only by case, blanks within,
+what guards a cell of a spreadsheet (a blank or an apostrophe before - = + @) or a final mark (. ? ! … and their full-width forms) are
+*near*. `relaxed` takes the one query whose words are near, `exact` makes a new query of them; a note names each such pair either way.
+
+Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
+decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
+which keeps them. A note or an error names the queries.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+from cems_workbench.store import query_sets
+from cems_workbench.store.judgments import capped, with_rows
+from cems_workbench.store.team.session import Session
+
+Match = Literal["relaxed", "exact"]
+MATCHES: tuple[Match, ...] = ("relaxed", "exact")
+PORTION = 50_000
+"""Queries of the store that are in memory at once while near words are looked for."""
+MAX_NAMED = 5
+_UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
+_GUARD = re.compile(r"^['\u2019\s]+(?=[-=+@])")
+_FINAL = re.compile("[\\s.?!\u3002\u061f]+$")
+_BLANKS = re.compile(r"\s+")
+
+
+def same_words(text: str) -> str:
+    """What equal words have in common: NFC without blanks around it."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def near_words(text: str) -> str:
+    """What near words have in common; words of nothing but marks stay as they are."""
+    plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).strip()  # NFKC: full-width marks, … as three points
+    return _BLANKS.sub(" ", _FINAL.sub("", _GUARD.sub("", plain))).casefold() or text
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The queries of the store for one query of an input: those with the same words, else those with near ones."""
+
+    qids: tuple[str, ...]
+    near: bool = False
+    words: str = ""
+    """Those of the first of them."""
+
+
+def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: Match) -> tuple[ParsedInput, list[str]]:
+    """(the input with the store's qids and without the queries that the store has, notes) of an input that names queries by their words.
+
+    Judgments of ambiguous words become errors; notes name near words. An input that names queries by id is returned unchanged.
+    """
+    if not parsed.extra.get("queries_by_words"):
+        return parsed, []
+    found = _found(session, parsed.queries, query_set)
+    taken: dict[str, str] = {}
+    ambiguous: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
+    for query in parsed.queries:
+        there = found.get(query.qid, _Found(()))
+        if len(there.qids) == 1 and not (there.near and match == "exact"):
+            taken[query.qid] = there.qids[0]
+        elif there.qids and not there.near:
+            ambiguous[query.qid] = there.qids
+        if there.near:
+            notes.append(_note(query, there, match))
+    more = "more queries differ from known ones only by case, blanks or marks"
+    return _with_qids(parsed, taken, ambiguous), capped(notes, more)
+
+
+def _note(query: Query, found: _Found, match: Match) -> str:
+    if len(found.qids) > 1:
+        return f"{query.query!r} is a new query: {_named(found.qids)} differ from it only by case, blanks or marks"
+    if match == "exact":
+        return (
+            f"{query.query!r} is a new query, though {found.qids[0]}, {found.words!r}, differs only by case, blanks or marks; "
+            "--match relaxed takes them for one"
+        )
+    return f"{query.query!r} is taken for {found.qids[0]}, {found.words!r}; --match exact makes it a query by itself"
+
+
+def _named(qids: Sequence[str]) -> str:
+    more = f" and {len(qids) - MAX_NAMED} more" if len(qids) > MAX_NAMED else ""
+    return ", ".join(qids[:MAX_NAMED]) + more
+
+
+def _found(session: Session, queries: Sequence[Query], query_set: str) -> dict[str, _Found]:
+    """By qid of the input, the queries of the store with its words; without those that have none."""
+    equal: dict[str, list[str]] = {}
+    words = [query.query for query in queries]
+    for text, qid in session.rows(
+        "SELECT query, qid FROM queries WHERE query IN (SELECT unnest(?::text[])) ORDER BY qid", [words]
+    ):
+        equal.setdefault(text, []).append(qid)
+    found = {query.qid: _Found(tuple(equal[query.query])) for query in queries if query.query in equal}
+    found |= _like(session, [query for query in queries if query.qid not in found])
+    unsure = {qid for each in found.values() if len(each.qids) > 1 for qid in each.qids}
+    if unsure:
+        scales = query_sets.scales_of(session, list(unsure))
+        here = {qid for qid, of_sets in scales.items() if query_set in of_sets}
+        for qid, each in found.items():
+            chosen = [one for one in each.qids if one in here]
+            if len(each.qids) > 1 and len(chosen) == 1:
+                found[qid] = replace(each, qids=(chosen[0],))
+    return found
+
+
+def _like(session: Session, queries: Sequence[Query]) -> dict[str, _Found]:
+    """As `_found`, of words that no query of the store has to the letter."""
+    if not queries:
+        return {}
+    near: dict[str, list[tuple[str, str]]] = {near_words(query.query): [] for query in queries}
+    for qid, text in _all_words(session):
+        matching = near.get(near_words(text))
+        if matching is not None:
+            matching.append((qid, text))
+    found: dict[str, _Found] = {}
+    for query in queries:
+        there = near[near_words(query.query)]
+        same = [each for each in there if same_words(each[1]) == same_words(query.query)]
+        if there:
+            found[query.qid] = _Found(tuple(qid for qid, _ in same or there), not same, (same or there)[0][1])
+    return found
+
+
+def _all_words(session: Session) -> Iterator[tuple[str, str]]:
+    """(qid, words) of every query of the store, by qid."""
+    last: str | None = None
+    while True:
+        rows = session.rows(
+            f"SELECT qid, query FROM queries WHERE coalesce(qid > ?, TRUE) ORDER BY qid LIMIT {PORTION}", [last]
+        )
+        yield from rows
+        if len(rows) < PORTION:
+            return
+        last = rows[-1][0]
+
+
+def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], ambiguous: Mapping[str, tuple[str, ...]]) -> ParsedInput:
+    """The input with the store's qids, and an error for each judgment of ambiguous words."""
+    numbers = parsed.extra["rows"]
+    place = parsed.extra.get("fields", {}).get("qid", "query")
+    judgments: list[tuple[int, Judgment]] = []
+    problems: list[RowError] = []
+    for number, judgment in zip(numbers["judgments"], parsed.judgments, strict=True):
+        if judgment.qid in ambiguous:
+            reason = (
+                f"the queries {_named(ambiguous[judgment.qid])} have these words: --query-set names the set of the one that is meant, "
+                "or a format that has qids"
+            )
+            problems.append(RowError(parsed.source, number, reason, place))
+        else:
+            qid = taken.get(judgment.qid)
+            judgments.append((number, judgment if qid is None else replace(judgment, qid=qid)))
+    new = [
+        (number, query)
+        for number, query in zip(numbers["queries"], parsed.queries, strict=True)
+        if query.qid not in taken and query.qid not in ambiguous
+    ]
+    return replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))
