@@ -27,10 +27,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import (
     CHUNK_RULES,
     DEFAULT_CHUNK_RULE,
-    DEFAULT_SCALE,
     LANGUAGES,
     TEXT_FIELDS,
-    GradeScale,
     RowError,
     TextRule,
 )
@@ -38,7 +36,6 @@ from cems_workbench.records import (
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
-MAX_GRADES = 11
 MAX_PROBLEMS = 50
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
 KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
@@ -58,7 +55,33 @@ def import_command(
     ] = None,
     scale: Annotated[
         str | None,
-        typer.Option("--scale", metavar="LOW..HIGH", help="Grade scale of that query set, such as 0..4 or -2..3."),
+        typer.Option(
+            "--scale",
+            metavar="LOW..HIGH",
+            help="Grade scale of that query set, or of the set of the judged queries, such as 0..4 or -2..3; its judgments must fit.",
+        ),
+    ] = None,
+    relevant_from: Annotated[
+        int | None,
+        typer.Option(
+            "--relevant-from", metavar="GRADE", help="Lowest grade of that set that counts as relevant (a new set: 1)."
+        ),
+    ] = None,
+    match: Annotated[
+        str,
+        typer.Option(
+            "--match",
+            metavar="relaxed|exact",
+            help="Whether a query named by its words is taken for one of the store that differs only by case, blanks or a final mark.",
+        ),
+    ] = "relaxed",
+    grade: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grade",
+            metavar="VALUE=GRADE",
+            help="Grade of a rating that is a fraction or a word, or of a range of them: 0.5..1=1, Relevant=2; repeatable.",
+        ),
     ] = None,
     chunks: Annotated[
         str | None,
@@ -125,8 +148,10 @@ def import_command(
     from cems_workbench.jobs.traces import add_input, inputs_of
     from cems_workbench.store.importing import ImportOptions
     from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
+    from cems_workbench.store.query_matching import parse_match
+    from cems_workbench.store.scales import parse_scale
+    from cems_workbench.store.stated_grades import parse_grades
 
-    grades = _scale(scale)
     if vectors is not None:
         require_file(vectors)
     if path.parts[:1] == (SAMPLE_DATA.name,) and not path.exists():
@@ -135,7 +160,14 @@ def import_command(
         _check_set_name(query_set)
     elif os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
-    options = ImportOptions(query_set, grades, datetime.now(UTC))
+    options = ImportOptions(
+        query_set,
+        None if scale is None else parse_scale(scale),
+        datetime.now(UTC),
+        match=parse_match(match),
+        grades=parse_grades(grade or ()) or None,
+        relevant_from=relevant_from,
+    )
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         ours = _is_sample(path)
@@ -292,21 +324,6 @@ def _is_sample(path: Path) -> bool:
         return False
     same, _, _ = filecmp.cmpfiles(path, SAMPLE_DATA, SAMPLE_FILES, shallow=False)
     return len(same) == len(SAMPLE_FILES)
-
-
-def _scale(text: str | None) -> GradeScale | None:
-    """The scale of `LOW..HIGH`, with the default's meanings where it has the grade; raises InputError."""
-    if text is None:
-        return None
-    low, _, high = text.partition("..")
-    try:
-        grades = range(int(low), int(high) + 1)
-    except ValueError:
-        raise InputError(f"--scale: {text!r} is not LOW..HIGH, such as 0..4") from None
-    if not 2 <= len(grades) <= MAX_GRADES:
-        raise InputError(f"--scale: {text} has {len(grades)} grades; 2 to {MAX_GRADES} are possible")
-    meanings = dict(DEFAULT_SCALE.grades)
-    return GradeScale(tuple((grade, meanings.get(grade, f"Grade {grade}")) for grade in grades))
 
 
 def _check_set_name(name: str) -> None:

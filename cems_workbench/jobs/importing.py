@@ -85,6 +85,11 @@ def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
         else:
             reason = f"the labels of {judgment.judge!r} are brought by an operator; yours are those of {judge!r}"
             errors.append(RowError(parsed.source, row, reason, "judge"))
+    ungraded = [
+        replace(one, judgment=replace(one.judgment, judge=judge))
+        for one in parsed.ungraded
+        if one.judgment.kind == HUMAN and one.judgment.judge in (judge, HUMAN)
+    ]
     others = {
         "memories": parsed.memories,
         "relations": parsed.relations,
@@ -101,6 +106,7 @@ def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
         chunks=(),
         answers=(),
         judgments=tuple(own.values()),
+        ungraded=tuple(ungraded),
         errors=tuple(errors),
         notes=(*parsed.notes, *notes),
         extra={**parsed.extra, "rows": numbers},

@@ -300,9 +300,14 @@ def _about_scales(session: Session, parsed: ParsedInput, put: _Put) -> list[str]
     of_sets: dict[str, GradeScale] = {}
     for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
         of_sets |= each
-    said = [f"query set {name}: grades {scale}, relevant from {scale.relevant_from}" for name, scale in of_sets.items()]
+    stated = put.options.stated
+    said = [
+        f"query set {name}: grades {scale}, relevant from {scale.relevant_from}"
+        for name, scale in of_sets.items()
+        if stated is not None and (stated.scale is None or str(scale) == str(stated.scale))
+    ]
     remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
-    return capped([*(said if put.options.stated is not None else []), *remarks], "more notes on scales")
+    return capped([*said, *remarks], "more notes on scales")
 
 
 def _put_in_sets(

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 from cems_workbench.store import query_sets
 from cems_workbench.store.judgments import capped, with_rows
@@ -31,6 +32,14 @@ _UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _GUARD = re.compile(r"^['\u2019\s]+(?=[-=+@])")
 _FINAL = re.compile("[\\s.?!\u3002\u061f]+$")
 _BLANKS = re.compile(r"\s+")
+
+
+def parse_match(text: str) -> Match:
+    """One of MATCHES; raises InputError."""
+    for known in MATCHES:
+        if text == known:
+            return known
+    raise InputError(f"--match: {text!r} is not one of {', '.join(MATCHES)}")
 
 
 def same_words(text: str) -> str:

@@ -94,7 +94,9 @@ class _Stated:
 
 def with_stated_grades(parsed: ParsedInput, grades: Mapping[str, int] | None) -> ParsedInput:
     """The input with the grades of a mapping, and a note of what each part of it was used for. Raises InputError for a wrong mapping."""
-    if not grades or not (parsed.judgments or parsed.ungraded):
+    if not grades:
+        return replace(parsed, notes=(*parsed.notes, *_unmapped(parsed)))
+    if not (parsed.judgments or parsed.ungraded):
         return parsed
     stated = _Stated(grades)
     numbers = parsed.extra.get("rows", {})
@@ -127,14 +129,22 @@ def with_stated_grades(parsed: ParsedInput, grades: Mapping[str, int] | None) ->
 
 
 def _notes(stated: _Stated, grades: Mapping[str, int], kept: int) -> list[str]:
-    used = [f"{key} is grade {grades[key]} ({count:,} rows)" for key, count in stated.used.items()]
+    used = [
+        f"{key} is grade {grade} ({_many(count, 'row')})"
+        for key, grade in grades.items()
+        if (count := stated.used[key])
+    ]
     notes = [f"by --grade: {', '.join(capped(used, 'more'))}"] if used else []
     unused = [key for key in grades if not stated.used[key]]
     if unused:
         notes.append(f"--grade: no rating is {', '.join(capped(unused, 'more'))}")
     if kept:
-        notes.append(f"{kept:,} ratings are whole numbers that --grade does not name; they are grades as they are")
+        notes.append(f"{_many(kept, 'whole number')} that --grade does not name became grades as they are")
     return notes
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _end(key: str, text: str, left_out: str) -> Decimal:
@@ -144,12 +154,12 @@ def _end(key: str, text: str, left_out: str) -> Decimal:
     return number
 
 
-def unmapped(parsed: ParsedInput) -> list[str]:
+def _unmapped(parsed: ParsedInput) -> list[str]:
     """A note where whole numbers stand among fractions: they were taken for grades."""
     fractions = [one for one in parsed.ungraded if (number := decimal_number(one.value)) is not None and number % 1]
     if not fractions or not parsed.judgments:
         return []
     return [
-        f"{len(parsed.judgments):,} ratings are whole numbers and became grades as they are, {len(fractions):,} are fractions, such as "
-        f"{fractions[0].value}: if all are of one scale of fractions, state the grades of all with --grade"
+        f"{_many(len(parsed.judgments), 'rating')} in whole numbers became grades as they are, beside {_many(len(fractions), 'fraction')}, "
+        f"such as {fractions[0].value}: if all are of one scale, state the grades of all of them with --grade"
     ]

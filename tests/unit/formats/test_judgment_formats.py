@@ -179,7 +179,7 @@ def test_a_query_named_by_words_is_the_stores_own_where_there_is_exactly_one(sto
     )
     report = store.add(parsed)
     assert [(error.row, error.field) for error in report.errors] == [(3, "query"), (5, "docid")]
-    assert "the queries r, s have this text" in report.errors[0].reason
+    assert "the queries r, s have these words" in report.errors[0].reason
     assert report.queries == RowCounts(added=1)
     new = next(query for query in store.queries.read() if query.query == "new one")
     found = {(one.qid, one.memory_id, one.grade) for one in store.judgments.read()}

@@ -75,7 +75,10 @@ def test_every_bad_row_is_named_with_its_field_and_every_good_one_is_used(store,
     assert all(error.source == str(path) for error in report.errors)
     assert said[2][0] == called["grade"] and "must be a whole number, found 'high'" in said[2][1]
     assert said[4] == (called["memory_id"], "no memory 'gone' in the store; import it first")
-    assert said[5] == (called["grade"], "grade 7 is not on the scale of query set team, which has 0 to 3")
+    assert said[5] == (
+        called["grade"],
+        "grade 7 is not on the scale of query set team, which has 0 to 3; --scale 0..7 --query-set team gives it this grade",
+    )
     assert said[10] == (called["grade"], f"q rival has grade 0 in row {9 + head}, which is kept")
     assert said[11] == (called["grade"], "human gave q mine grade 1 here, which is kept")
     short = set() if form == "quepid-csv" else {13}  # there words alone are a query to be judged

@@ -171,7 +171,10 @@ def test_a_grade_off_the_scale_of_every_set_of_its_query_is_reported_and_the_res
     grades = (Judgment("q1", "m", 4), Judgment("q1", "n", 3), Judgment("q2", "m", -1))
     report = store.add(source("team.jsonl", Q1, Q2, judgments=grades))
     assert [(error.row, error.field) for error in report.errors] == [(1, "grade"), (3, "grade")]
-    assert report.errors[0].reason == "grade 4 is not on the scale of query set team, which has 0 to 3"
+    assert (
+        report.errors[0].reason
+        == "grade 4 is not on the scale of query set team, which has 0 to 3; --scale -1..4 --query-set team gives it this grade"
+    )
     assert store.judgments.read() == [Judgment("q1", "n", 3)]
     store.query_sets.put("spam", [Q2], "typed", GradeScale(((-2, "spam"), (-1, "off topic"), (0, "no"))))
     assert store.add(source("qrels", judgments=grades[2:])).errors == ()

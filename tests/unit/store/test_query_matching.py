@@ -1,0 +1,124 @@
+"""Judgments of queries named by their words: which query of the store they hang on, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cems_workbench.formats import read
+from cems_workbench.records import Memory, ParsedInput, Query
+from cems_workbench.store import ImportOptions, RowCounts, Store
+from cems_workbench.store.query_matching import near_words, same_words
+
+KNOWN = {
+    "q1": "how do releases reach the cluster",
+    "q2": "-no-cache image build",
+    "q3": "café menu",
+    "q4": "C++ or Rust?",
+}
+MEMORIES = tuple(Memory(name, name) for name in ("m1", "m2", "m3"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store") as opened:
+        queries = tuple(Query(qid, words) for qid, words in KNOWN.items())
+        opened.add(ParsedInput("base.jsonl", "t", memories=MEMORIES, queries=queries))
+        yield opened
+
+
+def ratings(tmp_path, *rows: str, name: str = "case.csv"):
+    path = tmp_path / name
+    path.write_text("\n".join(["query,docid,rating", *rows]))
+    return read(path)
+
+
+NEAR = [
+    ("How do releases reach the cluster", "q1"),
+    ("how do  releases reach the\u00a0cluster", "q1"),
+    ("how do releases reach the cluster?", "q1"),
+    ("how do releases reach the cluster …", "q1"),
+    ("how do releases reach the cluster？", "q1"),
+    ("'-no-cache image build", "q2"),
+    ("Ｃ＋＋ or rust", "q4"),
+]
+
+
+@pytest.mark.parametrize(("words", "qid"), NEAR)
+def test_words_that_are_near_a_known_query_are_taken_for_it_and_a_note_names_the_pair(store, tmp_path, words, qid):
+    parsed = ratings(tmp_path, f'"{words}",m1,2')
+    words = parsed.queries[0].query
+    if same_words(words) == KNOWN[qid]:
+        return  # a guard of the table, taken off by its reader
+    report = store.add(parsed)
+    assert [(each.qid, each.grade) for each in store.judgments.read()] == [(qid, 2)]
+    assert report.queries == RowCounts() and report.errors == ()
+    [note] = report.notes
+    assert repr(words) in note and f"is taken for {qid}, {KNOWN[qid]!r}" in note and "--match exact" in note
+
+
+@pytest.mark.parametrize("words", [" how do releases reach the cluster ", "cafe\u0301 menu", "  -no-cache image build"])
+def test_blanks_around_guards_and_another_unicode_form_are_the_same_words(store, tmp_path, words):
+    report = store.add(ratings(tmp_path, f'"{words}",m1,2'), options=ImportOptions(match="exact"))
+    assert report.queries == RowCounts() and report.notes == () and len(store.judgments.read()) == 1
+
+
+def test_exact_keeps_near_words_apart_and_says_so(store, tmp_path):
+    report = store.add(ratings(tmp_path, "Café Menu,m1,2"), options=ImportOptions(match="exact"))
+    assert report.queries == RowCounts(added=1)
+    assert "'Café Menu' is a new query, though q3, 'café menu', differs only" in report.notes[0]
+    assert store.judgments.read()[0].qid not in KNOWN
+
+
+def test_two_near_queries_are_not_guessed_between(store, tmp_path):
+    store.add(ParsedInput("more.jsonl", "t", queries=(Query("q5", "Café menu?"),)))
+    report = store.add(ratings(tmp_path, "CAFÉ MENU,m1,2"))
+    assert report.notes == ("'CAFÉ MENU' is a new query: q3, q5 differ from it only by case, blanks or marks",)
+    assert store.judgments.read()[0].qid not in (*KNOWN, "q5")
+    # Words that one of them has to the letter are no question.
+    assert store.add(ratings(tmp_path, "café menu,m1,2", name="b.csv")).notes == ()
+    assert {one.qid for one in store.judgments.read()} >= {"q3"}
+
+
+def test_of_queries_with_the_same_words_the_one_of_the_imports_set_is_meant(store, tmp_path):
+    store.add(ParsedInput("other.jsonl", "t", queries=(Query("x1", KNOWN["q1"], "shop"),)))
+    parsed = ratings(tmp_path, f"{KNOWN['q1']},m1,2")
+    refused = store.add(parsed)
+    assert store.judgments.read() == [] and refused.queries == RowCounts()
+    assert [(error.row, error.field) for error in refused.errors] == [(2, "query")]
+    assert "the queries q1, x1 have these words: --query-set" in refused.errors[0].reason
+    assert store.add(parsed, options=ImportOptions("other")).errors == ()
+    assert [one.qid for one in store.judgments.read()] == ["x1"]
+
+
+def test_no_query_is_made_for_judgments_that_failed(store, tmp_path):
+    rows = ["gone,mX,2", "off,m1,9", "both,mX,1", "both,m1,1", "listed,m1,", "bad,m2,high"]
+    report = store.add(ratings(tmp_path, *rows))
+    assert {query.query for query in store.queries.read()} - {*KNOWN.values()} == {"both", "listed"}
+    assert [(error.row, error.field) for error in report.errors] == [
+        (2, "docid"),
+        (3, "rating"),
+        (4, "docid"),
+        (7, "rating"),
+    ]
+    assert report.errors[1].reason.endswith(
+        "grade 9 is not on the scale of query set case, which has 0 to 3; --scale 0..9 --query-set case gives it this grade"
+    )
+    taken = store.add(ratings(tmp_path, *rows), options=ImportOptions(grades={"high": 3, "9": 3}))
+    assert {query.query for query in store.queries.read()} - {*KNOWN.values()} == {"both", "listed", "off", "bad"}
+    assert taken.notes[1] == "by --grade: high is grade 3 (1 row), 9 is grade 3 (1 row)"
+
+
+def test_notes_on_many_near_words_are_counted(store, tmp_path):
+    many = 60
+    queries = tuple(Query(f"k{n}", f"query number {n} of many") for n in range(many))
+    store.add(ParsedInput("many.jsonl", "t", queries=queries))
+    rows = (f"Query number {n % many} of MANY?,m{n // many + 1},{n % 4}" for n in range(3 * many))
+    report = store.add(ratings(tmp_path, *rows))
+    assert report.judgments == RowCounts(added=3 * many) and report.queries == RowCounts()
+    assert len(report.notes) == 21 and report.notes[-1].startswith(f"{many - 20} more")
+
+
+def test_near_words_ignore_only_case_blanks_guards_and_final_marks():
+    assert near_words("???") == "???" and near_words("a?b") != near_words("ab")
+    assert near_words("don't") != near_words("dont") and near_words("- list") != near_words("list")
+    assert near_words("どこ。") == near_words("どこ")
