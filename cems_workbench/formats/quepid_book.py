@@ -23,7 +23,6 @@ from cems_workbench.formats.base.csv_table import (
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import decimal
 from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import (
     guarded_words,
@@ -32,6 +31,7 @@ from cems_workbench.formats.base.judgments import (
     query_words,
 )
 from cems_workbench.formats.base.records import Collected, collect_judgments
+from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -142,7 +142,7 @@ def sniff(sample: Sample) -> bool:
 def _is_judge(column: Iterable[str]) -> bool:
     """Whether at least half of the cells with anything in them are numbers."""
     given = [cell for cell in column if cell.strip()]
-    return sum(decimal(cells.restored(cell)) is not None for cell in given) * 2 >= len(given)
+    return sum(decimal_number(cells.restored(cell)) is not None for cell in given) * 2 >= len(given)
 
 
 FORMAT = Format(
