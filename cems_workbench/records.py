@@ -478,6 +478,9 @@ class RowError:
         return f"{where}: {self.field}: {self.reason}" if self.field else f"{where}: {self.reason}"
 
 
+JUDGED_TEXTS = "judged_texts"
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedInput:
     """What a reader got out of one input: the good rows of each kind and the rows it had to leave out."""
@@ -491,7 +494,8 @@ class ParsedInput:
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-    """`rows`: the row numbers of each kind; `fields`: the file's names of a record's fields; `id_length`: to how many characters a log cuts
+    """JUDGED_TEXTS: (row, field, judgment without its memory, text) of each judged text, whose memory the store finds;
+    `rows`: the row numbers of each kind; `fields`: the file's names of a record's fields; `id_length`: to how many characters a log cuts
     the ids of memories."""
     chunks: tuple[Chunk, ...] = ()
     """Chunks that came with the memories, in their order."""

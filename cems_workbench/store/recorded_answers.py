@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.records import ParsedInput, Query, RecordedAnswer, Returned, RowError
+from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RecordedAnswer, Returned, RowError
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import RowCounts, staged
@@ -19,6 +19,8 @@ from cems_workbench.store.team.session import TeamTables
 if TYPE_CHECKING:
     import duckdb
 
+SHORTEST_PART = 24
+"""Characters from which on a text may be a part of the memory that it stands for."""
 MOST_NAMED = 3
 """Memories listed when an id matches several."""
 
@@ -115,6 +117,7 @@ def resolve(
 
     Results that match no memory of the store are reported; judgments of them are skipped.
     """
+    parsed = _with_judged_texts(cursor, parsed, problems)
     if not parsed.answers:
         return parsed, []
     length = parsed.extra.get("id_length")
@@ -135,14 +138,59 @@ def resolve(
     )
     numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
     judged = [
-        (number, replace(judgment, memory_id=fitting[0]))
+        (number, replace(judgment, memory_id=fitting[0]) if len(fitting) == 1 else judgment)
         for number, judgment in zip(numbers, parsed.judgments, strict=True)
-        if len(fitting := known.get(judgment.memory_id, ())) == 1
+        # A cut id that no memory begins with is reported with its answer; a whole one where judgments are imported.
+        if len(fitting := known.get(judgment.memory_id, ())) == 1 or length is None
     ]
-    extra = {**parsed.extra, "rows": {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in judged]}}
     answers = tuple(_resolved(answer, known) for answer in parsed.answers)
-    judgments = tuple(judgment for _, judgment in judged)
-    return replace(parsed, answers=answers, judgments=judgments, extra=extra), [note]
+    return replace(_judged(parsed, judged), answers=answers), [note]
+
+
+def _judged(parsed: ParsedInput, judged: Sequence[tuple[int, Judgment]]) -> ParsedInput:
+    rows = {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in judged]}
+    return replace(parsed, judgments=tuple(judgment for _, judgment in judged), extra={**parsed.extra, "rows": rows})
+
+
+def _with_judged_texts(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> ParsedInput:
+    """The input with a judgment of the memory of each judged text; a text that is not that of exactly one memory is reported."""
+    texts = parsed.extra.get(JUDGED_TEXTS, ())
+    if not texts:
+        return parsed
+    meant_by = _memories_with(cursor, {_plain(text) for *_, text in texts})
+    judged = []
+    for row, field, judgment, text in texts:
+        ids = meant_by.get(_plain(text), [])
+        if not ids:
+            problems.append(RowError(parsed.source, row, f"no single memory has this text: {ascii(text)[:60]}", field))
+        judged += [(row, replace(judgment, memory_id=memory_id)) for memory_id in ids]
+    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
+    several = "1 judged text is" if len(judged) == 1 else f"{len(judged):,} judged texts are"
+    notes = (f"{several} that of a memory, or part of a single one",) if judged else ()
+    parsed = replace(parsed, notes=(*parsed.notes, *notes))
+    return _judged(parsed, [*zip(numbers, parsed.judgments, strict=True), *dict.fromkeys(judged)])
+
+
+def _memories_with(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> dict[str, list[str]]:
+    """By text, blanks aside, the memories with that content, or the only one that contains it."""
+    content = r"trim(regexp_replace(content, '\s+', ' ', 'g'))"
+    found: dict[str, list[str]] = dict(
+        cursor.execute(
+            f"SELECT {content}, list(id ORDER BY id) FROM memories WHERE {content} IN (SELECT unnest(?)) GROUP BY 1",
+            [list(texts)],
+        ).fetchall()
+    )
+    parts = [text for text in texts if text not in found and len(text) >= SHORTEST_PART]
+    within = cursor.execute(
+        "SELECT t.text, list(m.id) FROM (SELECT unnest(?::VARCHAR[]) AS text) AS t JOIN memories AS m "
+        f"ON contains({content}, t.text) GROUP BY t.text HAVING count(*) = 1",
+        [parts],
+    ).fetchall()
+    return found | dict(within)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _strange(given: str, fitting: Sequence[str], length: int | None) -> str:

@@ -210,6 +210,7 @@ GOOD = {
         ),
     ),
     "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
+    "rag-samples": ("file.jsonl", "queries", b"", lambda name: _json(user_input=name, retrieved_context_ids=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }
 """What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
@@ -228,6 +229,7 @@ UNNUMBERED = (
     "openinference-spans",
     "openinference-traces",
     "query-log",
+    "rag-samples",
 )
 """Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""
 

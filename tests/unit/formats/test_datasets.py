@@ -229,6 +229,7 @@ NOT_WRITTEN = {
     "openinference-spans",
     "openinference-traces",
     "query-log",
+    "rag-samples",
 }
 """They become memories, and leave as memories, because their rows say less than a memory does; or they are logs of another system."""
 

@@ -1,0 +1,193 @@
+"""Samples of RAGAS and goldens or test cases of DeepEval: queries with the memories that answer them and those that were retrieved.
+
+    query       user_input, of a conversation what its last user said; question (RAGAS before 0.2), input (DeepEval)
+    answers it  reference_context_ids, also in additional_metadata or custom_column_key_values; without ids the texts of
+                reference_contexts (RAGAS) or context (DeepEval)
+    retrieved   retrieved_context_ids; without ids the texts of retrieved_contexts, contexts (RAGAS before 0.2) or retrieval_context
+
+What answers a query is judged 1. A text is the memory with that content, or the only one that contains it; any other text is named. A
+sample without anything retrieved has no recorded answer; an empty list is an empty answer.
+
+Read as their own writers leave them (RAGAS 0.4.3, DeepEval 4.3.1): JSON, JSON lines, a table of pandas, CSV in which RAGAS writes lists as
+Python does and DeepEval, in its JSON lines too, joins texts by "|".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
+from cems_workbench.formats.base.documents import as_object
+from cems_workbench.formats.base.fields import FieldError, identifier, required_text
+from cems_workbench.formats.base.files import Sample, parse_json, read_records
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
+from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.base.spans import words_of_query
+from cems_workbench.formats.base.tables import rows_of_table, sampled_rows
+from cems_workbench.formats.responses import rows_of_answer
+from cems_workbench.progress import Progress
+from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, RecordedAnswer, RowError
+
+NAME = "rag-samples"
+QUERIES = ("user_input", "question", "input")
+GOLD_IDS = ("reference_context_ids", "reference_ids", "context_ids", "gold_ids", "relevant_ids")
+GOLD_TEXTS = ("reference_contexts", "context")
+RETRIEVED_IDS = ("retrieved_context_ids", "retrieval_context_ids", "retrieved_ids")
+RETRIEVED_TEXTS = ("retrieved_contexts", "retrieval_context", "contexts")
+BESIDE = ("additional_metadata", "custom_column_key_values", "metadata")
+"""Objects of DeepEval that hold what its samples have no field for."""
+LISTS = (*GOLD_IDS, *GOLD_TEXTS, *RETRIEVED_IDS, *RETRIEVED_TEXTS)
+CSV = (".csv", ".tsv")
+GRADE = 1
+PAIRS = (
+    (("user_input",), (*LISTS, "reference", "response")),
+    (("question",), ("contexts", *GOLD_IDS[:1], *RETRIEVED_IDS[:1], "retrieved_contexts", "reference_contexts")),
+    (("input", "expected_output"), ("context", "retrieval_context")),
+    (("input", "actual_output"), ("context", "retrieval_context")),
+)
+"""What the names of a sample have: all of the first, and one of the second."""
+SEPARATOR = "|"
+"""What DeepEval puts between texts."""
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read samples; raises InputError when the file cannot be read."""
+    errors: list[RowError] = []
+    asked: list[Asked] = []
+    judged: list[tuple[int, Judgment]] = []
+    texts: list[tuple[int, str, Judgment, str]] = []
+    wordings: dict[str, int] = {}
+    rows = _csv(path, errors, progress) if path.suffix.lower() in CSV else _json(path, errors, progress)
+    for number, row in rows:
+        try:
+            one, ids, contexts = _sample(number, row, str(path), errors, wordings)
+        except FieldError as error:
+            errors.append(RowError(str(path), number, error.reason, error.field))
+            continue
+        asked.append(one)
+        judged += [(number, Judgment(one.qid, memory_id, GRADE)) for memory_id in ids]
+        texts += [(number, field, Judgment(one.qid, "", GRADE), text) for field, text in contexts]
+    parsed = parsed_log(path, NAME, asked, errors, results=RETRIEVED_IDS[0])
+    rows_of = {**parsed.extra["rows"], "judgments": [number for number, _ in judged]}
+    extra = {**parsed.extra, "rows": rows_of, JUDGED_TEXTS: texts}
+    return replace(
+        parsed,
+        queries=tuple(replace(query, type=None) for query in parsed.queries),
+        judgments=tuple(judgment for _, judgment in judged),
+        extra=extra,
+    )
+
+
+def _sample(
+    number: int, row: Mapping[str, Any], source: str, errors: list[RowError], wordings: dict[str, int]
+) -> tuple[Asked, list[str], list[tuple[str, str]]]:
+    """The asking of a sample, and the ids, or else the (field, text), of what answers it. Raises FieldError."""
+    name = next((name for name in QUERIES if row.get(name) is not None), QUERIES[0])
+    query = required_text({name: words_of_query(row.get(name))}, name)
+    wordings[query] = wordings.get(query, 0) + 1
+    qid = derived_id("sample", query, str(wordings[query]))
+    beside = [found for name in BESIDE if (found := as_object(row.get(name)))]
+    field, ids = _list(row, GOLD_IDS, beside)
+    gold = list(dict.fromkeys(identifier({field: one}, field) for one in ids or ()))
+    field, contexts = (field, None) if gold else _list(row, GOLD_TEXTS)
+    texts = [(f"{field}[{place}]", text) for place, text in enumerate(contexts or ()) if isinstance(text, str)]
+    field, retrieved = _list(row, RETRIEVED_IDS, beside)
+    if retrieved is None:
+        field, retrieved = _list(row, RETRIEVED_TEXTS)
+        retrieved = None if retrieved is None else [_content(one) for one in retrieved]
+    asked: Asked = Asking(number, qid, query, None)
+    if retrieved is not None:
+        returned = rows_of_answer(retrieved, number, source, errors, field)
+        asked = RecordedAnswer(number, qid, query, None, returned)
+    return asked, gold, texts
+
+
+def _list(
+    row: Mapping[str, Any], names: Sequence[str], beside: Sequence[Mapping[str, Any]] = ()
+) -> tuple[str, list[Any] | None]:
+    """The first of these lists that a row, or an object beside, has, with its name; None without any. Raises FieldError."""
+    for one in (row, *beside):
+        for name in names:
+            value = one.get(name)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                continue
+            if isinstance(value, str):
+                value = _read_list(name, value)
+            if not isinstance(value, list):
+                raise FieldError(name, "must be a list")
+            return name, value
+    return names[0], None
+
+
+def _read_list(name: str, text: str) -> list[Any]:
+    """A list in a cell: JSON, as Python writes it, or texts joined by "|". Raises FieldError."""
+    text = text.strip()
+    if not text.startswith("["):
+        return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
+    try:
+        found = parse_json(text)
+    except ValueError:
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise FieldError(name, "begins like a list and is none") from None
+    if not isinstance(found, list):
+        raise FieldError(name, "must be a list")
+    return found
+
+
+def _content(value: Any) -> Any:
+    """A retrieved text as a result; DeepEval may name its source beside it."""
+    if isinstance(value, dict):
+        return {"content": value.get("context"), **value}
+    return {"content": value} if isinstance(value, str) else value
+
+
+def _json(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, row in read_records(path, errors, progress):
+        table = rows_of_table(row, QUERIES)
+        if table is None:
+            yield number, row
+        else:
+            yield from enumerate(table, 1)
+
+
+def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
+    table = open_table(path, (), (*QUERIES, *LISTS))
+    if not is_sample({name.lower() for name in table.columns}):
+        raise InputError(f"{path}: the header has no column {', '.join(QUERIES)} beside one of {', '.join(LISTS[:4])}")
+    for line, row in read_rows(table, errors, progress):
+        yield line, {name.lower(): cell for name, cell in row.items() if cell.strip()}
+
+
+def is_sample(names: Collection[str]) -> bool:
+    """Whether the fields with these names are those of a sample."""
+    return any(all(one in names for one in every) and any(one in names for one in some) for every, some in PAIRS)
+
+
+def sniff(sample: Sample) -> bool:
+    """Samples by their fields, in rows or a table, or a header with their names."""
+    if sample.rows:
+        rows = sampled_rows(sample, QUERIES)
+        return sum(map(is_sample, rows)) * 2 > len(rows)
+    header = sample.lines[0] if sample.lines else ""
+    return any(is_sample({name.lower() for name in columns_of(header, delimiter)}) for delimiter in DELIMITERS)
+
+
+FORMAT = Format(
+    NAME,
+    "samples of RAGAS, goldens and test cases of DeepEval: a query, what answers it and what was retrieved",
+    order=3,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
+    answers=True,
+    shape="user_input, question or input, beside reference or retrieved contexts or their ids",
+    needs=(QUERIES, ("reference_context_ids", "retrieved_context_ids", *RETRIEVED_TEXTS, *GOLD_TEXTS)),
+)
