@@ -74,6 +74,8 @@ def gather_command(
         judgments = [row for row in judgments if row.qid in asked]
         if out is None:
             selection = QuerySelection(query_set, tuple(queries), per_query_project)
+            if selection.without_project:
+                say(f"note: {selection.without_project}", err=True)
             report = gather_evidence(chosen, selection, judgments, resources, progress)
         else:
             report = gather_query_set(

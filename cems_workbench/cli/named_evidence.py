@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.options import progress_bar, read_evidence, settings_for
+from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def gathered_evidence(
     with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, judged)
         selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), project_only)
+        if selection.without_project:
+            say(f"note: {selection.without_project}", err=True)
         grades = agreed(judgments, judges)
 
         def source(config: PipelineConfig) -> LabelledEvidence:

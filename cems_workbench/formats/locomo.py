@@ -26,6 +26,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.conversations import (
+    ASKED_WITHIN,
     MONTHS,
     TIME_FORMS,
     TIMES,
@@ -236,7 +237,7 @@ def _parse(rows: list[tuple[str, int, Any]], path: Path, errors: list[RowError],
         queries=tuple(query for part in readings.values() for query in part.queries.values()),
         judgments=tuple(judgment for part in readings.values() for judgment in part.judgments),
         errors=(*errors, *(error for part in readings.values() for error in part.errors)),
-        notes=tuple(seen.notes()),
+        notes=(*((ASKED_WITHIN,) if len(readings) > 1 else ()), *seen.notes()),
     )
 
 

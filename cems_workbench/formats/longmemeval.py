@@ -26,6 +26,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.conversations import (
+    ASKED_WITHIN,
     TIME_FORMS,
     TIMES,
     ConversationForm,
@@ -99,6 +100,8 @@ class _Reading:
         self.errors.append(RowError(self.source, row, reason, where or None))
 
     def notes(self) -> Iterator[str]:
+        if len(self.queries) > 1:
+            yield ASKED_WITHIN
         yield from (f"questions: {note}" for note in self.unknown_of_questions.notes())
         yield from (f"turns: {note}" for note in self.unknown_of_turns.notes())
         if self.answers:

@@ -84,6 +84,19 @@ class QuerySelection:
     queries: tuple[Query, ...]
     project_only: bool = False
 
+    @property
+    def without_project(self) -> str | None:
+        """What to say of queries that are to be searched within their project and name none; None if there are none."""
+        count = sum(query.project is None for query in self.queries) if self.project_only else 0
+        if not count:
+            return None
+        who = (
+            "no query names a project"
+            if count == len(self.queries)
+            else f"{count} of {len(self.queries)} queries name no project"
+        )
+        return f"{who}: searched over all memories, as without restricting to projects"
+
 
 @dataclass(frozen=True, slots=True)
 class GatherReport:

@@ -18,7 +18,7 @@ from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import gather_query_set, request_for, sample_queries
+from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, request_for, sample_queries
 from cems_workbench.models import ollama
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import ModelServer
@@ -158,6 +158,14 @@ def test_the_command_gathers_goes_on_and_refuses_another_store(command: Command,
     unknown = command("gather", "nothing", "--out", tmp_path / "x", "--store", store)
     assert unknown.code == 2 and "neither a query set of the store" in unknown.err
     assert not (tmp_path / "x").exists()
+
+
+def test_queries_without_a_project_are_named_where_each_is_searched_in_its_own() -> None:
+    queries = (Query("a", "text", "p"), Query("b", "text"))
+    told = [QuerySelection("s", chosen, True).without_project for chosen in (queries, queries[:1], queries[1:])]
+    assert told[1] is None and QuerySelection("s", queries).without_project is None
+    assert str(told[0]).startswith("1 of 2 queries name no project: searched over all memories")
+    assert str(told[2]).startswith("no query names a project")
 
 
 def test_drawing_is_seeded_and_keeps_the_order() -> None:

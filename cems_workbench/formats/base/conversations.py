@@ -51,6 +51,8 @@ _DAYS = (
 _SLASHED = re.compile(r"(\d{4})[/-](\d{1,2})[/-](\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
 TIME_FORMS = "'1:56 pm on 8 May, 2023', '2023/05/20 (Sat) 02:21' or 2023-05-20T02:21:00"
 """The times that `said_at` reads, as an error names them."""
+ASKED_WITHIN = "each query names the project of its conversation; evaluate --per-query-project searches it there alone"
+"""The note of an input with several conversations."""
 WRITTEN_PATH = Path("written.json")
 """What a document is called that is read back before it is written."""
 MAX_EMPTY_TURNS = 10_000

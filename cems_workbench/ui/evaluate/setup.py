@@ -69,6 +69,8 @@ def choose(resources: Resources) -> Choice | None:
         st.info("No query of this set is judged yet. Label some results, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
+    if selection.without_project:
+        st.caption(f"{selection.without_project[0].upper()}{selection.without_project[1:]}.")
     return Choice(selection, configs, asked.kind, measures)
 
 

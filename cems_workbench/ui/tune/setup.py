@@ -80,6 +80,8 @@ def choose(resources: Resources) -> TuningData | None:
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some results on the Label page, or import judgments.")
         return None
+    if selection.without_project:
+        st.caption(f"{selection.without_project[0].upper()}{selection.without_project[1:]}.")
     return _gathered(config, selection, JUDGES[kind], resources)
 
 

@@ -203,6 +203,7 @@ def test_what_is_not_read_is_named_once(write):
         row |= {"event_summary": {}, "observation": {}, "extra": 1}
         row["conversation"]["session_1_summary"] = "s"
     assert read(write("x.json", rows)).notes == (
+        "each query names the project of its conversation; evaluate --per-query-project searches it there alone",
         "conversations: field 'extra' is not known and was left out (2 rows)",
         "not read, being neither turns nor questions: session_N_summary, event_summary, observation of conversations",
         "2 sessions have no date; nor have their turns",
