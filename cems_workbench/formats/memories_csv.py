@@ -15,11 +15,20 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
-from cems_workbench.formats.base.csv_table import DELIMITERS, header_line, header_of, read_csv_lines, records, written
+from cems_workbench.formats.base.csv_table import (
+    DELIMITERS,
+    header_line,
+    header_of,
+    is_padded,
+    read_csv_lines,
+    records,
+    written,
+)
 from cems_workbench.formats.base.dataset import DataSet, Exported, write_rows
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.memory_fields import NAMES, TEXTS
 from cems_workbench.formats.base.records import MemoryRead, memories_of
 from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory, read_memory, unread
 from cems_workbench.progress import Progress
@@ -27,6 +36,9 @@ from cems_workbench.records import TIMES, VALIDITY, Memory, ParsedInput, RowErro
 
 NAME = "memories-csv"
 REQUIRED = ("id", "content")
+OTHERS = {"id": ("_id", "uuid"), "content": TEXTS}
+"""Names that the two have in other systems."""
+_CASE = {name.lower(): name for names in NAMES.values() for name in names}
 BEFORE_VALIDITY = tuple(name for name in KNOWN if name not in VALIDITY)
 """The columns of a file none of whose memories has these two: it is then that of earlier versions, byte for byte."""
 NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
@@ -42,6 +54,7 @@ class _Table:
     start: int
     delimiter: str
     columns: list[str]
+    padded: bool
     errors: list[RowError] = field(default_factory=list)
     line_of: dict[int, int] = field(default_factory=dict)
     empty: int = 0
@@ -70,19 +83,26 @@ def _open(path: Path) -> _Table:
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
-    return _Table(str(path), lines, start + 1, delimiter, columns)
+    return _Table(str(path), lines, start + 1, delimiter, columns, is_padded(lines[start], delimiter))
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The delimiter under which a line names the most known columns, and the columns under it."""
-    tried = [(delimiter, header_of(line, delimiter)) for delimiter in DELIMITERS]
-    return max(tried, key=lambda under: len(set(under[1]) & set(KNOWN)))
+    """The delimiter under which a line names the most known columns, and the columns under it, as `KNOWN` and `NAMES` have them."""
+    tried = [(delimiter, [_CASE.get(name, name) for name in header_of(line, delimiter)]) for delimiter in DELIMITERS]
+    delimiter, columns = max(
+        tried, key=lambda under: len(set(under[1]) & {*KNOWN, *_CASE.values(), "id", "_id", "uuid"})
+    )
+    for required, others in OTHERS.items():
+        there = [name for name in others if name in columns]
+        if required not in columns and there:
+            columns[columns.index(there[0])] = required
+    return delimiter, columns
 
 
 def _objects(table: _Table, progress: Progress, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """(record number, non-empty cells by column) of each row as wide as the header; the others are reported."""
     number = 0
-    for line, row in records(table.lines, table.start, table.delimiter):
+    for line, row in records(table.lines, table.start, table.delimiter, table.padded):
         if isinstance(row, list) and not any(cell.strip() for cell in row):
             table.empty += len(row) > 1  # An empty line is no row.
             continue

@@ -24,6 +24,7 @@ from cems_workbench.formats.base import fields, payload
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
 from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.memory_fields import TEXTS
 from cems_workbench.formats.base.records import MemoryRead, memories_of
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
@@ -129,7 +130,7 @@ def _is_record(row: Any) -> bool:
     if "lc" in row and isinstance(row.get("kwargs"), dict):
         return "page_content" in row["kwargs"]
     named = any(row.get(name) is not None for name in IDS)
-    return named and any(isinstance(row.get(name), str) for name in ("memory", "page_content", "fact", "data"))
+    return named and any(isinstance(row.get(name), str) for name in TEXTS)
 
 
 def sniff(sample: Sample) -> bool:

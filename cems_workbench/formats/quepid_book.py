@@ -15,6 +15,7 @@ from cems_workbench.formats.base.csv_table import (
     DELIMITERS,
     CsvTable,
     columns_of,
+    is_padded,
     open_table,
     read_rows,
     records,
@@ -54,11 +55,14 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
-    """Read a book; raises InputError when its header does not name a query, a docid and a judge at least."""
+    """Read a book; raises InputError when its header does not name a query, a docid and a judge at least.
+
+    A first column without a name holds pandas' numbers of the rows, and is not read.
+    """
     errors: list[RowError] = []
     words: dict[str, str] = {}
     table, twice = _with_unique_judges(path)
-    judges = [name for name in table.columns if name.lower() not in PAIR]
+    judges = [name for n, name in enumerate(table.columns) if name.lower() not in PAIR and (name or n)]
 
     def cells() -> Iterable[tuple[int, Cell]]:
         for line, row in read_rows(table, errors, progress):
@@ -134,7 +138,8 @@ def sniff(sample: Sample) -> bool:
         if not {*PAIR} <= {*plain_names} or (len(judges) == 1 and plain_names[judges[0]] in NAMES["grade"]):
             continue
         below = sample.lines[sample.lines.index(sample.header) + 1 :]
-        rows = [row for _, row in records([f"{line}\n" for line in below], 0, mark) if len(row) == len(names)]
+        padded = is_padded(sample.header, mark)
+        rows = [row for _, row in records([f"{line}\n" for line in below], 0, mark, padded) if len(row) == len(names)]
         return all(_is_judge([row[n] for row in rows if isinstance(row, list)]) for n in judges)
     return False
 

@@ -121,5 +121,5 @@ FORMAT = Format(
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=4),
     place=15,
     shape="a header with query, docid and rating, and no id of the query",
-    needs=tuple(COLUMNS.values()),
+    needs=tuple((name, *others) for name, others in COLUMNS.items()),
 )

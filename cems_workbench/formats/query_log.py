@@ -16,7 +16,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.files import Sample, parse_json, read_records
+from cems_workbench.formats.base.files import Sample, parse_json, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
@@ -35,7 +35,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     answers = []
     rows = (
         _csv(path, errors, progress)
-        if path.suffix.lower() in (".csv", ".tsv")
+        if path.suffix.lower() in (".csv", ".tsv") or _is_table(take_sample(path))
         else read_records(path, errors, progress)
     )
     for number, row in rows:
@@ -116,6 +116,10 @@ def sniff(sample: Sample) -> bool:
     """Rows with the words of a query and a list of results, or a header that names both."""
     if sample.rows:
         return sum(_is_asking(row) for row in sample.rows) * 2 > len(sample.rows)
+    return _is_table(sample)
+
+
+def _is_table(sample: Sample) -> bool:
     columns = [{name.lower() for name in columns_of(sample.header, delimiter)} for delimiter in DELIMITERS]
     return any("results" in names and names & set(QUERY_FIELDS) for names in columns)
 

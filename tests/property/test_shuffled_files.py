@@ -76,27 +76,34 @@ def as_text(random: Random, lines: Sequence[str], comments: bool = False) -> byt
     return (b"\xef\xbb\xbf" if random.random() < 0.3 else b"") + text.encode()
 
 
-def table(random: Random, rows: Sequence[Row], columns: dict[str, str], number: str = "grade") -> tuple[str, bytes]:
-    """(separator, file) of rows under the names of `columns`, in any order, quoted where it has to be or everywhere."""
+def table(
+    random: Random, rows: Sequence[Row], columns: dict[str, str], number: str = "grade", more: bool = True
+) -> tuple[str, bytes]:
+    """(separator, file) of rows under the names of `columns`, in any order, quoted where it has to be or everywhere, perhaps numbered."""
     separator = random.choice(",;\t")
+    if more and random.random() < 0.3:
+        columns, rows = {**columns, "remark": "Remark"}, [{**row, "remark": random.choice(TEXTS)} for row in rows]
     fields = random.sample([*columns], len(columns))
     quoting = random.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    pad = " " if quoting == csv.QUOTE_MINIMAL and random.random() < 0.2 and separator != "\t" else ""
-    lines = [written([columns[field] for field in fields], separator, quoting, pad)]
-    for row in rows:
+    pad = " " if random.random() < 0.2 and separator != "\t" else ""
+    index = random.random() < 0.2
+    lines = [written([*([""] if index else []), *(columns[field] for field in fields)], separator, quoting, pad)]
+    for place, row in enumerate(rows):
         cells = [
             as_number(random, row[field], separator) if field == number else guarded(str(row[field]))
             for field in fields
         ]
-        lines.append(written(cells, separator, quoting, pad))
+        lines.append(written([*([str(place)] if index else []), *cells], separator, quoting, pad))
     return separator, as_text(random, lines, comments=True)
 
 
-def written(cells: Iterable[str], separator: str, quoting: int = csv.QUOTE_MINIMAL, pad: str = "") -> str:
-    line = io.StringIO()
-    csv.writer(line, delimiter=separator, quoting=quoting, lineterminator="").writerow(cells)
-    plain = not any(mark in line.getvalue() for mark in ('"', f"{separator} "))
-    return line.getvalue().replace(separator, f"{separator}{pad}") if plain else line.getvalue()
+def written(cells: Iterable[str], separator: str, quoting: Any = csv.QUOTE_MINIMAL, pad: str = "") -> str:
+    found = []
+    for cell in cells:
+        line = io.StringIO()
+        csv.writer(line, delimiter=separator, quoting=quoting, lineterminator="").writerow([cell, "x"])
+        found.append(line.getvalue().removesuffix('"x"').removesuffix("x").removesuffix(separator))
+    return f"{separator}{pad}".join(found)
 
 
 def as_number(random: Random, value: int, separator: str) -> str:
@@ -109,7 +116,8 @@ def in_json(random: Random, value: int) -> Any:
 
 def objects(random: Random, rows: Sequence[Row], only_lines: bool = False) -> tuple[str, bytes]:
     """(ending, file) of rows as lines of JSON, under any ending, or as a list in a .json file."""
-    rows = [shuffled(random, row) for row in rows]
+    more = {"remark": random.choice(TEXTS)} if random.random() < 0.3 else {}
+    rows = [shuffled(random, {**row, **more}) for row in rows]
     if not only_lines and random.random() < 0.3:
         return ".json", as_text(
             random, json.dumps(rows, indent=random.choice((None, 1)), ensure_ascii=False).split("\n")
@@ -125,7 +133,7 @@ def document(random: Random, value: Any) -> bytes:
 
 
 def some(random: Random, values: Sequence[str]) -> list[str]:
-    return random.sample(values, random.randint(2, len(values) - 1))
+    return random.sample(values, random.randint(1, len(values) - 1))
 
 
 def pairs(random: Random, queries: Sequence[str]) -> list[Row]:
@@ -133,7 +141,7 @@ def pairs(random: Random, queries: Sequence[str]) -> list[Row]:
     return [
         {"qid": query, "memory_id": memory, "grade": random.randint(-1, 5)}
         for query in some(random, queries)
-        for memory in random.sample(IDS, 2)
+        for memory in random.sample(IDS, random.randint(1, 3))
     ]
 
 
@@ -208,7 +216,7 @@ def quepid_csv(random: Random) -> Made:
 def quepid_book(random: Random) -> Made:
     rows = [{**row, "other": row["grade"]} for row in pairs(random, TEXTS)]
     names = {"qid": "query", "memory_id": "docid", "grade": "Ann Lee", "other": "Bo"}
-    _, raw = table(random, rows, names)
+    _, raw = table(random, rows, names, more=False)
     return Made(".csv", raw, ("quepid-book",), by_words(rows))
 
 
@@ -300,6 +308,7 @@ def kept(rows: Iterable[Row]) -> frozenset[tuple[Any, ...]]:
 def memories_csv(random: Random) -> Made:
     rows = memories(random)
     names = {field: random.choice(OTHER.get(field, (field,))) for field in rows[0]}
+    names |= {"content": random.choice(("content", "memory", "page_content")), "id": random.choice(("id", "uuid"))}
     _, raw = table(
         random, rows, {field: random.choice((str, str.upper, str.title))(name) for field, name in names.items()}
     )
@@ -369,7 +378,7 @@ def memory_server(random: Random) -> Made:
         {"type": "entity", "name": name, "entityType": "person", "observations": [random.choice(TEXTS)]}
         for name in some(random, IDS)
     ]
-    edges = [{"type": "relation", "from": rows[0]["name"], "to": rows[1]["name"], "relationType": "knows"}]
+    edges = [{"type": "relation", "from": rows[0]["name"], "to": rows[-1]["name"], "relationType": "knows"}]
     if random.random() < 0.3:
         raw, ending = document(random, {"entities": rows, "relations": edges}), ".json"
     else:

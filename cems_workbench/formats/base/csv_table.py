@@ -54,14 +54,17 @@ def names_of(line: str, delimiter: str) -> list[str]:
     if len(line) > MAX_HEADER_CHARS:
         return []
     try:
-        names = next(csv.reader([re.split("[\r\n]", line, maxsplit=1)[0]], delimiter=delimiter, strict=True), [])
+        first = [re.split("[\r\n]", line, maxsplit=1)[0]]
+        names = next(csv.reader(first, delimiter=delimiter, strict=True, skipinitialspace=True), [])
     except csv.Error:
         return []
     return [name.strip() for name in names]
 
 
-def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
-    """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it).
+def records(
+    lines: list[str], start: int, delimiter: str, padded: bool = False
+) -> Iterator[tuple[int, list[str] | str]]:
+    """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it); `padded`: without blanks around them.
 
     A quote that is never closed, or closed in the middle of a cell, would take the rows after it into its cell; so
     its line is dropped and reading continues with the next.
@@ -69,10 +72,12 @@ def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int,
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
     patience = MAX_REREAD_FACTOR * len(lines)
     while start < len(lines):
-        reader = csv.reader((lines[n] for n in range(start, len(lines))), delimiter=delimiter, strict=True)
+        below = (lines[n] for n in range(start, len(lines)))
+        reader = csv.reader(below, delimiter=delimiter, strict=True, skipinitialspace=padded)
         used = 0
         try:
             for row in reader:
+                row = [cell.strip(" ") for cell in row] if padded else row
                 yield start + used + 1, _not_utf8(row) or row
                 used = reader.line_num
             return
@@ -132,10 +137,10 @@ def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), u
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice and unique:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
-    return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns), _is_padded(lines[start], delimiter))
+    return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns), is_padded(lines[start], delimiter))
 
 
-def _is_padded(header: str, delimiter: str) -> bool:
+def is_padded(header: str, delimiter: str) -> bool:
     """Whether a header has blanks around its names, as in `query, docid, rating`."""
     return any(name != name.strip(" ") for name in header.strip("\r\n").split(delimiter))
 
@@ -153,7 +158,7 @@ def read_rows(
     `shorter`: a row may end early, the cells that it lacks are empty.
     """
     name = Path(table.source).name
-    for number, (line, row) in enumerate(records(table.lines, table.start, table.delimiter)):
+    for number, (line, row) in enumerate(records(table.lines, table.start, table.delimiter, table.padded)):
         if number % 1_000 == 0:
             progress(f"reading {name}", line, len(table.lines))
         if isinstance(row, str):
@@ -163,10 +168,9 @@ def read_rows(
         elif len(row) > len(table.columns) or (len(row) < len(table.columns) and not shorter):
             errors.append(RowError(table.source, line, f"has {len(row)} cells, the header has {len(table.columns)}"))
         else:
-            given = (cell.strip(" ") for cell in row) if table.padded else row
             yield (
                 line,
-                {column: cells.restored(cell) for column, cell in zip_longest(table.columns, given, fillvalue="")},
+                {column: cells.restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")},
             )
     progress(f"reading {name}", len(table.lines), len(table.lines))
 

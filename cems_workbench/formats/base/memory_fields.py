@@ -56,6 +56,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
 }
 """Names by field, likelier ones first; `document` and `number` are those of a chunk."""
+TEXTS = ("memory", "page_content", "fact", "data")
+"""Names of a text that is a memory's; others, such as `text`, may be anything's."""
 STATE_NAMES: Mapping[str, str] = {
     "deleted": "is_deleted",
     "active": "is_active",
