@@ -1,9 +1,12 @@
 """BEAM: long conversations with probing questions of ten abilities (Tavakoli et al., 2025, "Beyond a Million Tokens").
 
-A folder with `chat.json` and `probing_questions/probing_questions.json`, or rows `{conversation_id, chat, probing_questions}` in one
-JSON document (the questions may be text that holds them). A chat is turns `{id, role, content, time_anchor?}` in nested lists; each
-turn is a memory `CONVERSATION/ID`, each question a query whose type is the ability, each turn in `source_chat_ids` a judgment 1.
-An id that several turns have is ambiguous: the later turns are `ID.2`, `ID.3` …, and evidence that names it is reported.
+A folder with `chat.json` and `probing_questions/probing_questions.json`, a folder of such folders (`chats/100K`), or rows
+`{conversation_id, chat, probing_questions}` in one JSON document or JSON lines (the questions may be text that holds them). Where a
+folder has `chat_trunecated.json` (spelled so), that is the chat: the benchmark's own answering reads it, cut to the size in the folder's
+name. A chat is turns `{id, role, content, time_anchor?}` in nested lists; each turn is a memory `CONVERSATION/ID`, each question a query
+whose type is the ability, each turn in `source_chat_ids` a judgment 1. Where the ids begin again in each plan of a chat of 10M, those
+of a plan are moved behind the last of the plan before, as the benchmark's download does it. An id that several turns have is
+ambiguous: the later turns are `ID.2`, `ID.3` …, and evidence that names it is reported.
 
 Written, it is a list of `{conversation_id, chat, probing_questions}`, whose source_chat_ids are the turns judged above 0.
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,13 +34,15 @@ from cems_workbench.formats.base.conversations import (
     spread,
 )
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.base.files import Sample, parse_json, read_document
+from cems_workbench.formats.base.files import Sample, is_document, parse_json, read_document, read_objects
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"
+CUT_CHAT = "chat_trunecated.json"
+"""The chat cut to the size that the benchmark states, if the whole one is longer; the name is the benchmark's."""
 MAX_TEXT_CHARS = 10_000_000
 _ANCHOR = re.compile(r"([A-Za-z]+)-(\d{1,2})-(\d{4})")
 ABSTENTION = "abstention"
@@ -47,6 +52,7 @@ MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 PROJECT = "beam/"
 PLAN_MARKER = " ->-> 0"
 """A plan's place, which reading takes off; put where a text, or nothing but such a place, has to be guarded."""
+_PLAN = re.compile(r"plan-[0-9]+")
 _TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
 _QUESTION = re.compile(r"(.+)-([1-9][0-9]{0,8})", re.DOTALL)
 EMPTY_TURN = {"role": "user", "content": ""}
@@ -72,7 +78,9 @@ class _Reading:
     errors: list[RowError] = field(default_factory=list)
     times_seen: dict[str, int] = field(default_factory=dict)
     last: datetime | None = None
-    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
+    unjudged: list[str] = field(default_factory=list)
+    """Questions that should be answered and name no turn."""
+    notes: list[str] = field(default_factory=list)
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
@@ -81,12 +89,51 @@ class _Reading:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a folder of one conversation, or a document of several; raises InputError when it is neither."""
     if path.is_dir():
-        if not folder(path):
-            raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
-        name = f"{path.resolve().parent.name}-{path.resolve().name}" if path.name.isdigit() else path.resolve().name
-        row = {"chat": read_document(path / CHAT), QUESTIONS: read_document(path / QUESTIONS / f"{QUESTIONS}.json")}
-        return _together([_read_row(str(path), name, row)], path)
-    return parse(read_document(path), path, progress)
+        return _read_folders(path, progress)
+    if is_document(path):
+        return parse(read_document(path), path, progress)
+    errors: list[RowError] = []
+    parsed = parse([row for _, row in read_objects(path, errors, progress)], path, progress)
+    return replace(parsed, errors=(*errors, *parsed.errors))
+
+
+def _read_folders(path: Path, progress: Progress) -> ParsedInput:
+    """The conversation that a folder is, or those in it; raises InputError when there is none, or when the only one cannot be read."""
+    if not folder(path):
+        raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
+    homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=_by_number)
+    unknown, readings = _unknown(), list[_Reading]()
+    for number, home in enumerate(homes):
+        progress(f"reading {path.name}", number, len(homes))
+        whole = home.resolve()
+        name = f"{whole.parent.name}-{whole.name}" if whole.name.isdigit() else whole.name
+        chat = CUT_CHAT if (home / CUT_CHAT).is_file() else CHAT
+        try:
+            row = {"chat": read_document(home / chat), QUESTIONS: read_document(home / QUESTIONS / f"{QUESTIONS}.json")}
+        except InputError as error:
+            if len(homes) == 1:
+                raise
+            readings.append(_Reading(str(path), name))
+            readings[-1].report(0, "", str(error).removeprefix(f"{path}/"))
+            continue
+        readings.append(_read_row(str(path), name, row, unknown))
+        if chat == CUT_CHAT and (home / CHAT).is_file():
+            readings[-1].notes.append(
+                f"its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read"
+            )
+    return _together(readings, path, unknown)
+
+
+def _is_folder(directory: Path) -> bool:
+    """Whether a directory is one conversation."""
+    return (
+        any((directory / chat).is_file() for chat in (CHAT, CUT_CHAT))
+        and (directory / QUESTIONS / f"{QUESTIONS}.json").is_file()
+    )
+
+
+def _by_number(directory: Path) -> tuple[int, str]:
+    return (int(directory.name) if re.fullmatch("[0-9]{1,9}", directory.name) else 0, directory.name)
 
 
 def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
@@ -94,22 +141,28 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
     rows = document if isinstance(document, list) else [document]
     if not any(map(_is_conversation, rows)):
         raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-    readings = []
+    unknown, readings = _unknown(), list[_Reading]()
     for number, row in enumerate(rows, start=1):
         progress(f"reading {path.name}", number - 1, len(rows))
         default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
         if _is_conversation(row):
-            readings.append(_read_row(str(path), _name(row.get("conversation_id"), default), row))
+            readings.append(_read_row(str(path), _name(row.get("conversation_id"), default), row, unknown))
         else:
             readings.append(_Reading(str(path), default))
             readings[-1].report(number, "", "is not a conversation with a chat and probing questions")
-    return _together(readings, path)
+    return _together(readings, path, unknown)
 
 
-def _together(readings: list[_Reading], path: Path) -> ParsedInput:
+def _together(readings: list[_Reading], path: Path, unknown: dict[str, UnknownFields]) -> ParsedInput:
     notes = [f"{part.name}: {twice} turns have the id of another" for part in readings if (twice := _repeated(part))]
+    told: dict[str, list[str]] = {}
     for part in readings:
-        notes += [f"{part.name}: {kind}: {note}" for kind, fields in part.unknown.items() for note in fields.notes()]
+        for note in part.notes:
+            told.setdefault(note, []).append(part.name)
+    notes += [f"{_some(names)}: {note}" for note, names in told.items()]
+    if unjudged := [qid for part in readings for qid in part.unjudged]:
+        notes.append(f"{len(unjudged)} questions name no turn and have no judgment: {_some(unjudged)}")
+    notes += [f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()]
     return ParsedInput(
         str(path),
         NAME,
@@ -121,6 +174,11 @@ def _together(readings: list[_Reading], path: Path) -> ParsedInput:
     )
 
 
+def _some(names: list[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+
+
 def _name(given: Any, default: str) -> str:
     usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
     return str(given).strip() or default if usable else default
@@ -130,11 +188,12 @@ def _repeated(reading: _Reading) -> int:
     return sum(times - 1 for times in reading.times_seen.values())
 
 
-def _read_row(source: str, name: str, row: dict[str, Any]) -> _Reading:
+def _read_row(source: str, name: str, row: dict[str, Any], unknown: dict[str, UnknownFields]) -> _Reading:
     reading = _Reading(source, name)
-    for number, turn in enumerate(_turns(row["chat"]), start=1):
+    for number, (turn, move) in enumerate(_moved(row["chat"]), start=1):
         try:
-            _read_turn(reading, turn, number)
+            _read_turn(reading, turn, number, move)
+            unknown["turns"].see(turn)
         except FieldError as error:
             reading.report(number, f"turn {number}.{error.field}", error.reason)
     questions = _questions(row[QUESTIONS])
@@ -145,8 +204,34 @@ def _read_row(source: str, name: str, row: dict[str, Any]) -> _Reading:
             reading.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
             continue
         for number, item in enumerate(items, start=1):
-            _read_question(reading, ability, number, item)
+            _read_question(reading, ability, number, item, unknown["questions"])
     return reading
+
+
+def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """The turns, each with what is added to its id: where the ids begin again in each plan of a chat, the last of the plan before."""
+    plans = chat if isinstance(chat, list) and len(chat) > 1 and all(map(_is_plan, chat)) else [chat]
+    last = 0
+    for plan in plans:
+        turns = list(_turns(plan))
+        ids = [number for turn in turns if (number := _whole_id(turn.get("id"))) is not None]
+        move = last + 1 if last and ids and min(ids) == 0 else 0
+        yield from ((turn, move) for turn in turns)
+        last = ids[-1] + move if ids else last
+
+
+def _is_plan(node: Any) -> bool:
+    """Whether a node is one plan of a chat of 10M, `{"plan-3": [batches]}`; a table has the other plans too, as nulls."""
+    return isinstance(node, dict) and bool(node) and all(map(_PLAN.fullmatch, node))
+
+
+def _whole_id(value: Any) -> int | None:
+    """A whole number, also as 12.0 or as digits; None for anything else."""
+    if isinstance(value, str) and _TURN_ID.fullmatch(value.strip()) and "." not in value:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _turns(chat: Any) -> Iterator[dict[str, Any]]:
@@ -162,17 +247,17 @@ def _turns(chat: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(reversed([value for value in node.values() if isinstance(value, list | dict)]))
 
 
-def _read_turn(reading: _Reading, turn: dict[str, Any], number: int) -> None:
-    """Add one turn as a memory; raises FieldError."""
+def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) -> None:
+    """Add one turn as a memory, `move` added to its id; raises FieldError."""
     role, content = text(turn, "role") or "user", MARKER.sub("", required_text(turn, "content"))
-    given = turn.get("id")
-    if isinstance(given, bool) or not isinstance(given, int):
+    given = _whole_id(turn.get("id"))
+    if given is None:
         raise FieldError("id", "must be a whole number")
+    given += move
     anchor = _time(turn.get("time_anchor"))
     reading.last = anchor or reading.last
     times = reading.times_seen[str(given)] = reading.times_seen.get(str(given), 0) + 1
     name = f"{reading.name}/{given}" if times == 1 else f"{reading.name}/{given}.{times}"
-    reading.unknown["turns"].see(turn)
     when = None if reading.last is None else reading.last + timedelta(seconds=number)
     reading.memories.append(
         Memory(
@@ -199,7 +284,7 @@ def _questions(given: Any) -> dict[str, Any] | None:
     return given if isinstance(given, dict) and all(isinstance(key, str) for key in given) else None
 
 
-def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> None:
+def _read_question(reading: _Reading, ability: str, number: int, item: Any, unknown: UnknownFields) -> None:
     where = f"{ability}[{number}]"
     try:
         if not isinstance(item, dict):
@@ -209,11 +294,14 @@ def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> N
         reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
         return
     qid = f"{reading.name}/{ability}-{number}"
-    reading.unknown["questions"].see(item)
+    unknown.see(item)
     reading.queries.append(
         Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if ability == ABSTENTION else None)
     )
-    for turn in dict.fromkeys(_numbers(item.get("source_chat_ids"))):
+    named = dict.fromkeys(_numbers(item.get("source_chat_ids")))
+    if not named and ability != ABSTENTION:
+        reading.unjudged.append(qid)
+    for turn in named:
         times = reading.times_seen.get(turn, 0)
         if times == 1:
             reading.judgments.append(Judgment(qid, f"{reading.name}/{turn}", 1))
@@ -234,8 +322,8 @@ def _numbers(node: Any) -> Iterator[str]:
     elif isinstance(node, dict):
         for item in node.values():
             yield from _numbers(item)
-    elif isinstance(node, int) and not isinstance(node, bool):
-        yield str(node)
+    elif (number := _whole_id(node)) is not None:
+        yield str(number)
 
 
 def _time(value: Any) -> datetime | None:
@@ -250,12 +338,15 @@ def _time(value: Any) -> datetime | None:
 
 
 def folder(directory: Path) -> frozenset[str]:
-    """The entries of a conversation's folder; none of any other."""
+    """The entries of a conversation's folder that are read, or the folders of conversations in a directory; none of any other."""
     try:
-        there = (directory / CHAT).is_file() and (directory / QUESTIONS / f"{QUESTIONS}.json").is_file()
+        if _is_folder(directory):
+            return frozenset({CHAT, CUT_CHAT, QUESTIONS})
+        return frozenset(
+            entry.name for entry in directory.iterdir() if not entry.name.startswith(".") and _is_folder(entry)
+        )
     except OSError:
         return frozenset()
-    return frozenset({CHAT, QUESTIONS}) if there else frozenset()
 
 
 def _is_conversation(row: Any) -> bool:
@@ -263,9 +354,8 @@ def _is_conversation(row: Any) -> bool:
 
 
 def sniff(sample: Sample) -> bool:
-    """A JSON document of conversations with probing questions."""
-    first = sample.document[0] if isinstance(sample.document, list) and sample.document else sample.document
-    return _is_conversation(first)
+    """Conversations with probing questions."""
+    return any(map(_is_conversation, sample.rows[:1]))
 
 
 def _owner(memory: Memory) -> str:
@@ -360,7 +450,7 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json",),
+    suffixes=(".json", ".jsonl", ".ndjson"),
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=8),
     place=2,

@@ -209,6 +209,49 @@ def test_a_conversation_of_beam_in_each_of_its_forms(tmp_path, form):
     assert f"{name}: 1 turns have the id of another" in parsed.notes
 
 
+def beam_folder(home, chat, questions=QUESTIONS, name="chat.json"):
+    (home / "probing_questions").mkdir(parents=True, exist_ok=True)
+    (home / name).write_text(json.dumps(chat))
+    (home / "probing_questions" / "probing_questions.json").write_text(json.dumps(questions))
+
+
+def test_the_chat_of_beam_is_the_one_that_its_own_answering_reads(tmp_path):
+    beam_folder(tmp_path / "1", [*CHAT, {"role": "user", "id": 3, "content": "beyond the stated size"}])
+    beam_folder(tmp_path / "1", CHAT, name="chat_trunecated.json")
+    parsed = read_path(tmp_path / "1")[0]
+    assert [memory.id.rpartition("/")[2] for memory in parsed.memories] == ["0", "1", "2", "2.2"]
+    assert any("chat_trunecated.json" in note and "chat.json is longer" in note for note in parsed.notes)
+
+
+def test_a_folder_of_conversations_of_beam_is_one_input(tmp_path):
+    home = tmp_path / "500K"
+    for number in (10, 2):
+        beam_folder(home / str(number), CHAT)
+    (home / "topics.json").write_text("[]")
+    parsed = read_path(home)
+    assert [(part.format, len(part.queries)) for part in parsed] == [("beam", 4)]
+    assert list(dict.fromkeys(memory.project for memory in parsed[0].memories)) == ["beam/500K-2", "beam/500K-10"]
+    assert [line.partition(":")[0] for line in parsed[0].skipped] == ["topics.json"]
+    (home / "2" / "chat.json").write_text("[")
+    assert [len(read_path(home)[0].queries), str(read_path(home)[0].errors[0]).count("2/chat.json")] == [2, 1]
+
+
+def test_ids_that_begin_again_in_each_plan_of_beam_are_moved_as_its_download_moves_them(tmp_path):
+    def plan(*ids):
+        return [{"turns": [[{"role": "user", "id": i, "content": f"turn {i}"} for i in ids]]}]
+
+    plans = [{"plan-1": plan(0, 1), "plan-2": None}, {"plan-1": None, "plan-2": plan(0, 1, 2)}, {"plan-3": plan(0)}]
+    asked = {"event_ordering": [{"question": "when?", "source_chat_ids": [3.0, "5"]}, {"question": "and?"}]}
+    row = {"conversation_id": "c", "chat": plans, "probing_questions": repr(asked)}
+    rows = [row, row | {"conversation_id": "d", "chat": plans[1:]}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    parsed = read(tmp_path / "rows.jsonl")
+    assert [memory.id for memory in parsed.memories[:6]] == [f"c/{number}" for number in range(6)]
+    assert [judgment.memory_id for judgment in parsed.judgments] == ["c/3", "c/5", "d/3"]
+    assert [error.reason for error in parsed.errors] == ["no turn 5 in the chat"]
+    assert "2 questions name no turn and have no judgment: c/event_ordering-2, d/event_ordering-2" in parsed.notes
+
+
 def test_a_directory_that_is_no_conversation_is_refused(tmp_path):
     with pytest.raises(InputError, match="not BEAM"):
         read(tmp_path, "beam")
