@@ -466,12 +466,16 @@ MS_MARCO = JudgeScale(-10.0, (-8.0, -10.0, -12.0))
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """One input row that was not imported, and why. `row` is the 1-based line or record number; 0 is the file as a whole."""
+    """One input row that was not imported, and why. `row` is the 1-based line or record number; 0 is the file as a whole.
+
+    `taken`: the row is in the store all the same, in part: without the field that could not be read.
+    """
 
     source: str
     row: int
     reason: str
     field: str | None = None
+    taken: bool = False
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.row}" if self.row else self.source

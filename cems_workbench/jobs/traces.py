@@ -272,6 +272,8 @@ class _Import:
     queries: dict[str, Query] = field(default_factory=dict)
     stored: dict[str, Query] = field(default_factory=dict)
     """The store's own queries, which keep their project, moment and type; those of earlier traces are replaced."""
+    traced: dict[str, Query] = field(default_factory=dict)
+    """The queries of earlier traces."""
     by_text: dict[str, str] = field(default_factory=dict)
     """The memory of the store with the text of a document without an id, by the id that it would get."""
     changed: dict[str, None] = field(default_factory=dict)
@@ -284,7 +286,8 @@ class _Import:
     added: int = 0
 
     def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
-        self.stored = {query.qid: query for query in self.store.queries.read() if query.type != TYPE}
+        for query in self.store.queries.read():
+            (self.traced if query.type == TYPE else self.stored)[query.qid] = query
         header = self._header(traced_config(1))
         with EvidenceFile.create(part, header, (), ()) as file:
             for i, portion in enumerate(_portions(spilled.traces())):
@@ -322,8 +325,10 @@ class _Import:
         replaced = []
         for query in batch:
             judged = self.stored.get(query.qid)
-            if judged is not None and judged.query != query.query:
-                reason = f"{query.qid!r} is another query in the store: {judged.query[:60]!r}"
+            there = judged or (None if self.options.replace else self.traced.get(query.qid))
+            if there is not None and there.query != query.query:
+                reason = f"{query.qid!r} is another query in the store: {there.query[:60]!r}"
+                reason += "" if judged else "; --replace takes this row"
                 self.errors.append(RowError(str(self.path), query.row, reason))
                 continue
             if query.qid in self.queries:
@@ -416,7 +421,8 @@ class _Import:
         parsed = ParsedInput(
             str(self.path), NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
         )
-        report = self.store.add(parsed, self.progress, self.options)
+        # The latest trace of a query counts, whichever file brought the one before.
+        report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
         if self.repeated:
             several = "1 query was" if len(self.repeated) == 1 else f"{len(self.repeated):,} queries were"

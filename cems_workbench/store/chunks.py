@@ -18,6 +18,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
+from cems_workbench.store.marks import BROUGHT_BY, EDITED, FOREIGN, FROM_SOURCE, NOT_RECORDED, Mark
 from cems_workbench.store.meta import bump_content_version, next_version, read_content_version, read_meta, write_meta
 from cems_workbench.store.rows import RowCounts, staged, text_sha
 from cems_workbench.store.text_rule import chunk_text, parts_to_cut, rule_suffix, searched_text, text_rule
@@ -144,10 +145,13 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, tup
     return {memory_id: tuple(chunks) for memory_id, chunks in found.items()}
 
 
-def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts:
+def give(
+    cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk], by: int | Mark | None = EDITED, *, replace: bool = True
+) -> tuple[RowCounts, dict[str, str]]:
     """Store imported chunks unmodified, for memories that have a row; they replace the memories' earlier chunks.
 
-    The chunks of a memory are renumbered from 0 in the order of their `seq`. The counts are of chunks.
+    The chunks of a memory are renumbered from 0 in the order of their `seq`. The counts are of chunks. `by` as in `memories.upsert`; unless
+    `replace`, the chunks that another import gave a memory stay: these memories are returned, by id with what brought their chunks.
     """
     by_memory: dict[str, list[Chunk]] = {}
     for chunk in sorted(given, key=lambda chunk: chunk.seq):
@@ -160,23 +164,57 @@ def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts
     contents = dict(
         cursor.execute("SELECT id, content FROM memories WHERE id IN (SELECT unnest(?))", [list(wanted)]).fetchall()
     )
-    known_as = dict(
-        cursor.execute(
-            "SELECT memory_id, text_sha FROM chunked WHERE rule = ? AND memory_id IN (SELECT unnest(?))",
-            [GIVEN, list(wanted)],
-        ).fetchall()
-    )
+    known_as, theirs = dict[str, str](), dict[str, str]()
+    for memory_id, sha, origin, brought_by in cursor.execute(
+        f"SELECT c.memory_id, c.text_sha, c.origin, {BROUGHT_BY} FROM chunked AS c LEFT JOIN imports AS i ON i.id = c.origin "
+        "WHERE c.rule = ? AND c.memory_id IN (SELECT unnest(?))",
+        [GIVEN, list(wanted)],
+    ).fetchall():
+        known_as[memory_id] = sha
+        if isinstance(by, Mark) and origin not in by.own:
+            theirs[memory_id] = brought_by or NOT_RECORDED
     new = [
         memory_id
         for memory_id, chunks in wanted.items()
         if had.get(memory_id) != chunks or known_as.get(memory_id) != text_sha(contents[memory_id])
     ]
+    left = {} if replace else {memory_id: theirs[memory_id] for memory_id in new if memory_id in theirs}
+    new = [memory_id for memory_id in new if memory_id not in left]
+    if isinstance(by, Mark) and new:
+        _keep_before(cursor, by, new)
     rows = [(chunk, True, False, text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
-    marks = _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new])
+    writer = by.id if isinstance(by, Mark) else by
+    marks = _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new], writer)
     _replace(cursor, _table(rows), marks, next_version(cursor))
     added = sum(len(wanted[memory_id]) for memory_id in new if memory_id not in had)
-    unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in new)
-    return RowCounts(added, len(rows) - added, unchanged)
+    changed = {*new, *left}
+    unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in changed)
+    return RowCounts(added, len(rows) - added, unchanged), left
+
+
+def _keep_before(cursor: duckdb.DuckDBPyConnection, by: Mark, ids: Sequence[str]) -> None:
+    """Keep the imported chunks of these memories, for an undo; chunks that are cut here are cut again."""
+    foreign = "m.id IN (SELECT unnest(?)) AND (c.memory_id IS NULL OR " + FOREIGN.format("c") + ")"
+    values = [by.id, GIVEN, list(ids), by.inputs]
+    cursor.execute(
+        "INSERT INTO chunked_before (input, origin, memory_id, given, text_sha) "
+        "SELECT ?, c.origin, m.id, c.memory_id IS NOT NULL, c.text_sha "
+        f"FROM memories AS m LEFT JOIN chunked AS c ON c.memory_id = m.id AND c.rule = ? WHERE {foreign}",
+        values,
+    )
+    cursor.execute(
+        "INSERT INTO chunks_before (input, memory_id, seq, content, start) SELECT ?, c.memory_id, p.seq, p.content, p.start "
+        "FROM chunked AS c JOIN chunks AS p USING (memory_id) JOIN memories AS m ON m.id = c.memory_id "
+        f"WHERE c.rule = ? AND {foreign}",
+        values,
+    )
+
+
+def take_back(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
+    """Remove the chunks of memories, so that the rule cuts them again."""
+    memories.mark_changed(cursor, ids, next_version(cursor))
+    for table in ("chunks", "chunked"):
+        cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [list(ids)])
 
 
 def given_tables(
@@ -184,7 +222,7 @@ def given_tables(
 ) -> tuple[pa.Table, pa.Table]:
     """Chunks of memories, by id, as `put_given` takes them; `shas` are of the contents of these memories, `sha` is `text_sha`."""
     rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
-    return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()])
+    return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], FROM_SOURCE)
 
 
 def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
@@ -320,15 +358,16 @@ def _replace(
         with staged(cursor, "staged_chunks", chunks):
             cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")
     with staged(cursor, "staged_chunked", cut):
-        cursor.execute(f"INSERT {'' if new else 'OR REPLACE '}INTO chunked SELECT * FROM staged_chunked")
+        cursor.execute(f"INSERT {'' if new else 'OR REPLACE '}INTO chunked BY NAME SELECT * FROM staged_chunked")
 
 
-def _marks(cut: Sequence[tuple[str, str, str]]) -> pa.Table:
-    """(id, rule, sha of the chunked text) of each memory."""
+def _marks(cut: Sequence[tuple[str, str, str]], origin: int | None = None) -> pa.Table:
+    """(id, rule, sha of the chunked text) of each memory, and who gave the chunks; None: they are cut here."""
     import pyarrow as pa
 
     names = ("memory_id", "rule", "text_sha")
-    return pa.table({name: pa.array([row[i] for row in cut], pa.large_string()) for i, name in enumerate(names)})
+    columns = {name: pa.array([row[i] for row in cut], pa.large_string()) for i, name in enumerate(names)}
+    return pa.table({**columns, "origin": pa.array([origin] * len(cut), pa.int64())})
 
 
 def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:

@@ -7,11 +7,11 @@ answers belong to a query set; judgments.py has the rules for judgments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress
@@ -38,7 +38,9 @@ from cems_workbench.store import (
     scales,
     stated_grades,
 )
+from cems_workbench.store.imports import KINDS, NAMED, Recorder, counted
 from cems_workbench.store.judgments import capped, import_judgments, without_unmade
+from cems_workbench.store.marks import Mark
 from cems_workbench.store.meta import bump_content_version, read_content_version
 from cems_workbench.store.query_matching import Match
 from cems_workbench.store.query_sets import QuerySet
@@ -68,9 +70,10 @@ class ImportOptions:
     """What one import is asked to do, the same for a command, a page and the API; every field has a default.
 
     The queries go into `query_set`, by default one named after the input; `scale` changes its scale, or that of the judged queries
-    (`scales.py`). Inputs imported with the same `when` (default: now) make one version of a set. `match` says whether words that differ
+    (`scales.py`). Inputs imported with the same `when` (default: now) are one event, and make one version of a set. `match` says whether words that differ
     only by case, blanks or marks are the same query (`query_matching.py`). `grades` states the grades of ratings that are fractions or
     words, by value or range (`stated_grades.py`). `relevant_from` is the lowest relevant grade of the set whose scale it is.
+    Without `replace`, memories and queries that another file, a live source or an edit brought stay as they are.
     """
 
     query_set: str | None = None
@@ -79,6 +82,7 @@ class ImportOptions:
     match: Match = "relaxed"
     grades: Mapping[str, int] | None = None
     relevant_from: int | None = None
+    replace: bool = False
 
     @property
     def stated(self) -> StatedScale | None:
@@ -87,13 +91,28 @@ class ImportOptions:
             return None
         return StatedScale(self.scale, self.relevant_from)
 
+    def recorded(self) -> dict[str, Any]:
+        """The options that were given, as JSON values."""
+        given = {
+            "query_set": self.query_set,
+            "scale": None if self.scale is None else str(self.scale),
+            "match": self.match if self.match != "relaxed" else None,
+            "grades": dict(self.grades or {}),
+            "relevant_from": self.relevant_from,
+            "replace": self.replace,
+        }
+        return {name: value for name, value in given.items() if value not in (None, False, {})}
+
 
 DEFAULT_OPTIONS = ImportOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version."""
+    """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version.
+
+    `event` is its number among the imports on record, 0 if it changed nothing.
+    """
 
     source: str
     format: str
@@ -107,6 +126,17 @@ class ImportReport:
     notes: tuple[str, ...] = ()
     content_version: int = 0
     query_sets: tuple[QuerySet, ...] = ()
+    event: int = 0
+
+    @property
+    def counts(self) -> dict[str, RowCounts]:
+        """The counts by kind."""
+        return {kind: getattr(self, kind) for kind in KINDS}
+
+    @property
+    def changed(self) -> bool:
+        """Whether it changed the store."""
+        return bool(self.query_sets) or any(counts.added or counts.updated for counts in self.counts.values())
 
 
 def import_input(
@@ -127,37 +157,57 @@ def import_input(
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
     with database.reading() as cursor:
         rule = text_rule(cursor)
+    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
+    recorder, clashes = Recorder(parsed, options.recorded(), put.when), _Clashes(parsed, options.replace)
+    if parsed.answers and not options.replace:
+        # Before they are written: an answer belongs to its query, which may be another one in the store.
+        with database.reading() as cursor:
+            mark = recorder.mark(cursor)
+        parsed = team.persist(lambda: _without_others(parsed, team, mark, problems))
     *early, last = _batches(rows)
-    added = updated = done = 0
+    before, done = RowCounts(), 0
     for batch in early:
         progress("importing memories", done, len(rows))
         # Outside the transaction: other processes wait only for the write.
         staged = memories.staging(batch, rule=rule)
         with database.transaction() as cursor:
             language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
-            counts = memories.upsert(cursor, staged)
+            mark = recorder.mark(cursor)
+            counts = memories.upsert(cursor, clashes.without(cursor, staged, mark), by=mark)
             if counts.added or counts.updated:
+                recorder.keep(cursor, mark)
                 bump_content_version(cursor)
-        added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
-    before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last, rule=rule)
-    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
+        before, done = before + counts, done + len(batch)
+    staged = memories.staging(last, rule=rule)
     with database.transaction() as cursor:
-        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule)
+        mark = recorder.mark(cursor)
+        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule, mark, clashes)
         # In one database all rows of an input are committed together.
         session = team.beside(cursor)
         if session is not None:
-            return _import_shared(session, own, put)
+            return _finished(cursor, recorder, mark, clashes, _import_shared(session, own, put))
+        if not (own.parsed.queries or own.parsed.judgments):
+            return _finished(cursor, recorder, mark, clashes, own.report)
+        recorder.keep(cursor, mark)
 
     def share() -> ImportReport:
         with team.transaction() as session:
             return _import_shared(session, own, put)
 
-    if not (own.parsed.queries or own.parsed.judgments):
-        return own.report
     try:
-        return team.persist(share)
+        report = team.persist(share)
     except StoreError as error:
         raise StoreError(f"{error}; memories are stored, queries and judgments are not: repeat the import") from None
+    with database.transaction() as cursor:
+        return _finished(cursor, recorder, recorder.mark(cursor), clashes, report)
+
+
+def _finished(
+    cursor: duckdb.DuckDBPyConnection, recorder: Recorder, mark: Mark, clashes: _Clashes, report: ImportReport
+) -> ImportReport:
+    event = recorder.finish(cursor, mark, report.counts, report.changed)
+    notes, errors = (*clashes.summary(), *report.notes), _by_row(report.errors, clashes.errors())
+    return replace(report, event=event, notes=notes, errors=errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +230,79 @@ class _Own:
     known: set[str]
     report: ImportReport
     problems: tuple[RowError, ...]
+    mark: Mark
+    clashes: _Clashes
+
+
+class _Clashes:
+    """The rows of an input that would replace what another file, a live source or an edit brought."""
+
+    def __init__(self, parsed: ParsedInput, replace: bool) -> None:
+        self.replace = replace
+        self._parsed = parsed
+        self._brought_by: dict[tuple[str, str], str] = {}
+
+    def add(self, kind: str, found: Mapping[str, str]) -> None:
+        """Note rows of a kind ("memories", "chunks", "queries") by id, with what brought the stored ones."""
+        self._brought_by |= {(kind, key): who for key, who in found.items()}
+
+    def without(self, cursor: duckdb.DuckDBPyConnection, staged: pa.Table, by: Mark) -> pa.Table:
+        """The staged memories, without those that stay as they are."""
+        found = {} if self.replace else memories.would_replace(cursor, staged, by.own)
+        if not found:
+            return staged
+        import pyarrow as pa
+
+        self.add("memories", found)
+        return staged.filter(pa.array([key not in found for key in staged["id"].to_pylist()]))
+
+    def of(self, kind: str) -> set[str]:
+        """The ids of one kind."""
+        return {key for each, key in self._brought_by if each == kind}
+
+    def errors(self) -> list[RowError]:
+        """An error for each of the rows."""
+        found = []
+        for kind in ("memories", "chunks", "queries"):
+            if keys := self.of(kind):
+                rows = getattr(self._parsed, kind)
+                numbers = self._parsed.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1)
+                for number, row in zip(numbers, rows, strict=True):
+                    key = row.qid if kind == "queries" else row.id if kind == "memories" else row.memory_id
+                    if key in keys:
+                        keys.discard(key)  # of repeated rows the first counts
+                        what = {"memories": "memory", "queries": "query"}.get(kind, "the chunks of memory")
+                        who = self._brought_by[kind, key]
+                        reason = f"would replace {what} {key!r}, which {who} brought; --replace takes this row"
+                        found.append(RowError(self._parsed.source, number, reason))
+        return found
+
+    def summary(self) -> list[str]:
+        """One line about all of them, if there are any."""
+        if not self._brought_by:
+            return []
+        counts = [counted(len(self.of(kind)), kind) for kind in ("memories", "chunks", "queries") if self.of(kind)]
+        names, who = [key for _, key in self._brought_by], list(dict.fromkeys(self._brought_by.values()))
+        such = f"{', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''}"
+        whose = f"{', '.join(who[:NAMED])}{' and others' if len(who) > NAMED else ''}"
+        return [
+            f"{' and '.join(counts)} would be replaced, which {whose} brought: {such}; "
+            f"{'it stays' if len(names) == 1 else 'they stay'} as before, --replace takes {'it' if len(names) == 1 else 'them'}"
+        ]
+
+
+def _without_others(parsed: ParsedInput, team: TeamTables, mark: Mark, problems: list[RowError]) -> ParsedInput:
+    """The input without answers to queries that have other words in the store."""
+    with team.reading() as session:
+        others = queries.would_replace(session, parsed.queries, mark)
+    other = {qid for qid, each in others.items() if not each.same_words}
+    left = [answer for answer in parsed.answers if answer.qid in other]
+    problems += [RowError(parsed.source, answer.row, _other_words(answer.qid, "answer"), "qid") for answer in left]
+    return replace(parsed, answers=tuple(answer for answer in parsed.answers if answer.qid not in other))
+
+
+def _other_words(qid: str, kind: str) -> str:
+    return f"query {qid!r} has other words in the store, so its {kind} is left out; --replace takes it"
 
 
 def _import_own(
@@ -191,23 +314,26 @@ def _import_own(
     progress: Progress,
     name: str,
     rule: TextRule,
+    mark: Mark,
+    clashes: _Clashes,
 ) -> _Own:
     """Write the remaining rows of the store's own tables: memories (the table in `left`, with the counts of the committed ones), chunks,
     relations and answers."""
     if parsed.memories:
         language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
-    memory_counts, notes = _import_memories(cursor, rows, left, progress)
-    chunk_counts = _import_chunks(cursor, parsed, problems)
+    last = clashes.without(cursor, left[0], mark)
+    memory_counts, notes = _import_memories(cursor, rows, (last, left[1]), progress, mark)
+    chunk_counts = _import_chunks(cursor, parsed, problems, mark, clashes)
     version = read_content_version(cursor)
     changed_now = memory_counts.added + memory_counts.updated > left[1].added + left[1].updated
     if changed_now or chunk_counts.added or chunk_counts.updated:
         version = bump_content_version(cursor)
-    relation_counts = _import_relations(cursor, parsed, problems)
+    relation_counts = _import_relations(cursor, parsed, problems, mark)
     # After the memories: answers refer to them by id.
     parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
     answer_counts = RowCounts()
     if parsed.answers:
-        answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers)
+        answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
     known = memories.known_ids(cursor, list({judgment.memory_id for judgment in parsed.judgments}))
     report = ImportReport(
         source=parsed.source,
@@ -220,7 +346,7 @@ def _import_own(
         notes=(*parsed.notes, *notes, *answer_notes),
         content_version=version,
     )
-    return _Own(parsed, known, report, tuple(problems))
+    return _Own(parsed, known, report, tuple(problems), mark, clashes)
 
 
 def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
@@ -232,12 +358,21 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         parsed = without_unmade(parsed, own.known, put.name, scale, problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
     query_counts, changed = RowCounts(), list[QuerySet]()
+    others = {} if own.clashes.replace else queries.would_replace(session, asked, own.mark)
+    own.clashes.add("queries", {qid: each.brought_by for qid, each in others.items() if each.contradicted})
     if asked:
-        query_counts = queries.upsert(session, asked)
-        changed = _put_in_sets(session, parsed, asked, put, scale)
+        query_counts = queries.upsert(session, [query for query in asked if query.qid not in others], own.mark)
+        query_counts += RowCounts(unchanged=sum(not each.contradicted for each in others.values()))
+        # A query with the same words is in the set as the store has it; one with others is another query, unless the set has it.
+        members = [others[query.qid].query if query.qid in others else query for query in asked]
+        other = {qid for qid, each in others.items() if not each.same_words}
+        had = {query.qid for query, _ in query_sets.members(session, put.name)} if other else set()
+        of_set = [query for query in members if query.qid not in other - had]
+        changed = _put_in_sets(session, parsed, of_set, put, scale) if of_set else []
+        parsed = _without_judgments(parsed, other, problems)
     elif put.options.stated is not None and parsed.judgments:
         changed = _rescaled(session, parsed, put.options.stated, put)
-    judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when)
+    judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when, own.mark)
     return replace(
         own.report,
         queries=query_counts,
@@ -252,6 +387,22 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         ),
         query_sets=tuple(changed),
     )
+
+
+def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: list[RowError]) -> ParsedInput:
+    """The input without judgments of queries that have other words in the store."""
+    if not other:
+        return parsed
+    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
+    rows = list(zip(numbers, parsed.judgments, strict=True))
+    problems += [
+        RowError(parsed.source, number, _other_words(row.qid, "judgment"), "qid")
+        for number, row in rows
+        if row.qid in other
+    ]
+    left = [(number, row) for number, row in rows if row.qid not in other]
+    extra = {**parsed.extra, "rows": {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in left]}}
+    return replace(parsed, judgments=tuple(row for _, row in left), extra=extra)
 
 
 def _by_row(*errors: Sequence[RowError]) -> tuple[RowError, ...]:
@@ -321,21 +472,23 @@ def _put_in_sets(
 
 
 def _import_memories(
-    cursor: duckdb.DuckDBPyConnection, rows: Sequence[Memory], left: tuple[pa.Table, RowCounts], progress: Progress
+    cursor: duckdb.DuckDBPyConnection,
+    rows: Sequence[Memory],
+    left: tuple[pa.Table, RowCounts],
+    progress: Progress,
+    mark: Mark,
 ) -> tuple[RowCounts, list[str]]:
     if not rows:
         return RowCounts(), []
     last, before = left
     progress("importing memories", before.total, len(rows))
-    counts = memories.upsert(cursor, last)
+    counts = memories.upsert(cursor, last, by=mark)
     progress("importing memories", len(rows), len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
     notes = (
         [f"{len(deleted)} of these memories were deleted here and stay deleted, e.g. {min(deleted)}"] if deleted else []
     )
-    return RowCounts(
-        before.added + counts.added, before.updated + counts.updated, before.unchanged + counts.unchanged
-    ), notes
+    return before + counts, notes
 
 
 def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
@@ -351,7 +504,9 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
     return [*batches, rows[start:]]
 
 
-def _import_chunks(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:
+def _import_chunks(
+    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark, clashes: _Clashes
+) -> RowCounts:
     def key(chunk: Chunk) -> tuple[str, int]:
         return chunk.memory_id, chunk.seq
 
@@ -362,10 +517,17 @@ def _import_chunks(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, probl
     for number, chunk in rows:
         if chunk.memory_id not in known:
             problems.append(_unknown(parsed.source, number, "document_id", "memory", chunk.memory_id))
-    return chunks.give(cursor, [chunk for _, chunk in rows if chunk.memory_id in known])
+    # The chunks of a memory that stays as it is stay with it.
+    known -= clashes.of("memories")
+    given = [chunk for _, chunk in rows if chunk.memory_id in known]
+    counts, left = chunks.give(cursor, given, mark, replace=clashes.replace)
+    clashes.add("chunks", left)
+    return counts
 
 
-def _import_relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:
+def _import_relations(
+    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark
+) -> RowCounts:
     def key(relation: Relation) -> tuple[str, str, str]:
         return relation.source_id, relation.target_id, relation.kind
 
@@ -381,7 +543,7 @@ def _import_relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, pr
             problems.append(_unknown(parsed.source, number, "target_id", "memory", relation.target_id))
         else:
             good.append(relation)
-    return relations.upsert(cursor, good) if good else RowCounts()
+    return relations.upsert(cursor, good, by=mark) if good else RowCounts()
 
 
 def _unknown(source: str, row: int, field: str, kind: str, name: str) -> RowError:

@@ -21,6 +21,7 @@ from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInpu
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
+from cems_workbench.store.marks import EDITED, TEAM_FOREIGN, Mark
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.scales import with_these
 from cems_workbench.store.team.session import Session, TeamTables, persistent
@@ -172,8 +173,12 @@ def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
     return f"grade {grade} is not on the scale of query set {name}, which has {scale}"
 
 
-def upsert(session: Session, judgments: Sequence[Judgment], source: str, when: datetime) -> tuple[RowCounts, list[str]]:
+def upsert(
+    session: Session, judgments: Sequence[Judgment], source: str, when: datetime, by: Mark | None = None
+) -> tuple[RowCounts, list[str]]:
     """Insert judgments and replace those with another grade; the keys of `judgments` must be distinct.
+
+    An input on record, `by`, keeps what it replaces.
 
     Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
     """
@@ -183,19 +188,27 @@ def upsert(session: Session, judgments: Sequence[Judgment], source: str, when: d
             f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
             "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
         )
+        mark = str(EDITED) if by is None else by.in_team
+        if by is not None and replaced:
+            session.change(
+                "INSERT INTO judgments_before (input, origin, qid, memory_id, judge, kind, grade, judged_at, note, source, shown) "
+                "SELECT ?, j.origin, j.qid, j.memory_id, j.judge, j.kind, j.grade, j.judged_at, j.note, j.source, j.shown "
+                f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} AND {TEAM_FOREIGN.format('j')}",
+                [mark, by.inputs_in_team],
+            )
         for row in replaced:
             # Before the update, which overwrites the old grade.
             _record_replacement(session, row, source, when)
         session.change(
             "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "
-            f"note = coalesce(s.note, j.note), source = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
-            [source],
+            f"note = coalesce(s.note, j.note), source = ?, origin = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
+            [source, mark],
         )
         added = session.change(
-            "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source) "
-            "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ? FROM staged_judgments AS s "
+            "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source, origin, added_by) "
+            "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ?, ?, ? FROM staged_judgments AS s "
             f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
-            [source],
+            [source, mark, mark],
         )
     counts = RowCounts(added, len(replaced), len(judgments) - added - len(replaced))
     return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
@@ -252,7 +265,12 @@ class _Import:
 
 
 def import_judgments(
-    session: Session, parsed: ParsedInput, known: Collection[str], problems: list[RowError], when: datetime
+    session: Session,
+    parsed: ParsedInput,
+    known: Collection[str],
+    problems: list[RowError],
+    when: datetime,
+    by: Mark | None = None,
 ) -> tuple[RowCounts, list[str]]:
     """Import the judgments of `parsed` and add skipped rows to `problems`; returns the counts and the notes.
 
@@ -271,7 +289,7 @@ def import_judgments(
         return RowCounts(), capped(state.repeated, "more rows repeat earlier ones")
     differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
     source = Path(parsed.source).name
-    counts, replaced = upsert(session, wanted, source, when) if wanted else (RowCounts(), list[str]())
+    counts, replaced = upsert(session, wanted, source, when, by) if wanted else (RowCounts(), list[str]())
     notes = [*capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 

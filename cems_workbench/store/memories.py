@@ -23,6 +23,7 @@ from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TakenColumn
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.marks import AN_EDIT, BROUGHT_BY, EDITED, FOREIGN, NOT_RECORDED, Mark
 from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import SORTS, Selection
@@ -132,13 +133,14 @@ class Memories:
         self._database = database
         self._cache = VersionedCache(database)
         with database.reading() as cursor:
-            self.hidden = deleted_ids(cursor)
-            """Ids of the deleted memories; open indexes share this set and filter their hits by it until the next refresh."""
-        database.on_change(self._reload_hidden)
+            self.hidden = hidden_ids(cursor)
+            """Ids of the deleted memories, and of those that an undo removed; open indexes share this set and filter their hits by it until
+            the next refresh."""
+        database.on_change(self.reload_hidden)
 
-    def _reload_hidden(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Reload the deleted ids after a write of another process."""
-        now = deleted_ids(cursor)
+    def reload_hidden(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Reload the ids that no search returns, after a write of another process or an undo."""
+        now = hidden_ids(cursor)
         # Changed in place, and never empty in between: open indexes filter by the same set.
         self.hidden.update(now)
         self.hidden.intersection_update(now)
@@ -424,41 +426,78 @@ def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str])
     return FIELD_SEPARATOR.join((memory_id, title or "", content, *tags)).casefold()
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
+def upsert(
+    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False, by: int | Mark = EDITED
+) -> RowCounts:
     """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet.
 
+    `by` is what writes them: an input on record, which keeps what it replaces, EDITED or FROM_SOURCE.
     Their `changed` is the content version that this transaction creates. Raises StoreError if the text rule was changed meanwhile.
     """
     rule = text_rule(cursor)
     if (rows.schema.metadata or {}).get(_RULE.encode(), str(rule).encode()) != str(rule).encode():
         raise StoreError("the text that is searched was changed while memories were imported; import them again")
     version, columns = next_version(cursor), ", ".join(COLUMNS)
+    writer = by.id if isinstance(by, Mark) else by
     with staged(cursor, "staged_memories", rows):
         # Without known rows a plain INSERT is enough. It keeps the input order, which is that of a server's
         # table; INSERT OR IGNORE would not keep it.
         if new or not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
             cursor.execute(
-                f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories", [version]
+                f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories",
+                [version, writer, writer],
             )
             return RowCounts(added=rows.num_rows)
+        if isinstance(by, Mark):
+            cursor.execute(
+                f"INSERT INTO memories_before (input, origin, {', '.join(FIELDS)}) "
+                f"SELECT ?, m.origin, {', '.join(f'm.{name}' for name in FIELDS)} FROM memories AS m "
+                f"JOIN staged_memories AS s USING (id) WHERE ({_changes(rows, rule)}) AND {FOREIGN.format('m')}",
+                [by.id, by.inputs],
+            )
         updated = cursor.execute(
-            f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
+            f"UPDATE memories AS m SET {_SET}, origin = ?, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
-            [version],
+            [writer, version],
         ).fetchall()[0][0]
         # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
         if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
             updated += cursor.execute(
-                f"UPDATE memories AS m SET {_SET}, changed = ? FROM staged_memories AS s "
+                f"UPDATE memories AS m SET {_SET}, origin = ?, changed = ? FROM staged_memories AS s "
                 "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
-                [version, rule.first_tokens is not None],
+                [writer, version, rule.first_tokens is not None],
             ).fetchall()[0][0]
         added = cursor.execute(
-            f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories "
+            f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories "
             "WHERE id NOT IN (SELECT id FROM memories)",
-            [version],
+            [version, writer, writer],
         ).fetchall()[0][0]
     return RowCounts(added, updated, rows.num_rows - added - updated)
+
+
+def _changes(rows: pa.Table, rule: TextRule) -> str:
+    """The condition that a staged memory `s` differs from the stored `m`."""
+    if rule.first_tokens is not None:
+        return f"{_DIFFERS} OR m.content <> s.content"
+    titled_rows = rows["title"].null_count < rows.num_rows
+    return f"{_DIFFERS} OR (s.title <> '' AND m.content <> s.content)" if titled_rows else _DIFFERS
+
+
+def would_replace(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, own: Sequence[int]) -> dict[str, str]:
+    """The rows of `staging` that would change a memory which none of the inputs `own` wrote, by id with what did."""
+    with staged(cursor, "staged_memories", rows):
+        if not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
+            return {}
+        found = cursor.execute(
+            f"SELECT m.id, CASE WHEN m.origin = {EDITED} THEN '{AN_EDIT}' ELSE coalesce(i.brought_by, l.address, '{NOT_RECORDED}') END "
+            "FROM memories AS m JOIN staged_memories AS s USING (id) "
+            f"LEFT JOIN (SELECT id, {BROUGHT_BY} AS brought_by FROM imports) AS i ON i.id = m.origin "
+            "LEFT JOIN (SELECT r.memory_id, max(o.address) AS address FROM source_rows AS r JOIN sources AS o ON o.id = r.source_id "
+            "WHERE r.marker IS NOT NULL GROUP BY r.memory_id) AS l ON l.memory_id = m.id "
+            f"WHERE ({_changes(rows, text_rule(cursor))}) AND {FOREIGN.format('m')} ORDER BY m.id",
+            [list(own)],
+        ).fetchall()
+    return dict(found)
 
 
 def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:
@@ -490,9 +529,24 @@ def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
     return {row[0] for row in cursor.execute("SELECT id FROM memories WHERE deleted_at IS NOT NULL").fetchall()}
 
 
+def hidden_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
+    """The ids that an index may still have and that no search returns: of deleted memories, and of those that an undo removed."""
+    gone = cursor.execute("SELECT memory_id FROM removed_memories ANTI JOIN memories ON id = memory_id").fetchall()
+    return deleted_ids(cursor).union(memory_id for (memory_id,) in gone)
+
+
+def forget_removed(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
+    """Drop the record of memories that were removed up to a content version, as no index has them any more; returns their ids."""
+    gone = cursor.execute("DELETE FROM removed_memories WHERE changed <= ? RETURNING memory_id", [version]).fetchall()
+    return [memory_id for (memory_id,) in gone]
+
+
 def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
-    """Sorted ids of the memories, deleted ones included, whose indexed data changed after a content version."""
-    rows = cursor.execute("SELECT id FROM memories WHERE changed > ? ORDER BY id", [version]).fetchall()
+    """Sorted ids of the memories, deleted and removed ones included, whose indexed data changed after a content version."""
+    rows = cursor.execute(
+        "SELECT id FROM memories WHERE changed > $since UNION SELECT memory_id FROM removed_memories WHERE changed > $since ORDER BY 1",
+        {"since": version},
+    ).fetchall()
     return [memory_id for (memory_id,) in rows]
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.records import Query
+from cems_workbench.store.marks import AN_EDIT, EDITED, NOT_RECORDED, TEAM_FOREIGN, Mark
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS = ("query", "project", "as_of", "type", "answerable", "given")
 """Of a query besides its qid. `given` is `Query.given` as JSON with sorted keys, null when it is empty."""
@@ -51,11 +56,71 @@ def given_from(text: str | None) -> dict[str, Any]:
     return values | ({"wordings": tuple(values["wordings"])} if "wordings" in values else {})
 
 
-def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
-    """Insert queries and update those that differ; qids must be distinct in `queries`."""
+def upsert(session: Session, queries: Sequence[Query], by: Mark | str = "") -> RowCounts:
+    """Insert queries and update those that differ; qids must be distinct in `queries`.
+
+    `by` is the input on record that brings them, which keeps what it replaces, or the name of a file; empty: a person wrote them here.
+    """
+    mark, name = (by.in_team, by.brought_by) if isinstance(by, Mark) else (str(EDITED), by)
+    with session.staged("staged_queries", _staging(queries)):
+        if isinstance(by, Mark):
+            session.change(
+                f"INSERT INTO queries_before (input, origin, brought_by, qid, {', '.join(COLUMNS)}) "
+                f"SELECT ?, q.origin, q.brought_by, q.qid, {', '.join(f'q.{name}' for name in COLUMNS)} FROM queries AS q "
+                f"JOIN staged_queries AS s ON {_CHANGES} WHERE {TEAM_FOREIGN.format('q')}",
+                [mark, by.inputs_in_team],
+            )
+        updated = session.change(
+            f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in COLUMNS)}, origin = ?, brought_by = ? "
+            f"FROM staged_queries AS s WHERE {_CHANGES}",
+            [mark, name],
+        )
+        added = session.change(
+            f"INSERT INTO queries (qid, {', '.join(COLUMNS)}, origin, added_by, brought_by) "
+            f"SELECT qid, {', '.join(COLUMNS)}, ?, ?, ? FROM staged_queries WHERE qid NOT IN (SELECT qid FROM queries)",
+            [mark, mark, name],
+        )
+    return RowCounts(added, updated, len(queries) - added - updated)
+
+
+_CHANGES = f"q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in COLUMNS)})"
+"""The condition that a staged query `s` differs from the stored `q` of its qid."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherQuery:
+    """A query that another file brought, or a person wrote, under the qid of an input's query: `query` is the stored one.
+
+    `contradicted`: the input says something else of it, and not only less.
+    """
+
+    query: Query
+    brought_by: str
+    same_words: bool
+    contradicted: bool
+
+
+def would_replace(session: Session, queries: Sequence[Query], by: Mark) -> dict[str, OtherQuery]:
+    """The queries that would change one which no input of this file wrote, by qid with what is stored."""
+    given = {query.qid: query for query in queries}
+    found = {}
+    for *row, brought_by in session.rows(
+        f"SELECT qid, {', '.join(COLUMNS)}, brought_by FROM queries WHERE qid IN (SELECT unnest(?::text[])) ORDER BY qid",
+        [list(given)],
+    ):
+        query, new = from_row(row), given[row[0]]
+        if query != new and not by.is_own(brought_by):
+            who = NOT_RECORDED if brought_by is None else brought_by or AN_EDIT
+            said = [(getattr(query, name), getattr(new, name)) for name in COLUMNS]
+            contradicted = any(theirs not in (None, {}, ours) for ours, theirs in said)
+            found[query.qid] = OtherQuery(query, who, query.query == new.query, contradicted)
+    return found
+
+
+def _staging(queries: Sequence[Query]) -> pa.Table:
     import pyarrow as pa
 
-    table = pa.table(
+    return pa.table(
         {
             "qid": [query.qid for query in queries],
             "query": [query.query for query in queries],
@@ -66,17 +131,6 @@ def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
             "given": pa.array([given_text(query) for query in queries], pa.string()),
         }
     )
-    fields = COLUMNS
-    with session.staged("staged_queries", table):
-        updated = session.change(
-            f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in fields)} FROM staged_queries AS s "
-            f"WHERE q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in fields)})"
-        )
-        added = session.change(
-            f"INSERT INTO queries (qid, {', '.join(fields)}) SELECT qid, {', '.join(fields)} FROM staged_queries "
-            "WHERE qid NOT IN (SELECT qid FROM queries)"
-        )
-    return RowCounts(added, updated, len(queries) - added - updated)
 
 
 def known_qids(session: Session, qids: Sequence[str]) -> set[str]:

@@ -97,7 +97,7 @@ class QuerySets:
         when = datetime.now(UTC)
         with self._team.transaction() as session:
             if queries:
-                queries_table.upsert(session, queries)
+                queries_table.upsert(session, queries, source)
             put(session, name, {source: queries}, when, scale)
             follow_queries(session, when)
         return self.get(name)
@@ -111,7 +111,7 @@ class QuerySets:
             queries_table.upsert(session, [query])
             known = get(session, name)
             rest = [member for member in members(session, name) if member[0].qid != query.qid]
-            _write(session, name, [*rest, (query, source)], known.scale if known else DEFAULT_SCALE, when)
+            write(session, name, [*rest, (query, source)], known.scale if known else DEFAULT_SCALE, when)
             follow_queries(session, when)
         return self.get(name)
 
@@ -129,7 +129,7 @@ class QuerySets:
         with self._team.transaction() as session:
             known = get(session, name)
             rest = [member for member in members(session, name) if member[0].qid not in removed]
-            return _write(session, name, rest, known.scale if known else DEFAULT_SCALE, datetime.now(UTC))
+            return write(session, name, rest, known.scale if known else DEFAULT_SCALE, datetime.now(UTC))
 
     @persistent
     def scale_of(self, qid: str) -> GradeScale:
@@ -194,9 +194,7 @@ def put(
     known = get(session, name)
     members_by_qid = {query.qid: (query, source) for query, source in members(session, name) if source not in parts}
     members_by_qid.update({query.qid: (query, source) for source, queries in parts.items() for query in queries})
-    return _write(
-        session, name, list(members_by_qid.values()), scale or (known.scale if known else DEFAULT_SCALE), when
-    )
+    return write(session, name, list(members_by_qid.values()), scale or (known.scale if known else DEFAULT_SCALE), when)
 
 
 def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
@@ -204,7 +202,7 @@ def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale,
     known = get(session, name)
     by_qid = {query.qid: (query, source) for query, source in more}
     by_qid |= {query.qid: (query, source) for query, source in members(session, name)}
-    return _write(session, name, list(by_qid.values()), known.scale if known else scale, when)
+    return write(session, name, list(by_qid.values()), known.scale if known else scale, when)
 
 
 def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
@@ -227,7 +225,7 @@ def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
             [name, known.version if known else 0],
         )
         scale = known.scale if known else DEFAULT_SCALE
-        changed.append(_write(session, name, [_member(row) for row in rows], scale, when))
+        changed.append(write(session, name, [_member(row) for row in rows], scale, when))
     return changed
 
 
@@ -279,7 +277,8 @@ def relevant_from_among(scales: Mapping[str, GradeScale] | None) -> int:
     return (scales[max(scales)] if scales else DEFAULT_SCALE).relevant_from
 
 
-def _write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
+def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
+    """Make these queries and this scale the latest version of a set, a new one only if something differs; returns it."""
     import pyarrow as pa
 
     known = get(session, name)

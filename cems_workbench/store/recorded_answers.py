@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RecordedAnswer, Returned, RowError
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
+from cems_workbench.store.marks import FOREIGN, Mark
 from cems_workbench.store.rows import RowCounts, staged
 from cems_workbench.store.team.session import TeamTables
 
@@ -201,8 +202,13 @@ def _strange(given: str, fitting: Sequence[str], length: int | None) -> str:
     return f"no memory {'begins with' if length else 'of the store is'} {shown}; the answer is kept with an unmatched result"
 
 
-def put(cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequence[RecordedAnswer]) -> RowCounts:
-    """Write the answers to queries of a set; they replace those of `source` and other answers to the same queries."""
+def put(
+    cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequence[RecordedAnswer], by: Mark
+) -> RowCounts:
+    """Write the answers to queries of a set; they replace those of `source` and other answers to the same queries.
+
+    What they replace is kept for an undo.
+    """
     import pyarrow as pa
 
     ids = [row.memory_id for answer in answers for row in answer.returned if row.memory_id is not None]
@@ -234,11 +240,21 @@ def put(cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequ
             "FROM recorded_answers AS a JOIN staged_answers AS s USING (qid) WHERE a.set_name = ?",
             [name],
         ).fetchall()
-        cursor.execute(
-            "DELETE FROM recorded_answers WHERE set_name = ? AND (source = ? OR qid IN (SELECT qid FROM staged_answers))",
-            [name, source],
+        replaced = (
+            "a.set_name = ? AND (a.source = ? OR a.qid IN (SELECT qid FROM staged_answers)) AND NOT EXISTS (FROM staged_answers AS s "
+            "WHERE s.qid = a.qid AND a.source = ? AND s.row = a.row AND s.results IS NOT DISTINCT FROM a.results)"
         )
         cursor.execute(
-            "INSERT INTO recorded_answers SELECT ?, qid, ?, row, results FROM staged_answers", [name, source]
+            "INSERT INTO answers_before (input, origin, set_name, qid, source, row, results) "
+            "SELECT ?, a.origin, a.set_name, a.qid, a.source, a.row, a.results FROM recorded_answers AS a "
+            f"WHERE {replaced} AND {FOREIGN.format('a')}",
+            [by.id, name, source, source, by.inputs],
+        )
+        cursor.execute(f"DELETE FROM recorded_answers AS a WHERE {replaced}", [name, source, source])
+        cursor.execute(
+            "INSERT INTO recorded_answers (set_name, qid, source, row, results, origin) "
+            "SELECT $name, s.qid, $source, s.row, s.results, $by FROM staged_answers AS s "
+            "WHERE NOT EXISTS (FROM recorded_answers AS a WHERE a.set_name = $name AND a.qid = s.qid)",
+            {"name": name, "source": source, "by": by.id},
         )
     return RowCounts(len(answers) - before, before - same, same)

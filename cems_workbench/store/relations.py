@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Relation
 from cems_workbench.store.database import Database
+from cems_workbench.store.marks import EDITED, FOREIGN, Mark
 from cems_workbench.store.memories import LOOKUP_BATCH
 from cems_workbench.store.rows import RowCounts, staged, to_aware
 from cems_workbench.store.versioned_cache import VersionedCache
@@ -186,10 +187,10 @@ QUALIFY row_number() OVER (PARTITION BY seed ORDER BY best DESC, other) <= ?
 """
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> RowCounts:
+def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, by: int | Mark = EDITED) -> RowCounts:
     """Insert edges and update weight and author of known ones; (source, target, kind) must be distinct in `relations`.
 
-    An edge without an author keeps the one it has in the store.
+    An edge without an author keeps the one it has in the store. `by` as in `memories.upsert`.
     """
     import pyarrow as pa
 
@@ -203,14 +204,25 @@ def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> 
         }
     )
     same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
+    changes = f"{same} AND (r.weight <> s.weight OR r.author IS DISTINCT FROM coalesce(s.author, r.author))"
+    writer = by.id if isinstance(by, Mark) else by
     with staged(cursor, "staged_relations", table):
+        if isinstance(by, Mark):
+            cursor.execute(
+                "INSERT INTO relations_before (input, origin, source_id, target_id, kind, weight, author) "
+                "SELECT ?, r.origin, r.source_id, r.target_id, r.kind, r.weight, r.author FROM relations AS r "
+                f"JOIN staged_relations AS s ON {changes} WHERE {FOREIGN.format('r')}",
+                [by.id, by.inputs],
+            )
         updated = cursor.execute(
-            "UPDATE relations AS r SET weight = s.weight, author = coalesce(s.author, r.author) FROM staged_relations AS s "
-            f"WHERE {same} AND (r.weight <> s.weight OR r.author IS DISTINCT FROM coalesce(s.author, r.author))"
+            "UPDATE relations AS r SET weight = s.weight, author = coalesce(s.author, r.author), origin = ? "
+            f"FROM staged_relations AS s WHERE {changes}",
+            [writer],
         ).fetchall()[0][0]
         added = cursor.execute(
-            "INSERT INTO relations (source_id, target_id, kind, weight, author) "
-            "SELECT source_id, target_id, kind, weight, author FROM staged_relations AS s "
-            f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})"
+            "INSERT INTO relations (source_id, target_id, kind, weight, author, origin, added_by) "
+            "SELECT source_id, target_id, kind, weight, author, ?, ? FROM staged_relations AS s "
+            f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})",
+            [writer, writer],
         ).fetchall()[0][0]
     return RowCounts(added, updated, len(relations) - added - updated)

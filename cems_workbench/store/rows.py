@@ -31,6 +31,9 @@ class RowCounts:
         """Rows of the input that are now in the store."""
         return self.added + self.updated + self.unchanged
 
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+
 
 NO_ROWS = RowCounts()
 

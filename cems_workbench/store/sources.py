@@ -35,6 +35,7 @@ from cems_workbench.records import (
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
+from cems_workbench.store.marks import FROM_SOURCE
 from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
@@ -432,7 +433,7 @@ class Sources:
                 existing = set(
                     _ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall())
                 )
-            counts = memories.upsert(cursor, rows.memories, new=not existing)
+            counts = memories.upsert(cursor, rows.memories, new=not existing, by=FROM_SOURCE)
             newly_deleted = self._follow_deletions(cursor, rows)
             restored = (
                 _ids(
@@ -522,7 +523,7 @@ class Sources:
                     cursor, list({end for edge in portion for end in (edge.source_id, edge.target_id)})
                 )
                 good = [edge for edge in portion if edge.source_id in ends and edge.target_id in ends]
-                counts = relations.upsert(cursor, good) if good else RowCounts()
+                counts = relations.upsert(cursor, good, by=FROM_SOURCE) if good else RowCounts()
                 if counts.added or counts.updated:
                     bump_content_version(cursor)
             added, updated, total = added + counts.added, updated + counts.updated, total + len(good)

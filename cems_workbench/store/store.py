@@ -26,6 +26,7 @@ from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.decisions import Decisions
 from cems_workbench.store.holdouts import Holdouts
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
+from cems_workbench.store.imports import Imports
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.language import Language
@@ -63,6 +64,7 @@ class Store:
         self.language = Language(database)
         self.texts = TextRules(database)
         self.relations = Relations(database)
+        self.imports = Imports(database, team, self.identity, self.memories)
         self.sources = Sources(database, self.memories.hidden)
         self.queries = Queries(team)
         self.query_sets = QuerySets(team)

@@ -77,7 +77,13 @@ def test_a_set_is_the_union_of_its_inputs_and_one_import_makes_one_version(store
 def test_a_query_in_two_sets_is_one_query_and_both_follow_its_words(store):
     store.add(source("a.jsonl", Q1, Q2))
     store.add(source("b.jsonl", Q1))
-    report = store.add(source("b.jsonl", replace(Q1, query="new words")))
+    changed = source("b.jsonl", replace(Q1, query="new words"))
+    left = store.add(changed)
+    assert left.query_sets == ()
+    assert [error.reason for error in left.errors] == [
+        "would replace query 'q1', which a.jsonl brought; --replace takes this row"
+    ]
+    report = store.add(changed, options=ImportOptions(replace=True))
     assert {(one.name, one.version) for one in report.query_sets} == {("a", 2), ("b", 2)}
     assert store.query_sets.queries("a")[0].query == "new words"
     assert store.query_sets.queries("a", 1)[0].query == "one"
@@ -97,7 +103,7 @@ def test_that_nothing_answers_a_query_is_part_of_its_set(store):
     store.add(source("a.jsonl", Q1, Q2))
     before = store.query_sets.get("a")
     unanswerable = replace(Q2, answerable=False)
-    report = store.add(source("b.jsonl", unanswerable))
+    report = store.add(source("b.jsonl", unanswerable), options=ImportOptions(replace=True))
     assert [(one.name, one.version) for one in report.query_sets] == [("b", 1), ("a", 2)]
     assert store.query_sets.queries("a") == [Q1, unanswerable]
     assert store.query_sets.queries("a", 1) == [Q1, Q2]

@@ -1,0 +1,582 @@
+"""Imports on record: what each command brought, and its undo.
+
+The inputs of one command, such as the files of a folder, are one event with a number. `Recorder` puts an input on record in the very
+transaction that writes its first rows, so that an import that was cancelled or killed can be undone too. An undo removes what the event
+added, restores what it replaced, and leaves what was changed after it. It works by the marks on the rows (`marks`), in portions of which
+each is one transaction, and repeating it does nothing twice: one that was killed is continued by the next. Query sets get a new version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Chunk, ParsedInput
+from cems_workbench.store import chunks, label_events, memories, queries, query_sets
+from cems_workbench.store.database import Database
+from cems_workbench.store.judgments import WORKBENCH
+from cems_workbench.store.marks import Mark, in_team
+from cems_workbench.store.meta import STORE_ID, bump_content_version, next_version, read_meta
+from cems_workbench.store.query_sets import Member
+from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.team.session import Session, TeamTables
+from cems_workbench.store.text_rule import text_rule
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from cems_workbench.store.memories import Memories
+
+KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
+"""What an import can bring, in the order of its report."""
+SINGULAR = {"memories": "memory", "queries": "query", "query sets": "query set"}
+PORTION_ROWS = 20_000
+"""Memories that an undo removes or restores in one transaction."""
+NAMED = 3
+"""Ids that are named of those that stay."""
+_INPUTS = "(SELECT id FROM imports WHERE event = $event)"
+_ADDED = f"m.added_by IN {_INPUTS}"
+_WRITTEN = f"m.origin IN {_INPUTS}"
+_FROM_SOURCE = "EXISTS (FROM source_rows AS l WHERE l.memory_id = m.id AND l.marker IS NOT NULL)"
+
+
+def counted(count: int, kind: str) -> str:
+    """ "1 memory", "2,000 memories"."""
+    one = SINGULAR.get(kind, kind.removesuffix("s"))
+    return f"{count:,} {one if count == 1 else kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedInput:
+    """One input of an event: its file and format, and its counts by kind; None while it runs, or where it was cut off."""
+
+    name: str
+    format: str
+    counts: Mapping[str, RowCounts] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportEvent:
+    """One import on record. `options` has those that were given, as JSON values."""
+
+    number: int
+    imported_at: datetime
+    inputs: tuple[ImportedInput, ...]
+    options: Mapping[str, Any]
+    undone_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The first file, and how many more."""
+        first, *more = self.inputs
+        return f"{first.name} and {len(more):,} more" if more else first.name
+
+    @property
+    def words(self) -> str:
+        """What it did, in a few words."""
+        added, updated = self.totals("added"), self.totals("updated")
+        parts = ["added " + ", ".join(added)] if added else []
+        parts += ["updated " + ", ".join(updated)] if updated else []
+        if any(each.counts is None for each in self.inputs):
+            parts.append("cut off before its end")
+        return "; ".join(parts) or "put queries into a set"
+
+    def totals(self, effect: str) -> list[str]:
+        """Counts of all inputs, "added" or "updated", a kind each."""
+        sums = {kind: 0 for kind in KINDS}
+        for each in self.inputs:
+            for kind, counts in (each.counts or {}).items():
+                sums[kind] += getattr(counts, effect)
+        return [counted(count, kind) for kind, count in sums.items() if count]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What the undo of an event does, or did: rows by kind, and a line for each kind of which some stay."""
+
+    event: ImportEvent
+    removed: Mapping[str, int] = field(default_factory=dict)
+    restored: Mapping[str, int] = field(default_factory=dict)
+    stay: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """ "removes 12 memories, 4 relations; restores 3 memories"."""
+        parts = [
+            f"{verb} {', '.join(counted(count, kind) for kind, count in rows.items() if count)}"
+            for verb, rows in (("removes", self.removed), ("restores", self.restored))
+            if any(rows.values())
+        ]
+        return "; ".join(parts) or "changes nothing"
+
+
+class Recorder:
+    """Puts one input on record while it is imported. The inputs of one command have the same `when`."""
+
+    def __init__(self, parsed: ParsedInput, options: Mapping[str, Any], when: datetime) -> None:
+        path = Path(parsed.source)
+        # A name alone is that of an upload, unless the file is here.
+        folder = path.resolve().parent.name if path.exists() else path.parent.name
+        self._source, self._format = parsed.source, parsed.format
+        self._folder, self._name = folder, path.name
+        self._options, self._when = json.dumps(options, ensure_ascii=False), to_naive(when)
+        self._there = False
+
+    def mark(self, cursor: duckdb.DuckDBPyConnection) -> Mark:
+        """The mark of this input's rows. It holds in this transaction, and from `keep` on."""
+        rows = cursor.execute(
+            "SELECT id, event, source FROM imports WHERE imported_at = ? AND undone_at IS NULL ORDER BY id",
+            [self._when],
+        ).fetchall()
+        known = next((row[:2] for row in rows if row[2] == self._source), None)
+        self._there = known is not None
+        ((last, last_event),) = cursor.execute(
+            "SELECT coalesce(max(id), 0), coalesce(max(event), 0) FROM imports"
+        ).fetchall()
+        number, event = known or (last + 1, rows[0][1] if rows else last_event + 1)
+        own = cursor.execute(
+            "SELECT id FROM imports WHERE name = $name AND (folder = $folder OR folder = '' OR $folder = '')",
+            {"name": self._name, "folder": self._folder},
+        ).fetchall()
+        inputs = sorted({number, *(row[0] for row in rows)})
+        store = read_meta(cursor, STORE_ID) or ""
+        return Mark(number, event, inputs, [number, *(row[0] for row in own)], store, self._folder, self._name)
+
+    def keep(self, cursor: duckdb.DuckDBPyConnection, mark: Mark) -> None:
+        """Put the input on record, unless it is."""
+        if not self._there:
+            cursor.execute(
+                "INSERT INTO imports (id, event, imported_at, source, folder, name, format, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [mark.id, mark.event, self._when, self._source, self._folder, self._name, self._format, self._options],
+            )
+            self._there = True
+
+    def finish(
+        self, cursor: duckdb.DuckDBPyConnection, mark: Mark, counts: Mapping[str, RowCounts], changed: bool
+    ) -> int:
+        """Save the counts of the import; returns the event's number, 0 if nothing changed: that is no event."""
+        if changed:
+            self.keep(cursor, mark)
+        ((before,),) = cursor.execute("SELECT max(counts) FROM imports WHERE id = ?", [mark.id]).fetchall()
+        if not changed and before is None:
+            cursor.execute("DELETE FROM imports WHERE id = ?", [mark.id])
+            return 0
+        known = _counts(before) or {}  # a file that is written in several portions
+        total = {kind: known.get(kind, RowCounts()) + counts[kind] for kind in counts}
+        text = json.dumps({kind: [one.added, one.updated, one.unchanged] for kind, one in total.items() if one.total})
+        cursor.execute("UPDATE imports SET counts = ? WHERE id = ?", [text, mark.id])
+        return mark.event
+
+
+def _counts(text: str | None) -> dict[str, RowCounts] | None:
+    return None if text is None else {kind: RowCounts(*numbers) for kind, numbers in json.loads(text).items()}
+
+
+class Imports:
+    """The imports of an open store, and their undo. Thread-safe."""
+
+    def __init__(self, database: Database, team: TeamTables, store_id: str, memories: Memories) -> None:
+        self._database = database
+        self._team = team
+        self._store_id = store_id
+        self._memories = memories
+
+    def read(self) -> list[ImportEvent]:
+        """All imports that changed anything, newest first, undone ones included."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT event, imported_at, folder, name, format, options, counts, undone_at FROM imports ORDER BY event DESC, id"
+            ).fetchall()
+        events: dict[int, ImportEvent] = {}
+        inputs: dict[int, list[ImportedInput]] = {}
+        for event, at, folder, name, form, options, counts, undone_at in rows:
+            shown = f"{folder}/{name}" if folder else name
+            inputs.setdefault(event, []).append(ImportedInput(shown, form, _counts(counts)))
+            when = to_aware(at)
+            assert when is not None  # the column is NOT NULL
+            events[event] = ImportEvent(event, when, (), json.loads(options), to_aware(undone_at))
+        return [
+            ImportEvent(number, one.imported_at, tuple(inputs[number]), one.options, one.undone_at)
+            for number, one in events.items()
+        ]
+
+    def get(self, number: int | None = None) -> ImportEvent:
+        """The import of a number, by default the last that was not undone. Raises InputError, with the numbers there are."""
+        events = self.read()
+        left = [event for event in events if event.undone_at is None]
+        if number is None and left:
+            return left[0]
+        found = next((event for event in events if event.number == number), None)
+        if found is None:
+            there = ", ".join(str(event.number) for event in left[:10]) or "none"
+            raise InputError(
+                f"no import {number} on record; there are {there}"
+                if number is not None
+                else "there is no import to undo: none is on record, or all were undone"
+            )
+        if found.undone_at is not None:
+            raise InputError(f"import {number} was undone on {found.undone_at:%Y-%m-%d %H:%M} UTC")
+        return found
+
+    def plan(self, number: int | None = None) -> Undo:
+        """What the undo of an import would do; nothing is changed. Raises InputError and StoreError."""
+        event = self.get(number)
+        with self._database.reading() as cursor:
+            removed, restored, stay = _own_plan(cursor, event.number)
+            marks = self._marks(cursor, event.number)
+
+        def shared() -> _TeamPlan:
+            with self._team.reading() as session:
+                return _team_plan(session, marks, event.imported_at)
+
+        team = self._team.persist(shared)
+        removed |= {"queries": len(team.queries), "judgments": team.judgments}
+        restored |= {"queries": team.reworded, "judgments": team.regraded, "query sets": len(team.sets)}
+        return Undo(event, removed, restored, (*stay, *team.stay))
+
+    def undo(self, number: int | None = None, progress: Progress = silent) -> Undo:
+        """Undo an import; returns what that did. Raises InputError, StoreError, and what `progress` raises: another call continues.
+
+        The indexes follow at their next refresh, as after a deletion.
+        """
+        plan = self.plan(number)
+        event = plan.event
+        total = plan.removed["memories"] + plan.restored["memories"]
+
+        def share() -> None:
+            with self._team.transaction() as session:
+                _undo_shared(session, marks, event)
+
+        with self._database.reading() as cursor:
+            marks = self._marks(cursor, event.number)
+        self._team.persist(share)
+        done = 0
+        for portion in (_remove_memories, _restore_memories):
+            while True:
+                progress(f"undoing import {event.number}", min(done, total), total)
+                with self._database.transaction() as cursor:
+                    count = portion(cursor, event.number)
+                    if count:
+                        bump_content_version(cursor)
+                done += count
+                if not count:
+                    break
+        with self._database.transaction() as cursor:
+            if _undo_own(cursor, event.number):
+                bump_content_version(cursor)
+            cursor.execute(
+                "UPDATE imports SET undone_at = ? WHERE event = ?", [to_naive(datetime.now(UTC)), event.number]
+            )
+        with self._database.reading() as cursor:
+            self._memories.reload_hidden(cursor)
+        progress(f"undoing import {event.number}", total, total)
+        return plan
+
+    def _marks(self, cursor: duckdb.DuckDBPyConnection, event: int) -> list[str]:
+        rows = cursor.execute("SELECT id FROM imports WHERE event = ?", [event]).fetchall()
+        return [in_team(self._store_id, number) for (number,) in rows]
+
+
+# The store's own tables
+
+
+_TABLES = {"memories": ("memories", "id"), "relations": ("relations", "source_id || ' → ' || target_id")}
+
+
+def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, int], dict[str, int], list[str]]:
+    """The rows that an undo removes and restores, by kind, and a line for those that stay."""
+    values = {"event": event}
+
+    def rows(sql: str) -> list[tuple[Any, ...]]:
+        return cursor.execute(sql, values).fetchall()
+
+    removed, restored, stay = dict[str, int](), dict[str, int](), list[str]()
+    for kind, (table, key) in _TABLES.items():
+        kept = f" OR {_FROM_SOURCE}" if kind == "memories" else ""
+        ((removed[kind], restored[kind]),) = rows(
+            f"SELECT count(*) FILTER ({_ADDED}{f' AND NOT {_FROM_SOURCE}' if kept else ''}), count(*) FILTER (NOT {_ADDED}) "
+            f"FROM {table} AS m WHERE {_WRITTEN}"
+        )
+        ids = (
+            "m.id = b.id"
+            if kind == "memories"
+            else "(m.source_id, m.target_id, m.kind) = (b.source_id, b.target_id, b.kind)"
+        )
+        changed = (
+            f"FROM {table} AS m WHERE ({_ADDED} AND (NOT coalesce({_WRITTEN}, FALSE){kept})) OR (NOT coalesce({_WRITTEN}, FALSE) "
+            f"AND EXISTS (FROM {table}_before AS b WHERE {ids} AND b.input IN {_INPUTS}))"
+        )
+        ((count, names),) = rows(f"SELECT count(*), list({key} ORDER BY {key})[:{NAMED}] {changed}")
+        stay += [_stays(count, kind, names, "were changed after it, or a live source has them")] if count else []
+    ((removed["chunks"], restored["chunks"]),) = rows(
+        "SELECT count(*) FILTER (m.given IS NOT TRUE), count(*) FILTER (m.given) FROM chunks AS p JOIN (SELECT c.memory_id, "
+        "b.given FROM chunked AS c LEFT JOIN chunked_before AS b ON b.memory_id = c.memory_id "
+        f"AND b.input IN {_INPUTS} WHERE c.rule = '{chunks.GIVEN}' AND c.origin IN {_INPUTS}) AS m USING (memory_id)"
+    )
+    ((removed["answers"], restored["answers"]),) = rows(
+        f"SELECT (SELECT count(*) FROM recorded_answers AS m WHERE {_WRITTEN}), (SELECT count(*) {_LOST_ANSWERS})"
+    )
+    return removed, restored, stay
+
+
+def _stays(count: int, kind: str, names: Sequence[str], why: str) -> str:
+    """ "2 memories stay, because they were changed after it: a, b"."""
+    verb, they = ("stays", "it") if count == 1 else ("stay", "they")
+    why = why.replace("were", "was", 1).replace("has them", "has it") if count == 1 else why
+    return (
+        f"{counted(count, kind)} {verb}, because {they} {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
+    )
+
+
+_LOST_ANSWERS = (
+    f"FROM answers_before AS b WHERE b.input IN {_INPUTS} AND NOT EXISTS (FROM recorded_answers AS m "
+    f"WHERE m.set_name = b.set_name AND m.qid = b.qid AND NOT coalesce({_WRITTEN}, FALSE))"
+)
+"""Answers that an undo puts back: those whose place no later import has taken."""
+
+
+def _remove_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
+    """Remove a portion of the memories that an event added and nothing changed since; returns their number."""
+    rows = cursor.execute(
+        f"SELECT m.id FROM memories AS m WHERE {_ADDED} AND {_WRITTEN} AND NOT {_FROM_SOURCE} LIMIT {PORTION_ROWS}",
+        {"event": event},
+    ).fetchall()
+    ids = [memory_id for (memory_id,) in rows]
+    if ids:
+        version = next_version(cursor)
+        cursor.execute("DELETE FROM removed_memories WHERE memory_id IN (SELECT unnest(?))", [ids])
+        cursor.execute("INSERT INTO removed_memories SELECT unnest(?), ?", [ids, version])
+        for table, key in (("chunks", "memory_id"), ("chunked", "memory_id"), ("memories", "id")):
+            cursor.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT unnest(?))", [ids])
+    return len(ids)
+
+
+def _restore_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
+    """Restore a portion of the memories that an event changed and nothing changed since; returns their number."""
+    found = cursor.execute(
+        f"SELECT b.origin, {', '.join(f'b.{name}' for name in memories.FIELDS)} FROM memories_before AS b "
+        f"JOIN memories AS m ON m.id = b.id WHERE b.input IN {_INPUTS} AND {_WRITTEN} LIMIT {PORTION_ROWS}",
+        {"event": event},
+    ).fetchall()
+    before = {row[1]: row for row in found}
+    if before:
+        rows = [memories.record(row[1:]) for row in before.values()]
+        memories.upsert(cursor, memories.staging(rows, rule=text_rule(cursor)))
+        _set_origins(cursor, {key: row[0] for key, row in before.items()})
+    return len(before)
+
+
+def _set_origins(cursor: duckdb.DuckDBPyConnection, origins: Mapping[str, int | None]) -> None:
+    cursor.execute(
+        "UPDATE memories SET origin = s.origin FROM (SELECT unnest($ids) AS id, unnest($origins) AS origin) AS s "
+        "WHERE memories.id = s.id",
+        {"ids": list(origins), "origins": list(origins.values())},
+    )
+
+
+def _undo_own(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:
+    """Undo an event's chunks, relations and answers; whether any chunk or relation changed."""
+    values = {"event": event}
+    changed = _undo_chunks(cursor, event)
+    for sql in (
+        f"DELETE FROM relations AS m WHERE {_ADDED} AND {_WRITTEN}",
+        "UPDATE relations AS m SET weight = b.weight, author = b.author, origin = b.origin FROM relations_before AS b "
+        f"WHERE (m.source_id, m.target_id, m.kind) = (b.source_id, b.target_id, b.kind) AND b.input IN {_INPUTS} AND {_WRITTEN}",
+    ):
+        changed |= bool(cursor.execute(sql, values).fetchall()[0][0])
+    cursor.execute(
+        "CREATE OR REPLACE TEMP TABLE answers_again AS "
+        f"SELECT b.set_name, b.qid, b.source, b.row, b.results, b.origin {_LOST_ANSWERS}",
+        values,
+    )
+    cursor.execute(f"DELETE FROM recorded_answers AS m WHERE {_WRITTEN}", values)
+    cursor.execute("INSERT INTO recorded_answers BY NAME SELECT * FROM answers_again")
+    cursor.execute("DROP TABLE answers_again")
+    return changed
+
+
+def _undo_chunks(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:
+    rows = cursor.execute(
+        "SELECT c.memory_id, b.given, b.origin FROM chunked AS c LEFT JOIN chunked_before AS b "
+        f"ON b.memory_id = c.memory_id AND b.input IN {_INPUTS} WHERE c.rule = '{chunks.GIVEN}' AND c.origin IN {_INPUTS}",
+        {"event": event},
+    ).fetchall()
+    gone = [memory_id for memory_id, given, _ in rows if not given]
+    for start in range(0, len(gone), PORTION_ROWS):
+        chunks.take_back(cursor, gone[start : start + PORTION_ROWS])
+    by_origin: dict[int | None, list[str]] = {}
+    for memory_id, given, origin in rows:
+        if given:
+            by_origin.setdefault(origin, []).append(memory_id)
+    for origin, ids in by_origin.items():
+        before = cursor.execute(
+            f"SELECT memory_id, seq, content, start FROM chunks_before WHERE input IN {_INPUTS} AND memory_id IN (SELECT unnest($ids))",
+            {"event": event, "ids": ids},
+        ).fetchall()
+        chunks.give(cursor, [Chunk(*row) for row in before], origin)
+        # Chunks of an earlier content were waiting to be cut anew.
+        cursor.execute(
+            "UPDATE chunked AS c SET text_sha = b.text_sha FROM chunked_before AS b "
+            f"WHERE b.memory_id = c.memory_id AND b.input IN {_INPUTS} AND c.memory_id IN (SELECT unnest($ids))",
+            {"event": event, "ids": ids},
+        )
+    return bool(rows)
+
+
+# The team's tables
+
+
+@dataclass(frozen=True, slots=True)
+class _TeamPlan:
+    """What an undo does to the team's tables; `sets` has the new members and scale of each set that changes."""
+
+    queries: Sequence[str]
+    reworded: int
+    judgments: int
+    regraded: int
+    sets: Mapping[str, tuple[list[Member], Any]]
+    stay: tuple[str, ...]
+
+
+_IN_TEAM = "IN (SELECT unnest(?::text[]))"
+_UNCHANGED = f"(m.origin {_IN_TEAM} AND m.source <> '{WORKBENCH}')"
+"""That a judgment is as an import wrote it: a label that was given here since has another source."""
+
+
+def _team_plan(session: Session, marks: list[str], when: datetime) -> _TeamPlan:
+    def number(sql: str, values: Sequence[Any]) -> int:
+        return int(session.rows(f"SELECT count(*) FROM {sql}", values)[0][0])
+
+    added = f"m.added_by {_IN_TEAM} AND {_UNCHANGED}"
+    same = " AND ".join(f"b.{name} = m.{name}" for name in ("qid", "memory_id", "judge", "kind"))
+    judged = number(f"judgments AS m WHERE {added}", [marks, marks])
+    regraded = number(
+        f"judgments AS m JOIN judgments_before AS b ON {same} WHERE b.input {_IN_TEAM} AND {_UNCHANGED}", [marks, marks]
+    )
+    labelled = session.rows(
+        f"SELECT m.qid || ' / ' || m.memory_id FROM judgments AS m WHERE (m.added_by {_IN_TEAM} OR EXISTS (SELECT 1 FROM "
+        f"judgments_before AS b WHERE {same} AND b.input {_IN_TEAM})) AND NOT coalesce({_UNCHANGED}, FALSE) ORDER BY 1",
+        [marks, marks, marks],
+    )
+    stay = [_of_rows(labelled, "judgments", "were changed after it")] if labelled else []
+    sets = _sets_before(session, when)
+    asked = [
+        qid
+        for (qid,) in session.rows(
+            f"SELECT m.qid FROM queries AS m WHERE m.added_by {_IN_TEAM} AND m.origin {_IN_TEAM} ORDER BY m.qid",
+            [marks, marks],
+        )
+    ]
+    used = _used(session, asked, sets, marks)
+    still = [(qid,) for qid in asked if qid in used]
+    stay += [_of_rows(still, "queries", "were judged after it, or put into another set")] if still else []
+    reworded = number(
+        f"queries AS m JOIN queries_before AS b ON b.qid = m.qid WHERE b.input {_IN_TEAM} AND m.origin {_IN_TEAM}",
+        [marks, marks],
+    )
+    changed = session.rows(
+        f"SELECT m.qid FROM queries AS m WHERE NOT coalesce(m.origin {_IN_TEAM}, FALSE) AND (m.added_by {_IN_TEAM} OR EXISTS "
+        f"(SELECT 1 FROM queries_before AS b WHERE b.qid = m.qid AND b.input {_IN_TEAM})) ORDER BY 1",
+        [marks, marks, marks],
+    )
+    stay += [_of_rows(changed, "queries", "were changed after it")] if changed else []
+    return _TeamPlan([qid for qid in asked if qid not in used], reworded, judged, regraded, sets, tuple(stay))
+
+
+def _of_rows(rows: Sequence[tuple[Any, ...]], kind: str, why: str) -> str:
+    return _stays(len(rows), kind, [row[0] for row in rows[:NAMED]], why)
+
+
+def _used(
+    session: Session, qids: list[str], sets: Mapping[str, tuple[list[Member], Any]], marks: list[str]
+) -> set[str]:
+    """Those of the queries that have a judgment of another import or of a person, or are in a set after the undo."""
+    if not qids:
+        return set()
+    judged = session.rows(
+        f"SELECT DISTINCT m.qid FROM judgments AS m WHERE m.qid {_IN_TEAM} "
+        f"AND NOT coalesce(m.added_by {_IN_TEAM} AND {_UNCHANGED}, FALSE)",
+        [qids, marks, marks],
+    )
+    scales = query_sets.scales_of(session, qids)
+    left = {query.qid for members, _ in sets.values() for query, _ in members}
+    return {qid for (qid,) in judged} | {qid for qid in qids if qid in left or scales.get(qid, {}).keys() - sets.keys()}
+
+
+def _sets_before(session: Session, when: datetime) -> dict[str, tuple[list[Member], Any]]:
+    """The sets of which the import at `when` made a version, by name with the members and scale that they have without it.
+
+    What was changed after it stays: only members that it put in are taken out, and those that it took out are put back.
+    """
+    found = {}
+    made = session.rows(
+        "SELECT name, version, (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name) FROM query_sets AS s "
+        "WHERE created_at = ? ORDER BY name",
+        [to_naive(when)],
+    )
+    for name, version, last in made:
+        before, after, now = (query_sets.get(session, name, each) for each in (version - 1, version, last))
+        assert after is not None  # just read
+        assert now is not None
+        former, written, members = (
+            {query.qid: (query, source) for query, source in query_sets.members(session, name, each)}
+            for each in (version - 1, version, last)
+        )
+        for qid, (_, source) in written.items():
+            if qid in members and members[qid][1] == source:
+                if qid not in former:
+                    del members[qid]
+                else:
+                    query = former[qid][0] if members[qid] == written[qid] else members[qid][0]
+                    members[qid] = query, former[qid][1]
+        members |= {qid: member for qid, member in former.items() if qid not in written and qid not in members}
+        scale = before.scale if before is not None and now.scale == after.scale else now.scale
+        rows = list(members.values())
+        if query_sets.digest([query for query, _ in rows], scale) != now.digest:
+            found[name] = rows, scale
+    return found
+
+
+def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None:
+    """Undo an event's judgments, query sets and queries, the team's tables."""
+    when = datetime.now(UTC)
+    plan = _team_plan(session, marks, event.imported_at)
+    session.change(f"DELETE FROM judgments AS m WHERE m.added_by {_IN_TEAM} AND {_UNCHANGED}", [marks, marks])
+    keys = ("qid", "memory_id", "judge", "kind")
+    columns = ("grade", "note", "judged_at", "source", "shown")
+    same = " AND ".join(f"b.{name} = m.{name}" for name in keys)
+    for row in session.rows(
+        f"SELECT {', '.join(f'm.{name}' for name in (*keys, *columns))}, b.grade FROM judgments AS m JOIN judgments_before AS b "
+        f"ON {same} WHERE b.input {_IN_TEAM} AND {_UNCHANGED} ORDER BY 1, 2, 3, 4",
+        [marks, marks],
+    ):
+        label_events.append(
+            session,
+            (row[0], row[1], row[2], row[3]),
+            "import",
+            when,
+            grade=row[-1],
+            source=f"undo of import {event.number}",
+            before=label_events.state(*row[4:9]),
+        )
+    session.change(
+        f"UPDATE judgments AS m SET {', '.join(f'{name} = b.{name}' for name in (*columns, 'origin'))} FROM judgments_before AS b "
+        f"WHERE {same} AND b.input {_IN_TEAM} AND {_UNCHANGED}",
+        [marks, marks],
+    )
+    for name, (rows, scale) in plan.sets.items():
+        query_sets.write(session, name, rows, scale, when)
+    session.change(f"DELETE FROM queries WHERE qid {_IN_TEAM}", [list(plan.queries)])
+    restored = ", ".join(f"{name} = b.{name}" for name in (*queries.COLUMNS, "origin", "brought_by"))
+    session.change(
+        f"UPDATE queries AS m SET {restored} FROM queries_before AS b WHERE b.qid = m.qid AND b.input {_IN_TEAM} "
+        f"AND m.origin {_IN_TEAM}",
+        [marks, marks],
+    )
+    query_sets.follow_queries(session, when)
