@@ -61,6 +61,14 @@ def import_command(
             help="Grade scale of that query set, or of the set of the judged queries, such as 0..4 or -2..3; its judgments must fit.",
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Also change memories and queries that another file, a live source or an edit brought; otherwise they stay "
+            "and are listed. A file that was edited changes its own rows either way.",
+        ),
+    ] = False,
     relevant_from: Annotated[
         int | None,
         typer.Option(
@@ -167,6 +175,7 @@ def import_command(
         match=parse_match(match),
         grades=parse_grades(grade or ()) or None,
         relevant_from=relevant_from,
+        replace=replace,
     )
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)

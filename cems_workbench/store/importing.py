@@ -70,10 +70,10 @@ class ImportOptions:
     """What one import is asked to do, the same for a command, a page and the API; every field has a default.
 
     The queries go into `query_set`, by default one named after the input; `scale` changes its scale, or that of the judged queries
-    (`scales.py`). Inputs imported with the same `when` (default: now) are one event, and make one version of a set. `match` says whether words that differ
-    only by case, blanks or marks are the same query (`query_matching.py`). `grades` states the grades of ratings that are fractions or
-    words, by value or range (`stated_grades.py`). `relevant_from` is the lowest relevant grade of the set whose scale it is.
-    Without `replace`, memories and queries that another file, a live source or an edit brought stay as they are.
+    (`scales.py`). Inputs imported with the same `when` (default: now) are one event, and make one version of a set. `match` says whether
+    words that differ only by case, blanks or marks are the same query (`query_matching.py`). `grades` states the grades of ratings that
+    are fractions or words, by value or range (`stated_grades.py`). `relevant_from` is the lowest relevant grade of the set whose scale it
+    is. Without `replace`, memories and queries that another file, a live source or an edit brought stay as they are.
     """
 
     query_set: str | None = None

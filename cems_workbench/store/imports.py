@@ -420,7 +420,7 @@ def _undo_chunks(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:
             {"event": event, "ids": ids},
         ).fetchall()
         chunks.give(cursor, [Chunk(*row) for row in before], origin)
-        # Chunks of an earlier content were waiting to be cut anew.
+        # Chunks of an earlier content were waiting to be cut again.
         cursor.execute(
             "UPDATE chunked AS c SET text_sha = b.text_sha FROM chunked_before AS b "
             f"WHERE b.memory_id = c.memory_id AND b.input IN {_INPUTS} AND c.memory_id IN (SELECT unnest($ids))",
