@@ -1,6 +1,7 @@
 """TREC qrels: one judgment a line, `qid 0 docno rel`, separated by blanks; the second column is not used and may be absent.
 
-A first line that names the columns (`base/judgment_names.py`) decides their order. Lines that begin with # are comments.
+Lines of `qid docno rel 0` are those of ir_datasets' export as TSV. A first line that names the columns (`base/judgment_names.py`)
+decides their order. Lines that begin with # are comments.
 
 Grades may be any integer (TREC uses negative ones for spam). The judge is "human".
 """
@@ -12,9 +13,9 @@ from pathlib import Path
 
 from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import Sample, read_lines
+from cems_workbench.formats.base.files import Sample, read_lines, take_sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import graded
+from cems_workbench.formats.base.grades import graded, whole_grade
 from cems_workbench.formats.base.judgment_names import fields_of, names_judgments
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
@@ -30,7 +31,8 @@ UNUSED = {"0", "Q0", "q0"}
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
     errors: list[RowError] = []
-    order: dict[str, int] = {}
+    order = _order_of_export(take_sample(path))
+    exported = bool(order)
     iterations: set[str] = set()
     widths: list[int] = []
 
@@ -40,6 +42,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
     collected = collect_judgments(str(path), _judged(read_lines(path, errors, progress), order), parse, errors)
     notes = []
+    if exported:
+        notes.append(
+            "without a header the columns are taken for qid, docno, grade and iteration, as ir_datasets exports them"
+        )
     if not order and iterations and not iterations & UNUSED:
         notes.append(
             "without a header the columns are taken for qid, iteration, docno and grade, though no iteration is 0"
@@ -129,6 +135,18 @@ def sniff(sample: Sample) -> bool:
     return bool(_header(sample.header)) or (_has_shape(sample) and not doubt(sample))
 
 
+def _order_of_export(sample: Sample) -> dict[str, int]:
+    """The places in ir_datasets' TSV without a header, whose last column is the iteration; none for any other file."""
+    rows = _rows(sample)
+    last, second = {row[-1] for row in rows}, {row[1] for row in rows if len(row) == 4}
+    fits = all(len(row) == 4 and whole_grade(row[2]) is not None for row in rows) and last <= UNUSED and len(last) == 1
+    return (
+        {"qid": 0, "memory_id": 1, "grade": 2}
+        if fits and not (second & UNUSED or all(map(str.isdecimal, second)))
+        else {}
+    )
+
+
 def _rows(sample: Sample) -> list[list[str]]:
     return [line.split() for line in sample.lines if not line.lstrip().startswith("#")]
 
@@ -141,7 +159,12 @@ def _has_shape(sample: Sample) -> bool:
 
 def doubt(sample: Sample) -> str:
     """What else columns without a header may be: numbers all of them, or ids where the iteration stands, which is one for all lines."""
-    if _header(sample.header) or not _has_shape(sample) or sample.path.suffix.lower() == ".qrels":
+    if (
+        _header(sample.header)
+        or _order_of_export(sample)
+        or not _has_shape(sample)
+        or sample.path.suffix.lower() == ".qrels"
+    ):
         return ""
     rows = [row for row in _rows(sample) if len(row) in (3, 4)]
     second = {row[1] for row in rows if len(row) == 4}

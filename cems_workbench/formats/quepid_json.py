@@ -1,18 +1,21 @@
-"""Judgments by words as JSON: a book of Quepid, its export for RRE, and the ratings of the OpenSearch Search Relevance Workbench.
+"""Judgments by words as JSON: Quepid's exports, ratings of RRE, and judgments of the OpenSearch Search Relevance Workbench.
 
 | from | where the judgments are |
 | Quepid book | `query_doc_pairs: [{query_text, doc_id, judgements: [{rating, user_email}]}]` |
-| RRE (Rated Ranking Evaluator) | `query_groups: [{name, relevant_documents: {docid: {gain}}}]` |
-| Search Relevance Workbench | `judgmentRatings: [{query, ratings: [{docId, rating}]}]` |
+| Quepid case, ratings alone | `queries: [{query, ratings: {docid: rating}}]` |
+| Quepid case, whole | `queries: [{query_text, ratings: [{doc_id, rating, user_email}]}]` |
+| Quepid case for RRE | `queries: [{placeholders: {$query}, relevant_documents: {docid: {gain}}}]` |
+| RRE (Rated Ranking Evaluator) | `query_groups: [{name, relevant_documents: {docid: {gain}}}]`, also `{gain: [docid]}` and below `topics` |
+| Search Relevance Workbench | `judgmentRatings: [{query, ratings: [{docId, rating}]}]`, also in the `hits` of a search of its index |
 
-A query is named by its words. A pair without a rating names a query to be judged.
+A query is named by its words. One without ratings, or a pair without one, names a query to be judged.
 
-Source: quepid v8's exports; RRE's ratings files; docs.opensearch.org, judgments.
+Source: the views of quepid 8.5 (app/views/api/v1/export); RRE's ratings files; docs.opensearch.org, judgments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +29,13 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
 NAME = "quepid-json"
-PAIRS, GROUPS, RATINGS = "query_doc_pairs", "query_groups", "judgmentRatings"
+PAIRS, GROUPS, RATINGS, QUERIES, TOPICS = "query_doc_pairs", "query_groups", "judgmentRatings", "queries", "topics"
 JUDGE = "human"
 Row = dict[str, Any]
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
-    """Read the judgments of a file; raises InputError when it has none of the three lists."""
+    """Read the judgments of a file; raises InputError when it has none of these lists."""
     document = read_document(path)
     errors: list[RowError] = []
     words: dict[str, str] = {}
@@ -54,17 +57,35 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         return judgment
 
     collected = collect_judgments(str(path), rated(), parse, errors)
-    notes = [f"{len(unrated)} queries have a pair without a rating"] if unrated else []
+    count = f"{len(unrated):,} quer{'y has' if len(unrated) == 1 else 'ies have'}"
+    notes = (
+        [f"{count} nothing, or a pair without a rating; what is not judged is there to be judged"] if unrated else []
+    )
     return parsed_by_words(str(path), NAME, collected, words, errors, notes, unrated=unrated)
 
 
 def _rows(path: Path, document: Any) -> Iterator[Row]:
     """Each rating as `query`, `docid`, `rating`, `judge`; what is no object is passed over as an empty row, which is reported."""
-    found = [name for name in (PAIRS, GROUPS, RATINGS) if isinstance(document, dict) and name in document]
+    found = _found(document)
     if not found:
-        raise InputError(f"{path}: must have one of {PAIRS}, {GROUPS}, {RATINGS}")
-    for item in map(_object, _list(document[found[0]])):
-        yield from {PAIRS: _of_pair, GROUPS: _of_group, RATINGS: _of_ratings}[found[0]](item)
+        raise InputError(f"{path}: must have one of {PAIRS}, {GROUPS}, {RATINGS}, or {QUERIES} with ratings")
+    for read_item, items in found:
+        for item in map(_object, items):
+            yield from read_item(item)
+
+
+def _found(document: Any) -> list[tuple[Callable[[Row], Iterator[Row]], list[Any]]]:
+    """The lists of a document with judgments, each with the reader of its items; none for any other document."""
+    whole = _object(document)
+    hits = [_object(hit).get("_source") for hit in _list(_object(whole.get("hits")).get("hits"))]
+    found: list[tuple[Callable[[Row], Iterator[Row]], list[Any]]] = []
+    for part in map(_object, [whole, *hits, *_list(whole.get(TOPICS))]):
+        queries = _list(part.get(QUERIES))
+        rated = [query for query in map(_object, queries) if {"ratings", "relevant_documents"} & query.keys()]
+        named = (PAIRS, _of_pair), (GROUPS, _of_group), (RATINGS, _of_ratings)
+        found += [(read_item, part[name]) for name, read_item in named if isinstance(part.get(name), list)]
+        found += [(_of_query, queries)] if rated else []
+    return found
 
 
 def _of_pair(pair: Row) -> Iterator[Row]:
@@ -78,13 +99,37 @@ def _of_pair(pair: Row) -> Iterator[Row]:
 
 
 def _of_group(group: Row) -> Iterator[Row]:
-    documents = group.get("relevant_documents")
-    rows = documents.items() if isinstance(documents, dict) else []
-    for docid, gain in rows:
-        rating = gain.get("gain") if isinstance(gain, dict) else gain
-        yield {"query": group.get("name"), "docid": docid, "rating": rating, "judge": JUDGE}
-    if not rows:
-        yield {"query": group.get("name"), "docid": None, "rating": None, "judge": JUDGE}
+    asked = [words for query in [group, *map(_object, _list(group.get("queries")))] if (words := _asked(query))]
+    for words in dict.fromkeys(asked) or [group.get("name")]:
+        yield from _relevant(words, _object(group.get("relevant_documents")))
+
+
+def _relevant(words: Any, documents: Row) -> Iterator[Row]:
+    for key, gain in documents.items():
+        for docid, rating in ((docid, key) for docid in gain) if isinstance(gain, list) else [(key, gain)]:
+            given = rating.get("gain") if isinstance(rating, dict) else rating
+            yield {"query": words, "docid": docid, "rating": given, "judge": JUDGE}
+    if not documents:
+        yield {"query": words, "docid": None, "rating": None, "judge": JUDGE}
+
+
+def _asked(query: Row) -> str | None:
+    """The words in the placeholders of RRE: those of $query, or of the only one."""
+    given = _object(query.get("placeholders"))
+    words = given.get("$query", next(iter(given.values())) if len(given) == 1 else None)
+    return words if isinstance(words, str) and words.strip() else None
+
+
+def _of_query(query: Row) -> Iterator[Row]:
+    """The ratings of a query of a Quepid case, in each of its three forms."""
+    if "relevant_documents" in query:
+        yield from _of_group(query)
+        return
+    words, ratings = query.get("query_text", query.get("query")), query.get("ratings")
+    given = [{"doc_id": docid, "rating": rating} for docid, rating in _object(ratings).items()]
+    for each in given or [*map(_object, _list(ratings))] or [{}]:
+        judge = each.get("user_email") or JUDGE
+        yield {"query": words, "docid": each.get("doc_id"), "rating": each.get("rating"), "judge": judge}
 
 
 def _of_ratings(item: Row) -> Iterator[Row]:
@@ -102,19 +147,18 @@ def _object(value: Any) -> Row:
 
 
 def sniff(sample: Sample) -> bool:
-    """A document with one of the three lists."""
-    document = sample.document
-    return isinstance(document, dict) and any(isinstance(document.get(name), list) for name in (PAIRS, GROUPS, RATINGS))
+    """A document with one of these lists."""
+    return bool(_found(sample.document))
 
 
 FORMAT = Format(
     NAME,
-    "a Quepid book, RRE ratings or Search Relevance Workbench judgments as .json",
+    "a Quepid book or case, RRE ratings or Search Relevance Workbench judgments as .json",
     order=3,
     sniff=sniff,
     read=read,
     suffixes=(".json",),
     place=19,
-    shape="a document with query_doc_pairs, query_groups or judgmentRatings",
+    shape="a document with query_doc_pairs, query_groups or judgmentRatings, or with queries that have ratings",
     needs=((PAIRS, GROUPS, RATINGS),),
 )

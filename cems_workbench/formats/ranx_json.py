@@ -61,16 +61,30 @@ def write(judgments: Iterable[Judgment]) -> str:
 
 def sniff(sample: Sample) -> bool:
     """An object of objects of whole numbers."""
+    numbers = _numbers(sample)
+    return bool(numbers) and all(whole_grade(number) is not None for number in numbers)
+
+
+def _numbers(sample: Sample) -> list[int | float]:
+    """The numbers of an object of objects of numbers; none for any other document."""
     document = sample.document
     if not isinstance(document, dict) or not document:
-        return False
+        return []
     queries = list(document.values())[:MOST_LOOKED_AT]
-    grades = [grade for query in queries if isinstance(query, dict) for grade in list(query.values())[:MOST_LOOKED_AT]]
-    return all(isinstance(query, dict) for query in queries) and bool(grades) and all(map(_is_grade, grades))
+    given = [value for query in queries if isinstance(query, dict) for value in list(query.values())[:MOST_LOOKED_AT]]
+    numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
+    return numbers if len(numbers) == len(given) and all(isinstance(query, dict) for query in queries) else []
 
 
-def _is_grade(value: Any) -> bool:
-    return not isinstance(value, str) and whole_grade(value) is not None
+def doubt(sample: Sample) -> str:
+    """What numbers with fractions may be: grades by a stated mapping, or the scores of a run."""
+    fraction = next((number for number in _numbers(sample) if whole_grade(number) is None), None)
+    if fraction is None:
+        return ""
+    return (
+        f"{{qid: {{docno: number}}}} with fractions such as {fraction} may be judgments whose grades you state, as in --grade 0..0.5=0 "
+        "--grade 0.5..1=1, or a run: what a system returned, with its scores, which is no judgment and is not imported"
+    )
 
 
 FORMAT = Format(
@@ -82,5 +96,6 @@ FORMAT = Format(
     suffixes=(".json",),
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, place=7),
     place=18,
+    doubt=doubt,
     shape="one object {qid: {docno: grade}} of whole numbers",
 )

@@ -14,9 +14,9 @@ from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.csv_table import CsvTable, columns_of, read_csv_lines, records
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import whole_grade
 from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.quepid_csv import HEADER, read_ratings, write
+from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
 
@@ -35,7 +35,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Three cells that begin with words and end in a whole number, in most of the first lines, and no header of another format."""
+    """Three cells that begin with words and end in a number, in most of the first lines, and no header of another format."""
     return _has_shape(sample) and not doubt(sample)
 
 
@@ -70,7 +70,7 @@ def _names_others(names: list[str]) -> bool:
 
 
 def _is_rating(cell: str) -> bool:
-    return whole_grade(cells.restored(cell)) is not None
+    return decimal_number(cells.restored(cell)) is not None
 
 
 FORMAT = Format(
@@ -84,5 +84,5 @@ FORMAT = Format(
     judgments=JudgmentWriter(write, by_words=True, judges=False, place=5),
     place=16,
     doubt=doubt,
-    shape="three columns without a header: words of the query, docid, whole number",
+    shape="three columns without a header: words of the query, docid, number",
 )

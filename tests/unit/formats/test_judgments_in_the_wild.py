@@ -34,6 +34,9 @@ def by_words(parsed):
     [
         ("header.qrels", ["query_id 0 doc_id relevance", "q1 0 m01 2", "q2 0 m02 1"], "qrels"),
         ("swapped.qrels", ["docno qid iteration label", "m01 q1 0 2", "m02 q2 0 1"], "qrels"),
+        ("export.tsv", ["q1\tm01\t2\t0", "q2\tm02\t1\t0"], "qrels"),
+        ("powers.qrels", ["q1 0 m01 2e0", "q2\t0\tm02\t+1"], "qrels"),
+        ("pandas.csv", [",qid,docno,label", "0,q1,m01,2.0", "1,q2,m02,1"], "judgments-csv"),
         ("comment.qrels", ["# judged by three people", "q1 0 m01 2", "q2 0 m02 1"], "qrels"),
         ("floats.txt", ["q1 0 m01 2.0", "", "q2 0 m02 1.0"], "qrels"),
         ("headerless.tsv", ["q1\tm01\t2", "q2\tm02\t1"], "qrels"),
@@ -89,7 +92,7 @@ def test_results_of_a_system_are_no_judgments(write):
         "run.csv": ["qid,docno,rank,score", "q1,m01,1,3"],
         "run.json": ['{"q1": {"m01": 0.9}}'],
     }.items():
-        with pytest.raises(InputError, match=r"not recognised|a column rank, so it is a run"):
+        with pytest.raises(InputError, match=r"or a run: what a system returned|a column rank, so it is a run"):
             read(write(name, *lines))
 
 
@@ -134,6 +137,50 @@ def test_other_exports_of_quepid_and_the_search_relevance_workbench(write):
         assert by_words(read(write("ltr.txt", line))) == [("what", "m1", 3, "human")]
     detailed = "Team Name,Case Name,Case ID,Query Text,Doc ID,Title,Rating"
     assert by_words(read(write("detailed.csv", detailed, "T,C,1,what,m1,x,3"))) == [("what", "m1", 3, "human")]
+
+
+def test_a_case_of_quepid_in_each_of_its_forms_and_groups_of_rre(write):
+    alone = {"queries": [{"query": "what", "ratings": {"m1": 3.0}}, {"query": "where", "ratings": {}}]}
+    rated = [{"doc_id": "m1", "rating": 3.0, "user_email": "a@x.example"}]
+    whole = {
+        "case_name": "c",
+        "queries": [{"query_text": "what", "ratings": rated}, {"query_text": "where", "ratings": []}],
+    }
+    for name, document, judge in (("alone.json", alone, "human"), ("whole.json", whole, "a@x.example")):
+        parsed = read(write(name, document))
+        assert by_words(parsed) == [("what", "m1", 3, judge)] and {query.query for query in parsed.queries} == {
+            "what",
+            "where",
+        }
+    asked = {"template": "t.json", "placeholders": {"$query": "what"}}
+    groups = [{"name": "g", "queries": [asked], "relevant_documents": {"3": ["m1"], "1": ["m2"]}}]
+    of_case = {
+        "queries": [{"placeholders": {"$query": "what"}, "relevant_documents": {"m1": {"gain": 3}, "m2": {"gain": 1}}}]
+    }
+    for name, document in {"rre.json": {"topics": [{"query_groups": groups}]}, "case_rre.json": of_case}.items():
+        assert by_words(read(write(name, document))) == [("what", "m1", 3, "human"), ("what", "m2", 1, "human")]
+    found = {
+        "hits": {
+            "hits": [
+                {"_source": {"judgmentRatings": [{"query": "what", "ratings": [{"docId": "m1", "rating": "3.0"}]}]}}
+            ]
+        }
+    }
+    assert by_words(read(write("hits.json", found))) == [("what", "m1", 3, "human")]
+
+
+def test_ratings_that_are_no_whole_numbers_say_how_to_state_their_grades(write):
+    for name, lines in {
+        "srw.csv": ["what is it,m1,0.7", "who is it,m2,0.2"],
+        "excel.csv": ["query;docid;rating", "what is it;m1;0,7", "who is it;m2;0,2"],
+        "llm.csv": ["query,doc_id,relevance,reasoning", 'what is it,m1,0.7,"so, so"', "who is it,m2,0.2,no"],
+    }.items():
+        parsed = read(write(name, *lines))
+        assert parsed.judgments == () and [(one.words, one.judgment.memory_id) for one in parsed.ungraded] == [
+            ("what is it", "m1"),
+            ("who is it", "m2"),
+        ]
+        assert all("--grade 0..0.5=0 --grade 0.5..1=1" in error.reason for error in parsed.errors)
 
 
 def test_the_folder_of_mteb_has_judgments_as_json_lines(tmp_path):
