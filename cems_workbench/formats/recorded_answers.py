@@ -4,7 +4,7 @@
                 "content"}, …], "lists"?}, …]}: whole answers, nothing cut; `config` are settings of CEMS in lower case, and with
                 `engine` those of another system, which are not settings here (docs/use/recording.md has every field)
     responses   one search response, or a JSON list (or JSON lines) of them, each with its `query`
-    TREC run    the answers of several queries, by qid
+    a run       the answers of several queries, by qid: `formats.runs`
     a list      ids of one answer, whose query is named elsewhere
 
 The rows of one answer are read by `responses`, whatever the form. A row that cannot be used is reported with its answer's number and its
@@ -24,7 +24,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.base.logs import distinct
-from cems_workbench.formats.responses import ID_FIELDS, parse_response, rows_of_answer
+from cems_workbench.formats.responses import ID_FIELDS, parse_response, plain_text, rows_of_answer
 from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 
 RECORDING = "recording"
@@ -82,7 +82,7 @@ def read_recording(path: Path) -> Recording:
 
 def parse_recording(text: str, source: str = "answers") -> Recording:
     """Read recorded answers in any known form. Raises InputError when the file as a whole cannot be used."""
-    text = text.removeprefix("\ufeff").strip()
+    text = plain_text(text)
     document = _document(text)
     if isinstance(document, dict) and "answers" in document:
         return _recording(document, source)
@@ -90,11 +90,13 @@ def parse_recording(text: str, source: str = "answers") -> Recording:
     if several:
         return _responses(several, source)
     response = parse_response(text, source)
-    if response.runs is not None:
+    run = response.run
+    if run is not None:
         runs = tuple(
-            RecordedAnswer(rows[0].row if rows else 1, qid, None, None, rows) for qid, rows in response.runs.items()
+            RecordedAnswer(rows[0].row if rows else 1, qid, run.words.get(qid), None, rows)
+            for qid, rows in run.results.items()
         )
-        return Recording(source, response.form, runs, errors=response.errors)
+        return Recording(source, response.form, runs, errors=response.errors, doubts=run.notes)
     query, project = _asked(document) if isinstance(document, dict) else (None, None)
     answer = RecordedAnswer(1, "1", query, project, response.returned)
     return Recording(source, response.form, (answer,), errors=response.errors)

@@ -1,8 +1,8 @@
-"""What a retrieval system answered to one query: a search response, a list of ids, or a TREC run.
+"""What a retrieval system answered to one query: a search response, a list of ids, or a run.
 
     JSON       {"results": [{"memory_id", "content", "score"}, …]}, as CEMS answers, or the list itself; common other names of the
                fields are known; an item may be an id alone; JSON lines too
-    TREC run   qid Q0 docno rank score tag, blanks between; ordered by rank
+    a run      the results of several queries, as evaluation tools write them: `formats.runs`
     a list     an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
 
 Rows that cannot be used are reported and the others kept.
@@ -19,6 +19,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import parse_json, type_name
+from cems_workbench.formats.runs import Run, run_of
 from cems_workbench.records import Returned, RowError
 
 LIST_FIELDS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
@@ -28,41 +29,44 @@ TEXT_FIELDS = ("content", "memory", "text", "chunk", "document", "_source")
 PARTS_FIELDS = ("score_details", "parts")
 """Where a system that explains its scores puts what they are made of."""
 MAX_DEPTH = 3
-_RUN = re.compile(r"(\S+)\s+(\S+)\s+(\S+)\s+([+-]?\d+)\s+(\S+)\s+(\S+)")
 _HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response in its order. `runs` are those of a TREC run by qid; `returned` is the response of the only or first one."""
+    """A response in its order. `run` is the run that it is, by qid; `returned` is the response of the only or first query."""
 
     form: str
     returned: tuple[Returned, ...]
     errors: tuple[RowError, ...] = ()
-    runs: Mapping[str, tuple[Returned, ...]] | None = None
+    run: Run | None = None
 
 
 def parse_response(text: str, source: str = "response") -> Response:
     """Read a response in any known form. Raises InputError when nothing in it can be used."""
-    text = text.removeprefix("\ufeff").strip()
+    text = plain_text(text)
     if not text:
         raise InputError(f"{source}: it is empty")
     errors: list[RowError] = []
-    if text[0] in "[{":
+    run = run_of(text, source, errors)
+    if run is not None:
+        form, rows = run.form, list(next(iter(run.results.values()), ()))
+    elif text[0] in "[{":
         form, rows = _from_json(text, source, errors)
-        runs = None
     else:
         lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        if sum(bool(_RUN.fullmatch(line)) for _, line in lines) * 2 > len(lines):
-            runs = {qid: _unique(run, source, errors) for qid, run in _from_run(lines, source, errors).items()}
-            form, rows = "TREC run", list(next(iter(runs.values()), ()))
-        else:
-            form, rows, runs = "list", _from_lines(lines, source, errors), None
+        form, rows = "list", _from_lines(lines, source, errors)
     returned = _unique(rows, source, errors)
-    if not returned and not runs:
+    if not returned and run is None:
         first = f": {errors[0]}" if errors else ""
         raise InputError(f"{source}: no row of it can be used{first}")
-    return Response(form, returned, tuple(sorted(errors, key=lambda error: error.row)), runs)
+    return Response(form, returned, tuple(sorted(errors, key=lambda error: error.row)), run)
+
+
+def plain_text(text: str) -> str:
+    """The text without a byte order mark and the blanks around it, but for a tab before a table."""
+    plain = text.removeprefix("\ufeff").strip()
+    return plain if plain[:1] in ("[", "{", "") else text.removeprefix("\ufeff").strip("\r\n ")
 
 
 def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, list[Returned]]:
@@ -140,25 +144,6 @@ def _parts(fields: Mapping[str, Any]) -> dict[str, float]:
     said: Mapping[str, Any] = next((fields[name] for name in PARTS_FIELDS if isinstance(fields.get(name), dict)), {})
     numbers = ((str(name), _number(value)) for name, value in said.items() if isinstance(value, int | float))
     return {name: number for name, number in numbers if number is not None}
-
-
-def _from_run(lines: Iterable[tuple[int, str]], source: str, errors: list[RowError]) -> dict[str, list[Returned]]:
-    ranked: dict[str, list[tuple[int, Returned]]] = {}
-    for number, line in lines:
-        match = _RUN.fullmatch(line)
-        if not match:
-            columns = len(line.split())
-            errors.append(
-                RowError(source, number, f"must have the 6 columns qid Q0 docno rank score tag, found {columns}")
-            )
-            continue
-        qid, _, docno, rank, said, _ = match.groups()
-        score = _number(said)
-        if score is None:
-            errors.append(RowError(source, number, f"must be a finite number, found {ascii(said)[:60]}", "score"))
-            continue
-        ranked.setdefault(qid, []).append((int(rank), Returned(number, docno, score)))
-    return {qid: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for qid, rows in ranked.items()}
 
 
 def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError]) -> list[Returned]:

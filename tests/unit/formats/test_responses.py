@@ -62,8 +62,8 @@ def test_a_run_is_ordered_by_rank_and_split_by_query() -> None:
     response = parse_response("q1 Q0 b 2 0.4 x\nq1 Q0 a 1 0.9 x\nq2 Q0 c 1 7 x")
     assert response.form == "TREC run"
     assert [one.memory_id for one in response.returned] == ["a", "b"]
-    assert response.runs is not None
-    assert {qid: [one.memory_id for one in rows] for qid, rows in response.runs.items()} == {
+    assert response.run is not None
+    assert {qid: [one.memory_id for one in rows] for qid, rows in response.run.results.items()} == {
         "q1": ["a", "b"],
         "q2": ["c"],
     }

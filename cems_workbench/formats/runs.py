@@ -1,0 +1,230 @@
+"""Runs: what a system returned for many queries, by qid, as tools of evaluation write them.
+
+    TREC            qid Q0 docno rank score tag, with blanks, tabs or commas between (trec_eval, pyserini, anserini)
+    MS MARCO        qid, docno and rank, with blanks or tabs between
+    a table         CSV or TSV, JSON lines or a JSON list whose names say what is what, such as qid, docno, rank, score (PyTerrier,
+                    ir_datasets); `query` has the words
+    by query        {qid: {docno: score}} (ranx, BEIR, pytrec_eval)
+
+The order is that of the ranks; equal ranks, as BEIR's 0 everywhere, and rows without one are in the order of their scores. trec_eval and
+its kin order by score alone: a note says where ranks and scores contradict each other, where ranks are equal, and where there are none.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from cems_workbench.formats.base.csv_table import DELIMITERS, names_of
+from cems_workbench.formats.base.files import parse_json
+from cems_workbench.formats.base.judgment_names import NAMES, plain
+from cems_workbench.records import Returned, RowError
+
+TREC, TABLE, BY_QUERY = "TREC run", "run as a table", "run by query"
+COLUMNS = "qid Q0 docno rank score tag"
+QID, DOCNO = NAMES["qid"], NAMES["memory_id"]
+RANK, SCORE, WORDS = ("rank", "position"), ("score", "sim", "similarity", "relevance_score"), ("query", "query_text")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_RANKED = re.compile(r"(\S+)\s+(\S+)\s+(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The results of each query in their order, the words of queries as far as they are there, and lines about the order."""
+
+    form: str
+    results: Mapping[str, tuple[Returned, ...]]
+    words: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    qid: str
+    docno: str
+    rank: int | None
+    score: float | None
+
+
+def run_of(text: str, source: str, errors: list[RowError]) -> Run | None:
+    """The run that a text is, rows that cannot be used reported; None if it is none."""
+    if text[:1] in ("{", "["):
+        return _of_json(text, source, errors)
+    # A table of pandas may begin with a tab, below which its index is.
+    table = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line.strip()) for number, line in table]
+    if not lines:
+        return None
+    found = _of_table(table, source, errors)
+    if found is not None:
+        return found
+    if sum(_is_trec(_columns(line)) for _, line in lines) * 2 > len(lines):
+        return _ordered(TREC, _of_trec(lines, source, errors), source, errors)
+    ranked = [(number, match) for number, line in lines if (match := _RANKED.fullmatch(line))]
+    if len(ranked) == len(lines) and _are_ranks(match for _, match in ranked):
+        rows = (_Row(number, match[1], match[2], int(match[3]), None) for number, match in ranked)
+        return _ordered("MS MARCO run", rows, source, errors)
+    return None
+
+
+def _columns(line: str) -> list[str]:
+    """The columns of a line of TREC, between commas or blanks."""
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if _is_trec(cells) else line.split()
+
+
+def _is_trec(columns: Sequence[str]) -> bool:
+    return len(columns) == 6 and bool(_WHOLE.fullmatch(columns[3]))
+
+
+def _are_ranks(rows: Iterable[re.Match[str]]) -> bool:
+    """Whether the third column counts from 1 within each query: else it may be a grade."""
+    last: dict[str, int] = {}
+    for row in rows:
+        if int(row[3]) != last.get(row[1], 0) + 1:
+            return False
+        last[row[1]] = int(row[3])
+    return True
+
+
+def _of_trec(lines: Iterable[tuple[int, str]], source: str, errors: list[RowError]) -> Iterator[_Row]:
+    for number, line in lines:
+        columns = _columns(line)
+        if len(columns) != 6:
+            errors.append(RowError(source, number, f"must have the 6 columns {COLUMNS}, found {len(columns)}"))
+            continue
+        qid, _, docno, rank, said, _ = columns
+        if not _WHOLE.fullmatch(rank):
+            errors.append(RowError(source, number, f"must be a whole number, found {ascii(rank)[:60]}", "rank"))
+            continue
+        score = _number(said)
+        if score is None:
+            errors.append(RowError(source, number, f"must be a finite number, found {ascii(said)[:60]}", "score"))
+        else:
+            yield _Row(number, qid, docno, int(rank), score)
+
+
+def _of_table(lines: Sequence[tuple[int, str]], source: str, errors: list[RowError]) -> Run | None:
+    """A run below a header that names a query, a document and a rank or score."""
+    for delimiter in DELIMITERS:
+        names = names_of(lines[0][1], delimiter)
+        if _names_run(names):
+            break
+    else:
+        return None
+    cells = csv.DictReader((line for _, line in lines[1:]), fieldnames=names, delimiter=delimiter)
+    rows = zip((number for number, _ in lines[1:]), cells, strict=False)
+    return _of_rows(rows, source, errors)
+
+
+def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
+    try:
+        document = parse_json(text)
+    except ValueError:
+        try:
+            document = [parse_json(line) for line in text.splitlines() if line.strip()]
+        except ValueError:
+            return None
+    if isinstance(document, list):
+        objects = [(n, row) for n, row in enumerate(document, 1) if isinstance(row, dict)]
+        if not objects or len(objects) < len(document) or not _names_run(objects[0][1]):
+            return None
+        return _of_rows(objects, source, errors)
+    if not isinstance(document, dict) or not document or not all(map(_is_ranking, document.values())):
+        return None
+    rows = (
+        _Row(n, qid, docno, None, _number(score))
+        for n, (qid, ranking) in enumerate(document.items(), 1)
+        for docno, score in ranking.items()
+    )
+    return _ordered(BY_QUERY, rows, source, errors)
+
+
+def _is_ranking(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(score, int | float) for score in value.values())
+
+
+def _names_run(names: Iterable[str]) -> bool:
+    there = {plain(name) for name in names}
+    return all(there & {*known} for known in (QID, DOCNO, (*RANK, *SCORE)))
+
+
+def _of_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], source: str, errors: list[RowError]) -> Run:
+    words: dict[str, str] = {}
+
+    def read() -> Iterator[_Row]:
+        for number, row in rows:
+            there = {plain(str(name)): value for name, value in row.items() if value not in (None, "")}
+            qid, docno, rank, score, query = (
+                next((there[name] for name in known if name in there), None)
+                for known in (QID, DOCNO, RANK, SCORE, WORDS)
+            )
+            if qid is None or docno is None:
+                missing = "qid" if qid is None else "docno"
+                errors.append(RowError(source, number, "is missing", missing))
+                continue
+            place, value = _number(rank), _number(score)
+            if score is not None and value is None:
+                reason = f"must be a finite number, found {ascii(score)[:60]}"
+                errors.append(RowError(source, number, reason, "score"))
+                continue
+            if isinstance(query, str) and query.strip():
+                words.setdefault(str(qid), query)
+            yield _Row(number, str(qid), str(docno), None if place is None else int(place), value)
+
+    run = _ordered(TABLE, read(), source, errors)
+    return Run(run.form, run.results, words, run.notes)
+
+
+def _ordered(form: str, rows: Iterable[_Row], source: str, errors: list[RowError]) -> Run:
+    """Each document of a query once, in order, and how that came about."""
+    found: dict[str, dict[str, _Row]] = {}
+    for row in rows:
+        first = found.setdefault(row.qid, {}).setdefault(row.docno, row)
+        if first is not row:
+            reason = f"{ascii(row.docno)[:60]} stands already in row {first.line} of query {ascii(row.qid)[:60]}"
+            errors.append(RowError(source, row.line, reason))
+    results = {}
+    wrong = []
+    ranked = tied = False
+    for qid, documents in found.items():
+        own = list(documents.values())
+        ranks = [row.rank for row in own]
+        has_ranks = None not in ranks
+        ranked |= has_ranks
+        tied |= has_ranks and len(set(ranks)) < len(ranks)
+        order = sorted(own, key=lambda row: (row.rank or 0 if has_ranks else 0, -(row.score or 0.0)))
+        results[qid] = tuple(Returned(row.line, row.docno, row.score) for row in order)
+        scored = [row for row in order if row.score is not None]
+        wrong += [(qid, one, other) for one, other in pairwise(scored) if (one.score or 0.0) < (other.score or 0.0)][:1]
+    return Run(form, results, notes=tuple(_notes(ranked, tied, wrong, len(found))))
+
+
+def _notes(ranked: bool, tied: bool, wrong: Sequence[tuple[str, _Row, _Row]], queries: int) -> Iterator[str]:
+    if not ranked:
+        yield "the run is ordered by its scores; it has no ranks"
+    elif tied:
+        yield "the run is ordered by its ranks; equal ranks by their scores"
+    if wrong:
+        qid, one, other = wrong[0]
+        yield (
+            f"the run is ordered by its ranks, which its scores contradict in {len(wrong):,} of {queries:,} queries, such as {qid}: "
+            f"{one.docno} ({one.score:g}) is before {other.docno} ({other.score:g}); trec_eval orders by score"
+        )
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also one written as text."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
