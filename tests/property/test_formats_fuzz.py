@@ -123,6 +123,15 @@ def test_beam_keeps_its_good_turns_and_questions_whatever_stands_beside_them(cha
     assert {f"c/{10**9}", f"c/{10**9}.2"} & {memory.id for memory in parsed.memories}
 
 
+@twice
+@given(items=st.lists(ROWS | VALUES, max_size=3), conversations=st.lists(ROWS | VALUES, max_size=3))
+def test_convomem_keeps_its_good_items_whatever_stands_beside_them(items, conversations):
+    said = [{"messages": [*conversations, {"speaker": "User", "text": "kept"}]}]
+    good = {"question": "kept?", "message_evidences": [{"speaker": "User", "text": "kept"}], "conversations": said}
+    parsed = read_bytes(json.dumps({"evidence_items": [*items, good]}).encode(), "convomem", "file.json")
+    assert f"file-1-{len(items) + 1}/q1" in {judgment.qid for judgment in parsed.judgments}
+
+
 DOCUMENTS = st.fixed_dictionaries(
     {"documents": st.lists(ROWS | VALUES, max_size=4)}, optional={"chunks": st.lists(ROWS | VALUES, max_size=4)}
 )
@@ -243,6 +252,7 @@ def test_every_format_is_fuzzed():
         "locomo",
         "longmemeval",
         "beam",
+        "convomem",
         "markdown-notes",
         "ranx-json",
         "quepid-json",

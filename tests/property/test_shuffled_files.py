@@ -529,6 +529,14 @@ def beam(random: Random) -> Made:
     )
 
 
+def convomem(random: Random) -> Made:
+    said = [{"messages": [{"speaker": "User", "text": text} for text in TEXTS], "id": "c"}]
+    item = {"question": "who?", "message_evidences": [{"speaker": "User", "text": TEXTS[0]}], "conversations": said}
+    row = {random.choice(("evidence_items", "evidenceItems")): [shuffled(random, item)]}
+    raw = document(random, [shuffled(random, row)])
+    return Made("case.json", raw, ("convomem",), frozenset({("case-1-1/q1", "case-1-1/1/1", 1)}))
+
+
 def markdown(random: Random) -> Made:
     front = random.sample(["title: T", "permalink: notes/a", "created: 2024-03-05T09:30:00+00:00"], 3)
     raw = as_text(random, ["---", *front, "---", "", random.choice(TEXTS)])
@@ -541,6 +549,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "cems-export": cems_export,
     "cems-feedback": cems_feedback,
     "cems-hook-events": hook_events,
+    "convomem": convomem,
     "facts-jsonl": facts_jsonl,
     "judgments-csv": judgments_csv,
     "judgments-jsonl": judgments_jsonl,

@@ -1,4 +1,4 @@
-"""LongMemEval and BEAM: turns are memories, questions are queries, evidence is judgments."""
+"""LongMemEval, BEAM and ConvoMem: turns are memories, questions are queries, evidence is judgments."""
 
 from __future__ import annotations
 
@@ -255,3 +255,89 @@ def test_ids_that_begin_again_in_each_plan_of_beam_are_moved_as_its_download_mov
 def test_a_directory_that_is_no_conversation_is_refused(tmp_path):
     with pytest.raises(InputError, match="not BEAM"):
         read(tmp_path, "beam")
+
+
+def said(*texts, name="c1"):
+    speakers = ("User", "Assistant")
+    return {"id": name, "messages": [{"speaker": speakers[n % 2], "text": text} for n, text in enumerate(texts)]}
+
+
+def item(question, *evidences, conversations=(), **more):
+    told = [{"speaker": "user", "text": text} for text in evidences]
+    return {"question": question, "message_evidences": told, "conversations": list(conversations), **more}
+
+
+ABOUT_TEA = said(
+    "I drink green tea – never coffee.",
+    "Noted: green tea.",
+    "I moved to Porto in May, and my flat",
+    "Nice!",
+    "is on the hill",
+)
+
+
+def test_evidence_of_convomem_is_found_by_its_words(tmp_path):
+    home = tmp_path / "user_evidence" / "2_evidence"
+    home.mkdir(parents=True)
+    items = [
+        item(
+            "What do I drink?",
+            "I drink green tea - never coffee",
+            conversations=[ABOUT_TEA],
+            category="Food",
+            answer="tea",
+        ),
+        item("Where is my flat?", "I moved to Porto in May, and my flat is on the hill", conversations=[ABOUT_TEA]),
+        item(
+            "Which tea?",
+            "green tea",
+            "I drink cocoa at night",
+            conversations=[said("green tea one", "", "a green tea two")],
+        ),
+    ]
+    (home / "p1_Nurse.json").write_text(json.dumps({"evidence_items": items, "checkpoint": "abc"}))
+    parsed = read_path(home)[0]
+    case = "user_evidence-2_evidence-p1_Nurse-1-"
+    assert parsed.memories[0].content == "user: I drink green tea – never coffee."
+    assert (parsed.memories[0].id, parsed.memories[0].project) == (f"{case}1/1/1", f"convomem/{case}1")
+    assert [(query.qid, query.project, query.type) for query in parsed.queries] == [
+        (f"{case}{n}/q1", f"convomem/{case}{n}", "user_evidence") for n in (1, 2, 3)
+    ]
+    assert [(judgment.qid, judgment.memory_id) for judgment in parsed.judgments] == [
+        (f"{case}1/q1", f"{case}1/1/1"),
+        (f"{case}2/q1", f"{case}2/1/3"),
+        (f"{case}2/q1", f"{case}2/1/5"),
+    ]
+    assert [(error.field.rpartition("/")[2], error.reason) for error in parsed.errors] == [
+        ("2.text", "is empty"),
+        ("q1.message_evidences[1]", "its words are in 2 messages; which is meant is open"),
+        ("q1.message_evidences[2]", "no message of its conversations has these words"),
+    ]
+    assert f"1 questions have no judgment: {case}3/q1" in parsed.notes
+
+
+def test_a_mixed_case_of_convomem_is_one_haystack_of_all_its_questions(write):
+    tea, other = ABOUT_TEA, said("I drink green tea – never coffee.", name="filler")
+    case = {
+        "evidenceItems": [
+            item("What do I drink?", "I drink green tea – never coffee.", conversations=[tea]),
+            item("Where do I work?", "Noted: green tea.", conversations=[tea], category="abstention_evidence"),
+        ],
+        "conversations": [other, tea],
+        "contextSize": 2,
+    }
+    parsed = read(write("batched_000.json", [case, {"contextSize": 1}]))
+    assert parsed.format == "convomem"
+    assert {memory.project for memory in parsed.memories} == {"convomem/batched_000-1"}
+    assert parsed.judgments == (Judgment("batched_000-1/q1", "batched_000-1/2/1", 1),)
+    assert [query.answerable for query in parsed.queries] == [None, False]
+    assert "1 questions of abstention have no answer; the messages that they name are not judged" in parsed.notes
+    assert [error.reason for error in parsed.errors] == ["is neither an item with conversations nor a test case"]
+
+
+def test_filler_conversations_of_convomem_are_memories(write):
+    parsed = read(
+        write("fillers.json", {"evidence_items": [{"conversations": [ABOUT_TEA]}, item("", conversations=[ABOUT_TEA])]})
+    )
+    assert (len(parsed.memories), parsed.queries, parsed.errors) == (10, (), ())
+    assert "2 items ask nothing: their conversations are memories" in parsed.notes

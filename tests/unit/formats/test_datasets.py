@@ -220,6 +220,7 @@ NOT_WRITTEN = {
     "facts-jsonl",
     "messages-jsonl",
     "cems-export",
+    "convomem",
     "markdown-notes",
     "mcp-memory-server",
     "memory-records",
