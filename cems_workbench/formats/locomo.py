@@ -50,7 +50,7 @@ NAME = "locomo"
 TYPES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _SESSION = re.compile(r"session_(\d{1,6})")
 _OF_SESSION = re.compile(r"(?:events_)?session_\d{1,6}(_\w+)?")
-_LAST_NUMBER = re.compile(r".*?(\d{1,6})", re.DOTALL)
+_NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
 _TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
 _BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
 PROJECT = "locomo/"
@@ -277,8 +277,8 @@ def _sessions(row: dict[str, Any]) -> list[_Session]:
     else:
         listed = inner
     if not sessions and isinstance(listed, list) and listed:
-        if any(isinstance(item, dict) and turns_of(item) for item in listed):
-            sessions = map(_listed_session, range(1, len(listed) + 1), listed)
+        if any(map(turns_of, listed)):
+            sessions = _listed_sessions(listed)
         elif any(map(_is_turn, listed)):
             sessions = _split(listed)
     return sorted((session for session in sessions if session.turns), key=lambda session: session.number)
@@ -292,17 +292,22 @@ def _numbered_session(conversation: dict[str, Any], number: int, value: Any) -> 
     return _Session(number, key, started, turns_of(value))
 
 
-def _listed_session(place: int, item: Any) -> _Session:
-    if not isinstance(item, dict):
-        return _Session(place, "", None, [])
-    key = first_of(item, TIMES)
-    return _Session(_session_number(item, NUMBERS) or place, key, item.get(key), turns_of(item))
+def _listed_sessions(listed: list[Any]) -> Iterator[_Session]:
+    """The items of a list of sessions, by their own numbers if each has another, else by their places."""
+    items = [item if isinstance(item, dict) else {"turns": item} for item in listed]
+    numbers = [_session_number(item, NUMBERS) for item in items]
+    if None in numbers or len(set(numbers)) < len(numbers):
+        numbers = list(range(1, len(items) + 1))
+    for number, item in zip(numbers, items, strict=True):
+        field = first_of(item, TIMES)
+        yield _Session(number or 0, field, item.get(field), turns_of(item))
 
 
 def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
-    """The number of a session by the first of these fields that has one, as itself or as the last digits of text."""
+    """The number of a session by the first of these fields that the row has, as itself or in text such as session_3."""
     value = row.get(first_of(row, names))
-    match = _LAST_NUMBER.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    said = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    match = _NUMBERED.fullmatch(said)
     return int(match[1]) if match else None
 
 
@@ -311,30 +316,28 @@ def _split(turns: list[Any]) -> Iterator[_Session]:
 
     Timestamps that no two turns share are the turns' own, and no sessions.
     """
-
-    def place(turn: Any) -> Any:
-        if not isinstance(turn, dict):
-            return None
-        match = _TURN.fullmatch(str(turn.get("dia_id", "")).strip())
-        number = (
-            int(match[1])
-            if match
-            else _session_number(turn, ("session_index", "session_number", "session", "session_id"))
-        )
-        return number or str(turn.get(first_of(turn, TIMES)))
-
-    runs = [(key, list(run)) for key, run in groupby(turns, place)]
-    if all(isinstance(key, int) for key, _ in runs):
-        merged: dict[int, list[Any]] = {}
-        for key, run in runs:
-            merged.setdefault(key, []).extend(run)
-        runs = list(merged.items())
-    elif len(runs) == len(turns) > 1:
-        runs = [(None, turns)]
-    for position, (key, run) in enumerate(runs, start=1):
+    keys: list[int | str] = []
+    for turn in turns:
+        before = keys[-1] if keys else ""
+        keys.append(_session_of(turn) if isinstance(turn, dict) else before)
+    if all(isinstance(key, int) for key in keys):
+        order = sorted(range(len(turns)), key=keys.__getitem__)
+        runs = [(key, [turns[at] for at in run]) for key, run in groupby(order, keys.__getitem__)]
+    else:
+        runs = [(0, [turns[at] for at in run]) for _, run in groupby(range(len(turns)), keys.__getitem__)]
+        runs = [(0, turns)] if len(runs) == len(turns) else runs
+        runs = [(number, run) for number, (_, run) in enumerate(runs, start=1)]
+    for number, run in runs:
         first = next((turn for turn in run if isinstance(turn, dict)), {})
         field = first_of(first, TIMES)
-        yield _Session(key if isinstance(key, int) else position, field, first.get(field), run)
+        yield _Session(int(number), field, first.get(field), run)
+
+
+def _session_of(turn: dict[str, Any]) -> int | str:
+    """The number of a turn's session, else its timestamp."""
+    match = _TURN.fullmatch(str(turn.get("dia_id", "")).strip())
+    number = int(match[1]) if match else _session_number(turn, NUMBERS[:-2])
+    return str(turn.get(first_of(turn, TIMES))) if number is None else number
 
 
 def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:

@@ -153,6 +153,12 @@ LISTED = {
 }
 
 
+def flat(field: str) -> list[dict[str, object]]:
+    """The turns in one list, each with the number of its session or its id."""
+    named = {"session_id": ("session_1", "session_1", "session_2"), "dia_id": ("D1:1", "D1:2", "D2:1")}[field]
+    return [{**said, field: name} for said, name in zip(RAG_TURNS, named, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -162,6 +168,8 @@ LISTED = {
         ("x.jsonl", [{**LISTED, "qa": [ASKED]}]),
         ("x.jsonl", [{**LISTED, **ASKED}]),
         ("x.jsonl", [LISTED, {"sample_id": "c", **ASKED}]),
+        ("x.json", [[{"sample_id": "c", "conversation": flat("session_id"), "qa": [ASKED]}]]),
+        ("x.json", [[{"sample_id": "c", "conversation": flat("dia_id"), "qa": [ASKED]}]]),
     ],
 )
 def test_other_forms_give_what_the_published_one_gives(write, name, rows):
@@ -178,6 +186,32 @@ def test_other_forms_give_what_the_published_one_gives(write, name, rows):
     assert parsed.queries == (Query("c/q001", "What was shown?", "locomo/c", last, "single-hop"),)
     assert parsed.judgments == (Judgment("c/q001", "c/D1:2", 1), Judgment("c/q001", "c/D2:1", 1))
     assert parsed.errors == ()
+
+
+def test_sessions_counted_from_0_and_timestamps_of_each_turn(write):
+    converted = {
+        "session_0": [turn("D0:0")],
+        "session_0_date_time": "2023/05/08 (Mon) 13:56",
+        "session_1": [turn("D1:0")],
+    }
+    asked = {"question_id": "e4", "question": "q", "evidence": ["D0:0"], "category": "multi-session"}
+    numbers = [{"session_id": number, "turns": [{"speaker": "Ann", "text": "x"}]} for number in (0, 1)]
+    own = [{"speaker": "Ann", "text": "x", "timestamp": f"2023-05-08T13:5{minute}:00Z"} for minute in (6, 7)]
+    parsed = [
+        read(write("x.json", [{"sample_id": "c", "conversation": said, "qa": [asked]}]), "locomo")
+        for said in (converted, numbers, own)
+    ]
+    assert [[memory.id for memory in one.memories] for one in parsed] == [
+        ["c/D0:0", "c/D1:0"],
+        ["c/D0:1", "c/D1:1"],
+        ["c/D1:1", "c/D1:2"],
+    ]
+    assert [memory.created_at for memory in parsed[2].memories] == [
+        datetime(2023, 5, 8, 13, 56, 1, tzinfo=UTC),
+        datetime(2023, 5, 8, 13, 57, tzinfo=UTC),
+    ]
+    assert (parsed[0].queries[0].qid, parsed[0].queries[0].type) == ("c/e4", "multi-session")
+    assert parsed[0].judgments == (Judgment("c/e4", "c/D0:0", 1),)
 
 
 def test_conversations_and_questions_in_two_files_are_one_data_set(tmp_path):
