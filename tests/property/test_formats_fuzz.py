@@ -21,7 +21,8 @@ _NAMES = """
     target_id weight kind session_1 session_1_date_time qa evidence question conversation sample_id dia_id speaker text
     _id metadata subject predicate object author role session project documents chunks document_id seq index user_id
     source_ref updated_at shown_count last_shown_at memory_id grade judge judged_at note relevant_ids noise_ids question_id
-    haystack_sessions haystack_dates has_answer chat probing_questions source_chat_ids docid rating event ts details results scores
+    haystack_sessions haystack_dates haystack_session_ids answer_session_ids has_answer timestamp sessions turns
+    chat probing_questions source_chat_ids docid rating event ts details results scores
     attributes resourceSpans scopeSpans spans context start_time retrieval.documents value key
 """
 FIELDS = _NAMES.split()
@@ -34,6 +35,9 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 ROWS = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), VALUES, max_size=8)
+TURNS = st.fixed_dictionaries(
+    {"speaker": VALUES, "text": VALUES}, optional={"dia_id": VALUES, "timestamp": VALUES, "session_id": VALUES}
+)
 JSON_LINES = (ROWS | VALUES).map(lambda value: json.dumps(value).encode())
 CELLS = st.text(max_size=6) | st.sampled_from(["", "id", "content", '"', "'=1", "[1", "1e999", "true", "a\r\nb"])
 
@@ -95,7 +99,12 @@ def test_recognising_a_format_never_raises(raw, suffix):
 
 
 @twice
-@given(document=VALUES | ROWS | st.fixed_dictionaries({"session_1": st.lists(ROWS, min_size=1), "qa": VALUES}))
+@given(
+    document=VALUES
+    | ROWS
+    | st.fixed_dictionaries({"session_1": st.lists(ROWS, min_size=1), "qa": VALUES})
+    | st.fixed_dictionaries({"conversation": st.lists(TURNS | ROWS), "question": st.lists(TURNS | ROWS)})
+)
 def test_locomo_reads_any_json_document_or_says_why_not(document):
     try:
         read_bytes(json.dumps(document).encode(), "locomo", "file.json")
@@ -104,7 +113,21 @@ def test_locomo_reads_any_json_document_or_says_why_not(document):
 
 
 @twice
-@given(rows=st.lists(ROWS | st.fixed_dictionaries({"haystack_sessions": VALUES, "question": VALUES}), max_size=4))
+@given(
+    rows=st.lists(
+        ROWS
+        | st.fixed_dictionaries(
+            {"haystack_sessions": VALUES, "question": VALUES},
+            optional={
+                "question_id": VALUES,
+                "answer_session_ids": VALUES,
+                "haystack_dates": VALUES,
+                "question_date": VALUES,
+            },
+        ),
+        max_size=4,
+    )
+)
 def test_longmemeval_keeps_its_good_questions_whatever_stands_beside_them(rows):
     good = {"question_id": "good", "question": "kept?", "haystack_sessions": [[{"role": "user", "content": "kept"}]]}
     parsed = read_bytes(json.dumps([*rows, good]).encode(), "longmemeval", "file.json")
