@@ -1,7 +1,7 @@
 """judgments.csv: the fields of judgments.jsonl as columns; qid, memory_id and grade are required, an empty cell is absent.
 
 The three may have the names of other tools (`base/judgment_names.py`): `qid,docno,label` of PyTerrier, ir_datasets' `query_id`, `doc_id`,
-`relevance`.
+`relevance`. A column `query` has the words of the query, which the store may know under another id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from cems_workbench.formats.base.csv_table import (
 )
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgment_names import IGNORED, NAMES, fields_of, names_judgments, plain, renamed
+from cems_workbench.formats.base.judgment_names import IGNORED, NAMES, WORDS, fields_of, names_judgments, plain, renamed
+from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.formats.judgments_jsonl import KNOWN, as_row, parse_judgment
 from cems_workbench.progress import Progress
@@ -44,11 +45,12 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     table = _open(path)
     rows = read_rows(table, errors, progress)
-    collected = collect_judgments(str(path), rows, _parse, errors)
+    beside = WordsBeside()
+    collected = collect_judgments(str(path), rows, lambda row: _parse(row, beside), errors)
     read = {*fields_of(table.columns).values()}
-    unknown = [name for name in table.columns if name not in read and plain(name) not in (*KNOWN, *IGNORED)]
+    unknown = [name for name in table.columns if name not in read and plain(name) not in (*KNOWN, *IGNORED, *WORDS)]
     notes = (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
-    return collected.parsed(path, NAME, "judgments", errors, notes, fields=fields_of(table.columns))
+    return beside.parsed(collected.parsed(path, NAME, "judgments", errors, notes, fields=fields_of(table.columns)))
 
 
 def _open(path: Path) -> CsvTable:
@@ -64,12 +66,12 @@ def _open(path: Path) -> CsvTable:
     return open_table(path, [fields_of(columns)[name].lower() for name in REQUIRED])
 
 
-def _parse(row: dict[str, str]) -> Judgment:
+def _parse(row: dict[str, str], beside: WordsBeside) -> Judgment:
     """One judgment; raises FieldError."""
     typed: dict[str, Any] = {column.strip().lower(): cell for column, cell in renamed(row).items() if cell.strip()}
     if "kind" in typed:
         typed["kind"] = typed["kind"].strip().lower()
-    return parse_judgment(typed)
+    return parse_judgment(beside.identified(typed))
 
 
 def sniff(sample: Sample) -> bool:

@@ -1,7 +1,7 @@
 """judgments.jsonl: one judgment a line, `{qid, memory_id, grade, judge?, kind?, judged_at?, note?}`; nothing is lost in it.
 
 qid, memory_id and grade may have the names of other tools (`base/judgment_names.py`): `query_id`, `doc_id`, `relevance` of ir_datasets,
-`query-id`, `corpus-id`, `score` of MTEB.
+`query-id`, `corpus-id`, `score` of MTEB. A row may have the words of its query as `query`, beside the qid or instead of it.
 
 A judgment of the whole store has `answerable`, true or false, instead of memory_id and grade: does anything in it answer the query?
 """
@@ -18,7 +18,8 @@ from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.grades import graded
-from cems_workbench.formats.base.judgment_names import NAMES, names_judgments, renamed
+from cems_workbench.formats.base.judgment_names import NAMES, WORDS, names_judgments, names_words, renamed
+from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
@@ -67,21 +68,24 @@ def write(judgments: Iterable[Judgment]) -> str:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
-    unknown = fields.UnknownFields((*KNOWN, OF_STORE))
+    unknown = fields.UnknownFields((*KNOWN, OF_STORE, *WORDS))
+    beside = WordsBeside()
 
     def parse(row: dict[str, Any]) -> Judgment:
-        named = renamed(row)
+        named = beside.identified(renamed(row))
         judgment = parse_judgment(named)
         unknown.see(named)
         return judgment
 
     collected = collect_judgments(str(path), read_records(path, errors, progress), parse, errors)
-    return collected.parsed(path, NAME, "judgments", errors, unknown.notes())
+    return beside.parsed(collected.parsed(path, NAME, "judgments", errors, unknown.notes()))
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid, a memory_id and a grade, or with a qid and a judgment of the whole store."""
-    return sample.mostly(lambda row: names_judgments(row) or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]})
+    """Objects with a qid or the words of a query, a memory_id and a grade, or with a qid and a judgment of the whole store."""
+    return sample.mostly(
+        lambda row: names_judgments(row) or names_words(row) or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]}
+    )
 
 
 FORMAT = Format(
@@ -94,6 +98,6 @@ FORMAT = Format(
     breadth=1,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), whole_store=True, place=1),
     place=10,
-    shape="objects with qid, memory_id and grade, under any of their names, or with qid and answerable",
+    shape="objects with qid (or query, its words), memory_id and grade, under any of their names, or with qid and answerable",
     needs=tuple(NAMES.values()),
 )

@@ -254,6 +254,8 @@ class _Import:
     names: Mapping[str, str]
     problems: list[RowError]
     repeated: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """A note on queries that the store does not have."""
     first: dict[Key, tuple[int, Judgment]] = field(default_factory=dict)
 
     def report(self, row: int, judgment: Judgment, field: str, reason: str) -> None:
@@ -286,11 +288,11 @@ def import_judgments(
         _take(state, number, judgment)
     wanted, unchanged = _not_given_here(session, state)
     if not wanted and not unchanged:
-        return RowCounts(), capped(state.repeated, "more rows repeat earlier ones")
+        return RowCounts(), [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones")]
     differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
     source = Path(parsed.source).name
     counts, replaced = upsert(session, wanted, source, when, by) if wanted else (RowCounts(), list[str]())
-    notes = [*capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
+    notes = [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 
 
@@ -339,6 +341,14 @@ def _possible(session: Session, rows: Numbered, known: Collection[str], state: _
     good, wrong = _checked(rows, known, qids, scales)
     for number, judgment, field_, reason in wrong:
         state.report(number, judgment, field_, reason)
+    unknown = [judgment.qid for _, judgment in rows if judgment.qid not in qids]
+    if unknown:
+        names = ", ".join([*dict.fromkeys(unknown)][:3])
+        state.unknown.append(
+            f"{len(unknown):,} judgments name {len({*unknown}):,} queries by ids that the store does not have, such as {names}: import "
+            "queries with these ids first (qid, query), or judgments with the words of their queries (query, docid, rating), as "
+            "Quepid's exports as CSV, JSON and LTR have them"
+        )
     return good
 
 

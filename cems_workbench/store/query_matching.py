@@ -4,6 +4,8 @@ Words are the same if they are equal in NFC and without the blanks around them. 
 what guards a cell of a spreadsheet (a blank or an apostrophe before - = + @) or a final mark (. ? ! … and their full-width forms) are
 *near*. `relaxed` takes the one query whose words are near, `exact` makes a new query of them; a note names each such pair either way.
 
+Where the input has words beside ids, a query of the store with the same id is meant, if its words are the same or near.
+
 Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
 decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
 which keeps them. A note or an error names the queries.
@@ -28,6 +30,7 @@ MATCHES: tuple[Match, ...] = ("relaxed", "exact")
 PORTION = 50_000
 """Queries of the store that are in memory at once while near words are looked for."""
 MAX_NAMED = 5
+MAX_SHOWN = 60
 _UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
 _GUARD = re.compile(r"^['\u2019\s]+(?=[-=+@])")
 _FINAL = re.compile("[\\s.?!\u3002\u061f]+$")
@@ -70,20 +73,34 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
     """
     if not parsed.extra.get("queries_by_words"):
         return parsed, []
-    found = _found(session, parsed.queries, query_set)
+    known = _words_by_id(session, parsed.queries)
+    own = parsed.extra.get("own_ids", frozenset())
     taken: dict[str, str] = {}
-    ambiguous: dict[str, tuple[str, ...]] = {}
-    notes: list[str] = []
+    others: dict[str, str] = {}
     for query in parsed.queries:
+        if query.qid in own and query.qid in known:
+            if near_words(known[query.qid]) == near_words(query.query):
+                taken[query.qid] = query.qid
+            else:
+                others[query.qid] = f"query {query.qid} of the store has other words, {known[query.qid][:MAX_SHOWN]!r}"
+    rest = [query for query in parsed.queries if query.qid not in taken and query.qid not in others]
+    found = _found(session, rest, query_set)
+    notes: list[str] = []
+    for query in rest:
         there = found.get(query.qid, _Found(()))
         if len(there.qids) == 1 and not (there.near and match == "exact"):
             taken[query.qid] = there.qids[0]
         elif there.qids and not there.near:
-            ambiguous[query.qid] = there.qids
+            others[query.qid] = (
+                f"the queries {_named(there.qids)} have these words: --query-set names the set of the one that is meant, "
+                "or a format that has qids"
+            )
         if there.near:
             notes.append(_note(query, there, match))
+        elif not there.qids and query.qid in known:  # its words were edited here
+            taken[query.qid] = query.qid
     more = "more queries differ from known ones only by case, blanks or marks"
-    return _with_qids(parsed, taken, ambiguous), capped(notes, more)
+    return _with_qids(parsed, taken, others), capped(notes, more)
 
 
 def _note(query: Query, found: _Found, match: Match) -> str:
@@ -100,6 +117,12 @@ def _note(query: Query, found: _Found, match: Match) -> str:
 def _named(qids: Sequence[str]) -> str:
     more = f" and {len(qids) - MAX_NAMED} more" if len(qids) > MAX_NAMED else ""
     return ", ".join(qids[:MAX_NAMED]) + more
+
+
+def _words_by_id(session: Session, queries: Sequence[Query]) -> dict[str, str]:
+    """The words of those queries of an input that the store has under the same qid."""
+    qids = [query.qid for query in queries]
+    return dict(session.rows("SELECT qid, query FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [qids]))
 
 
 def _found(session: Session, queries: Sequence[Query], query_set: str) -> dict[str, _Found]:
@@ -154,25 +177,21 @@ def _all_words(session: Session) -> Iterator[tuple[str, str]]:
         last = rows[-1][0]
 
 
-def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], ambiguous: Mapping[str, tuple[str, ...]]) -> ParsedInput:
-    """The input with the store's qids, and an error for each judgment of ambiguous words."""
+def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[str, str]) -> ParsedInput:
+    """The input with the store's qids, and an error for each judgment of `others`, queries without one, each with the reason."""
     numbers = parsed.extra["rows"]
     place = parsed.extra.get("fields", {}).get("qid", "query")
     judgments: list[tuple[int, Judgment]] = []
     problems: list[RowError] = []
     for number, judgment in zip(numbers["judgments"], parsed.judgments, strict=True):
-        if judgment.qid in ambiguous:
-            reason = (
-                f"the queries {_named(ambiguous[judgment.qid])} have these words: --query-set names the set of the one that is meant, "
-                "or a format that has qids"
-            )
-            problems.append(RowError(parsed.source, number, reason, place))
+        if judgment.qid in others:
+            problems.append(RowError(parsed.source, number, others[judgment.qid], place))
         else:
             qid = taken.get(judgment.qid)
             judgments.append((number, judgment if qid is None else replace(judgment, qid=qid)))
     new = [
         (number, query)
         for number, query in zip(numbers["queries"], parsed.queries, strict=True)
-        if query.qid not in taken and query.qid not in ambiguous
+        if query.qid not in taken and query.qid not in others
     ]
     return replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))

@@ -25,6 +25,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "grade": ("grade", "relevance", "rel", "label", "rating", "score", "judgment", "judgement", "gain"),
 }
 """Names by field of a judgment, likelier ones first."""
+WORDS = ("query", "query_text", "querytext")
+"""Names of the words of a query, which a judgment may have beside its id, or instead of it."""
 IGNORED = ("iteration", "iter", "q0", "0", "rank")
 """Columns of judgments and runs that say nothing of a judgment."""
 RUN = ("rank", "run_id", "runid", "run")
@@ -48,6 +50,23 @@ def names_judgments(names: Iterable[str]) -> bool:
     """Whether these are the names of a judgment whose query is named by its id: all three parts, and nothing of a run."""
     names = [*names]
     return fields_of(names).keys() == NAMES.keys() and not {plain(name) for name in names} & {*RUN}
+
+
+def names_words(names: Iterable[str]) -> bool:
+    """Whether these are the names of a judgment whose query is named by its words alone; a score may be that of a run."""
+    there = {plain(name) for name in names}
+    found = fields_of(there)
+    return (
+        {"memory_id", "grade"} == found.keys()
+        and found["grade"] != "score"
+        and bool(there & {*WORDS})
+        and not there & {*RUN}
+    )
+
+
+def words_of(row: Mapping[str, Any]) -> Any:
+    """The value of a row's words of the query; None if it has none."""
+    return next((row[name] for name in row if plain(name) in WORDS), None)
 
 
 def renamed(row: Mapping[str, Any]) -> dict[str, Any]:

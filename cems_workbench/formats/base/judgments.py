@@ -1,7 +1,8 @@
 """What formats of judgments share: one grade per pair, and queries that are named by their words and not by an id.
 
 The reader of such a query gives it the id `q-` and a hash of its words, and says in `extra["queries_by_words"]` that it did; the
-store then takes the query it has with these words (`store/query_matching.py`). `extra["listed"]` are the qids of queries that the file
+store then takes the query it has with these words (`store/query_matching.py`). Words may also be beside an id of the file's own, which are
+the qids in `extra["own_ids"]`. `extra["listed"]` are the qids of queries that the file
 lists without a judgment.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cems_workbench.formats.base.fields import identifier, required_text
 from cems_workbench.formats.base.grades import graded
+from cems_workbench.formats.base.judgment_names import words_of
 from cems_workbench.formats.base.records import Collected, derived_id
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
 
@@ -78,6 +81,47 @@ def query_words(row: Mapping[str, Any]) -> str:
 def clean_words(text: str) -> str:
     """Words as they are compared: in NFC and without blanks around them."""
     return unicodedata.normalize("NFC", text).strip()
+
+
+@dataclass
+class WordsBeside:
+    """The words of queries in rows that have them beside the query's id, or instead of it."""
+
+    words: dict[str, str] = field(default_factory=dict)
+    derived: set[str] = field(default_factory=set)
+
+    def identified(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with `qid`, which its words give if it has none; raises FieldError."""
+        given = words_of(row)
+        if not isinstance(given, str) or not given.strip():
+            return row
+        words = query_words({"query": given})
+        if row.get("qid") is None:
+            row = {**row, "qid": derived_id("q", words)}
+            self.derived.add(row["qid"])
+        self.words.setdefault(identifier(row, "qid"), words)
+        return row
+
+    def parsed(self, parsed: ParsedInput) -> ParsedInput:
+        """The input with the queries whose words were given."""
+        if not self.words:
+            return parsed
+        rows = parsed.extra["rows"]
+        first: dict[str, int] = {}
+        for judgment, row in zip(parsed.judgments, rows["judgments"], strict=True):
+            if judgment.qid in self.words:
+                first.setdefault(judgment.qid, row)
+        return replace(
+            parsed,
+            queries=tuple(Query(qid, self.words[qid]) for qid in first),
+            ungraded=tuple(replace(one, words=self.words.get(one.judgment.qid)) for one in parsed.ungraded),
+            extra={
+                **parsed.extra,
+                "rows": {**rows, "queries": list(first.values())},
+                "queries_by_words": True,
+                "own_ids": self.words.keys() - self.derived,
+            },
+        )
 
 
 def guarded_words(words: str) -> str:

@@ -122,3 +122,48 @@ def test_near_words_ignore_only_case_blanks_guards_and_final_marks():
     assert near_words("???") == "???" and near_words("a?b") != near_words("ab")
     assert near_words("don't") != near_words("dont") and near_words("- list") != near_words("list")
     assert near_words("どこ。") == near_words("どこ")
+
+
+def test_words_beside_ids_find_the_query_that_the_store_has_under_another_id(store, tmp_path):
+    path = tmp_path / "both.csv"
+    path.write_text(
+        f"qid,query,docno,label\n1,{KNOWN['q1']},m1,2\n2,brand new,m2,1\nq3,other words,m1,1\nq4,c++ or rust,m3,3\n"
+    )
+    report = store.add(read(path))
+    judged = [(one.qid, one.memory_id, one.grade) for one in store.judgments.read()]
+    assert judged == [("2", "m2", 1), ("q1", "m1", 2), ("q4", "m3", 3)]
+    assert [query.qid for query in store.queries.with_words("brand new")] == ["2"]
+    [error] = report.errors
+    assert (error.row, error.field, error.reason) == (4, "qid", "query q3 of the store has other words, 'café menu'")
+
+
+def test_words_in_json_lines_need_no_id(store, tmp_path):
+    path = tmp_path / "judged.jsonl"
+    path.write_text(
+        '{"query": "café menu", "doc_id": "m1", "relevance": 2}\n{"query": "new", "doc_id": "m2", "relevance": 0.5}\n'
+    )
+    assert [error.row for error in store.add(read(path)).errors] == [2]
+    assert [one.qid for one in store.judgments.read()] == ["q3"] and not store.queries.with_words("new")
+    assert store.add(read(path), options=ImportOptions(grades={"0.5": 1})).errors == ()
+    assert len(store.queries.with_words("new")) == 1
+
+
+def test_ids_that_the_store_does_not_have_come_with_the_way_that_works(store, tmp_path):
+    path = tmp_path / "quepid_trec.txt"
+    path.write_text("\n\n1 0 m1 3.0\n\n1 0 m2 0.0\n\n2 0 m2 2.0\n")
+    report = store.add(read(path))
+    assert [error.reason for error in report.errors] == [
+        f"no query '{n}' in the store; import it first" for n in (1, 1, 2)
+    ]
+    assert report.notes[0].startswith(
+        "3 judgments name 2 queries by ids that the store does not have, such as 1, 2: import"
+    )
+
+
+def test_a_query_whose_words_were_edited_here_keeps_them(store, tmp_path):
+    store.add(ratings(tmp_path, "teh menu,m1,2"))
+    [known] = store.queries.with_words("teh menu")
+    store.query_sets.add("case", Query(known.qid, "the menu"), "edit")
+    assert store.add(ratings(tmp_path, "teh menu,m2,1")).queries == RowCounts()
+    assert [query.query for query in store.queries.read() if query.qid == known.qid] == ["the menu"]
+    assert len(store.judgments.read(known.qid)) == 2
