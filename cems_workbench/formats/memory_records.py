@@ -1,16 +1,9 @@
 """Memories as memory libraries return or export them, as .json or JSON lines, with their ids.
 
-| from | rows |
-| mem0 `get_all` | `{results: [{id, memory, metadata, user_id, …}]}` or the list |
-| LangGraph stores | `{namespace, key, value, created_at, updated_at}`; the id is namespace/key, as in its tables |
-| Graphiti, Zep | edges or facts: `{uuid, fact, valid_at, invalid_at, …}` |
-| Letta | passages: `{id, text, …}` under `passages` |
-| LangChain, Haystack | documents: `{id, page_content, metadata}`, also as LangChain dumps them |
-| Qdrant | points: `{id, payload}`, also as REST answers |
-| Chroma `get` | `{ids: […], documents: […], metadatas: […]}` |
+`base/engine_answers.py` has the table of what they return; a file of JSON lines has a row or an answer a line.
 
-Fields are read by the names that `connect` knows (`base/memory_fields.py:NAMES`). Vectors are not taken. Answers with scores are no
-memories: they are what a query found.
+Fields are read by the names that `connect` knows (`base/memory_fields.py:NAMES`). Vectors are not taken. An answer with scores is what a
+query found, and is taken for memories only if that is said (`--format memory-records`).
 """
 
 from __future__ import annotations
@@ -21,6 +14,18 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, payload
+from cems_workbench.formats.base.engine_answers import (
+    CHROMA,
+    DISTANCES,
+    LETTA,
+    SCORES,
+    SEARCH,
+    Answers,
+    answers_in,
+    flat,
+    is_scored,
+    shape_of,
+)
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
 from cems_workbench.formats.base.format import Format
@@ -31,12 +36,8 @@ from cems_workbench.records import ParsedInput, RowError
 
 NAME = "memory-records"
 ANY_NAME = payload.names_of(None)
-LISTS = ("results", "memories", "items", "passages", "edges", "facts", "points", "documents", "data", "result")
-"""Where an answer has its rows."""
-IDS = ("id", "_id", "uuid", "id_", "node_id", "memory_id")
-SCORES = ("score", "distance", "similarity")
-VECTORS = ("vector", "vectors", "embedding", "embeddings")
-MAX_DEPTH = 3
+IDS = ("id", "_id", "uuid", "uuid_", "id_", "node_id", "memory_id")
+"""Of an answer in which an id is that of a chunk or a node, this comes before the memory's."""
 
 
 def parse_record(row: dict[str, Any]) -> MemoryRead:
@@ -51,7 +52,7 @@ def parse_record(row: dict[str, Any]) -> MemoryRead:
 
 def unread(row: dict[str, Any]) -> list[str]:
     """The fields of such a row that no field of a memory is read from."""
-    return payload.unread(row, ANY_NAME, (*IDS, "_node_content"))
+    return payload.unread(row, ANY_NAME, (*IDS, *SCORES, *DISTANCES, "_node_content"))
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -65,85 +66,61 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def _rows(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_records(path, errors, progress):
-        items = _items(row)
-        if items is None:
+        found = answers_in(row) if shape_of(row) is None else None
+        if found is None:
             yield number, flat(row)
             continue
+        items = [item for items in found.rows for item in items]
         for place, item in enumerate(items, start=1):
-            if isinstance(item, dict):
+            if isinstance(item, dict) or is_scored(item):
                 yield place, flat(item)
             else:
                 errors.append(RowError(str(path), place, f"must be an object, found {type_name(item)}"))
 
 
-def _items(row: Mapping[str, Any], depth: int = MAX_DEPTH) -> list[Any] | None:
-    """The rows within an answer; None for a row."""
-    if "ids" in row and isinstance(row.get("documents"), list):
-        return _of_columns(row)
-    for name in LISTS:
-        inner = row.get(name)
-        if isinstance(inner, list):
-            return inner
-        if isinstance(inner, dict) and depth and (found := _items(inner, depth - 1)) is not None:
-            return found
-    return None
-
-
-def _of_columns(row: Mapping[str, Any]) -> list[Any]:
-    """The rows of Chroma's columns; those of a query, a list for each, are none."""
-    ids = row["ids"] if isinstance(row["ids"], list) else []
-    if any(isinstance(each, list) for each in ids):
-        return []
-    metadatas = row.get("metadatas") or []
-    return [
-        {**(metadatas[i] or {} if i < len(metadatas) else {}), "id": name, "document": text}
-        for i, (name, text) in enumerate(zip(ids, row["documents"], strict=False))
-    ]
-
-
-def flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with the fields of a memory side by side, without its vectors."""
-    if isinstance(row.get("kwargs"), dict) and "lc" in row:
-        row = row["kwargs"]
-    if isinstance(row.get("payload"), dict):
-        row = {**row["payload"], "id": row.get("id")}
-    elif isinstance(row.get("value"), dict) and "key" in row:
-        namespace = row.get("namespace")
-        prefix = ".".join(map(str, namespace)) if isinstance(namespace, list) else str(namespace or "")
-        times = {name: row[name] for name in ("created_at", "updated_at") if row.get(name) is not None}
-        row = {
-            "project": prefix or None,
-            **row["value"],
-            **times,
-            "id": f"{prefix}/{row['key']}" if prefix else row["key"],
-        }
-    return {name: value for name, value in row.items() if name not in VECTORS}
+def _has_text(row: Any) -> bool:
+    return isinstance(row, dict) and payload.text_of(None, flat(row), ANY_NAME) is not None
 
 
 def _is_record(row: Any) -> bool:
-    if not isinstance(row, dict) or any(row.get(name) is not None for name in SCORES):
+    """Whether a row is one of a memory library: it has its shape, an id, and a text under a name that says so."""
+    if not isinstance(row, dict):
         return False
-    if isinstance(row.get("payload"), dict) and "id" in row:
-        return payload.text_of(None, row["payload"], ANY_NAME) is not None
-    if isinstance(row.get("value"), dict) and {"key", "namespace"} <= row.keys():
-        return True
-    if "lc" in row and isinstance(row.get("kwargs"), dict):
-        return "page_content" in row["kwargs"]
-    named = any(row.get(name) is not None for name in IDS)
-    return named and any(isinstance(row.get(name), str) for name in TEXTS)
+    if shape_of(row) is None:
+        return _has_id(row) and any(isinstance(row.get(name), str) for name in TEXTS)
+    return _has_text(row) and _has_id(flat(row))
+
+
+def _has_id(row: Mapping[str, Any]) -> bool:
+    return any(row.get(name) is not None for name in IDS)
+
+
+def _answers(sample: Sample) -> Answers:
+    found = None if sample.document is None else answers_in(sample.document)
+    return Answers(SEARCH, [sample.rows]) if found is None else found
 
 
 def sniff(sample: Sample) -> bool:
     """Rows as above, or an answer with such rows; bare `{id, text}`, which may be anything, in a file called memories alone."""
-    document = sample.document
-    rows: Any = document if isinstance(document, list) else sample.rows
-    if isinstance(document, dict) and (items := _items(document)) is not None:
-        if "ids" in document or "passages" in document:
-            return bool(items) and not any(isinstance(each, dict) and "score" in each for each in items)
-        rows = items
-    if _is_called_memories(sample.path) and all(map(_is_bare, rows[:SAMPLE_LINES])):
+    found = _answers(sample)
+    rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
+    if found.is_of_query:
+        return False
+    if found.system in (CHROMA, LETTA):
+        return any(map(_has_text, rows))
+    if _is_called_memories(sample.path) and all(map(_is_bare, rows)):
         return bool(rows)
-    return any(map(_is_record, rows[:SAMPLE_LINES]))
+    return any(map(_is_record, rows))
+
+
+def doubt(sample: Sample) -> str:
+    """What an answer of a query may be, which is not taken for memories without being told."""
+    found = _answers(sample)
+    rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
+    if not found.is_of_query or not any(map(_has_text, rows)):
+        return ""
+    whose = "a query" if found.system == SEARCH else f"a query of {found.system}"
+    return f"may be memories, or what {whose} found: fidelity FILE compares that with the results here"
 
 
 def _is_called_memories(path: Path) -> bool:
@@ -166,4 +143,5 @@ FORMAT = Format(
     place=11,
     shape="objects with an id and memory, page_content, fact, payload or value, and no score",
     needs=(("id", "_id", "uuid", "memory_id"), ("memory", "page_content", "fact", "data", "payload", "value")),
+    doubt=doubt,
 )

@@ -99,7 +99,7 @@ def parse_recording(text: str, source: str = "answers") -> Recording:
         return Recording(source, response.form, runs, errors=response.errors, doubts=run.notes)
     query, project = _asked(document) if isinstance(document, dict) else (None, None)
     answer = RecordedAnswer(1, "1", query, project, response.returned)
-    return Recording(source, response.form, (answer,), errors=response.errors)
+    return Recording(source, response.form, (answer,), errors=response.errors, doubts=response.notes)
 
 
 def _document(text: str) -> Any:

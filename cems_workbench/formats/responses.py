@@ -1,7 +1,7 @@
 """What a retrieval system answered to one query: a search response, a list of ids, or a run.
 
-    JSON       {"results": [{"memory_id", "content", "score"}, …]}, as CEMS answers, or the list itself; common other names of the
-               fields are known; an item may be an id alone; JSON lines too
+    JSON       {"results": [{"memory_id", "content", "score"}, …]}, as CEMS answers, or the list itself; an item may be an id alone;
+               what engines and memory libraries answer (`base/engine_answers.py` has the table); JSON lines too
     a run      the results of several queries, as evaluation tools write them: `formats.runs`
     a list     an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
 
@@ -11,35 +11,36 @@ Rows that cannot be used are reported and the others kept.
 from __future__ import annotations
 
 import csv
-import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import engine_answers, payload
+from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json, type_name
+from cems_workbench.formats.base.payload import NESTED
 from cems_workbench.formats.runs import Run, run_of
 from cems_workbench.records import Returned, RowError
 
-LIST_FIELDS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
-ID_FIELDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
-SCORE_FIELDS = ("score", "relevance_score", "final_score", "similarity", "relevance", "_score")
-TEXT_FIELDS = ("content", "memory", "text", "chunk", "document", "_source")
+ID_FIELDS = engine_answers.IDS
 PARTS_FIELDS = ("score_details", "parts")
 """Where a system that explains its scores puts what they are made of."""
-MAX_DEPTH = 3
+SEARCH = "search response"
 _HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response in its order. `run` is the run that it is, by qid; `returned` is the response of the only or first query."""
+    """A response in its order. `run` is the run that it is, by qid, or the answers to several queries by their number; `returned` is
+    the response of the only or first query. `notes` are lines about how it was read."""
 
     form: str
     returned: tuple[Returned, ...]
     errors: tuple[RowError, ...] = ()
     run: Run | None = None
+    notes: tuple[str, ...] = ()
 
 
 def parse_response(text: str, source: str = "response") -> Response:
@@ -52,15 +53,14 @@ def parse_response(text: str, source: str = "response") -> Response:
     if run is not None:
         form, rows = run.form, list(next(iter(run.results.values()), ()))
     elif text[0] in "[{":
-        form, rows = _from_json(text, source, errors)
+        return _from_json(text, source, errors)
     else:
         lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         form, rows = "list", _from_lines(lines, source, errors)
     returned = _unique(rows, source, errors)
     if not returned and run is None:
-        first = f": {errors[0]}" if errors else ""
-        raise InputError(f"{source}: no row of it can be used{first}")
-    return Response(form, returned, tuple(sorted(errors, key=lambda error: error.row)), run)
+        raise _nothing(source, errors)
+    return Response(form, returned, _in_order(errors), run)
 
 
 def plain_text(text: str) -> str:
@@ -69,9 +69,17 @@ def plain_text(text: str) -> str:
     return plain if plain[:1] in ("[", "{", "") else text.removeprefix("\ufeff").strip("\r\n ")
 
 
-def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, list[Returned]]:
+def _nothing(source: str, errors: list[RowError]) -> InputError:
+    return InputError(f"{source}: no row of it can be used{f': {errors[0]}' if errors else ''}")
+
+
+def _in_order(errors: list[RowError]) -> tuple[RowError, ...]:
+    return tuple(sorted(errors, key=lambda error: error.row))
+
+
+def _from_json(text: str, source: str, errors: list[RowError]) -> Response:
     try:
-        items = _items(parse_json(text))
+        found = engine_answers.answers_in(parse_json(text))
     except ValueError as error:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if len(lines) < 2 or not all(line.lstrip().startswith("{") for _, line in lines):
@@ -82,8 +90,47 @@ def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, lis
                 items.append((number, parse_json(line)))
             except ValueError as problem:
                 errors.append(RowError(source, number, str(problem)))
-    rows = [_item(row, value, source, errors) for row, value in items]
-    return "search response", [row for row in rows if row is not None]
+        answers, form = [items], SEARCH
+    else:
+        if found is None:
+            raise InputError(f"{source}: has no list of results; looked for {', '.join(engine_answers.LISTS[:5])}")
+        answers = [list(enumerate(rows, start=1)) for rows in found.rows]
+        form = SEARCH if found.system == engine_answers.SEARCH else f"answer of {found.system}"
+    notes: list[str] = []
+    read = [_oriented(_unique(_items(rows, source, errors), source, errors), rows, notes) for rows in answers]
+    if not any(read):
+        raise _nothing(source, errors)
+    said = tuple(dict.fromkeys(notes))
+    run = Run(form, {str(n): rows for n, rows in enumerate(read, 1)}, notes=said) if len(read) > 1 else None
+    return Response(form, read[0], _in_order(errors), run, said)
+
+
+def _items(rows: Iterable[tuple[int, Any]], source: str, errors: list[RowError]) -> list[Returned]:
+    return [one for row, value in rows if (one := _item(row, value, source, errors)) is not None]
+
+
+def _oriented(
+    returned: tuple[Returned, ...], rows: Sequence[tuple[int, Any]], notes: list[str]
+) -> tuple[Returned, ...]:
+    """The answer with minus its distances as scores, whatever they are called; a note says so."""
+    named = {found for _, value in rows if (found := engine_answers.score_of(engine_answers.flat(value))) is not None}
+    name, called = min(named, default=("score", False))
+    sign = -1.0 if called else 1.0
+    said = [sign * one.score for one in returned if one.score is not None]
+    if not said:
+        return returned
+    distances = engine_answers.are_distances(said, called)
+    if called and distances:
+        notes.append(f"{name} is smaller for what is nearer: minus it was read as the score")
+    elif called:
+        notes.append(f"{name} falls from the first to the last result, as a similarity does: it was read as the score")
+    elif distances:
+        notes.append(
+            f"{name} rises from the first to the last result, as a distance does: minus it was read as the score"
+        )
+    if called == distances:
+        return returned
+    return tuple(replace(one, score=None if one.score is None else 0.0 - one.score) for one in returned)
 
 
 def parse_rows(values: Iterable[Any], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
@@ -104,45 +151,35 @@ def rows_of_answer(
     return returned
 
 
-def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:
-    """The rows of a document: a list, or the list under one of the names it usually has; raises ValueError."""
-    if isinstance(value, list):
-        return list(enumerate(value, start=1))
-    if isinstance(value, dict) and depth < MAX_DEPTH:
-        for name in LIST_FIELDS:
-            if isinstance(value.get(name), list | dict):
-                return _items(value[name], depth + 1)
-    raise ValueError(f"has no list of results; looked for {', '.join(LIST_FIELDS[:5])}")
-
-
 def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned | None:
     if isinstance(value, str | int) and not isinstance(value, bool):
         return Returned(row, str(value))
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) and not engine_answers.is_scored(value):
         errors.append(RowError(source, row, f"must be an object or an id, found {type_name(value)}"))
         return None
-    inner = value.get("memory")
-    fields = (
-        {**inner, **{key: item for key, item in value.items() if key != "memory"}} if isinstance(inner, dict) else value
-    )
+    fields = engine_answers.flat(value)
     memory_id = next((str(fields[name]) for name in ID_FIELDS if isinstance(fields.get(name), str | int)), None)
-    content = next((fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)), None)
+    if memory_id is None:
+        inner: Mapping[str, Any] = next((fields[name] for name in NESTED if isinstance(fields.get(name), dict)), {})
+        names = engine_answers.METADATA_IDS
+        memory_id = next((str(inner[name]) for name in names if isinstance(inner.get(name), str | int)), None)
+    content = payload.text_of(None, fields, payload.ANY_NAMES)
     if not memory_id and not content:
         errors.append(RowError(source, row, f"has neither an id ({', '.join(ID_FIELDS[:3])}, …) nor a content"))
         return None
-    name = next((name for name in SCORE_FIELDS if fields.get(name) is not None), None)
-    score = _number(fields[name]) if name else None
+    name, distance = engine_answers.score_of(fields) or ("", False)
+    score = finite(fields[name]) if name else None
     if name and score is None:
         errors.append(
             RowError(source, row, f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score", name)
         )
-    return Returned(row, memory_id or None, score, content, _parts(fields))
+    return Returned(row, memory_id or None, -score if distance and score else score, content, _parts(fields))
 
 
 def _parts(fields: Mapping[str, Any]) -> dict[str, float]:
     """The numbers that a score was made of, by name; what is no number is no part."""
     said: Mapping[str, Any] = next((fields[name] for name in PARTS_FIELDS if isinstance(fields.get(name), dict)), {})
-    numbers = ((str(name), _number(value)) for name, value in said.items() if isinstance(value, int | float))
+    numbers = ((str(name), finite(value)) for name, value in said.items() if isinstance(value, int | float))
     return {name: number for name, number in numbers if number is not None}
 
 
@@ -154,11 +191,11 @@ def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError
         cells = [cell.strip() for cell in next(csv.reader([line], delimiter="\t" if "\t" in line else ","))]
         if len(cells) == 1:
             words = line.split()
-            cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and _number(words[-1]) is not None else [line]
+            cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and finite(words[-1]) is not None else [line]
         if len(cells) > 2 or not cells[0]:
             errors.append(RowError(source, number, f"must be an id, or an id and a score, found {ascii(line)[:60]}"))
             continue
-        score = _number(cells[1]) if len(cells) == 2 and cells[1] else None
+        score = finite(cells[1]) if len(cells) == 2 and cells[1] else None
         if len(cells) == 2 and cells[1] and score is None:
             errors.append(RowError(source, number, f"must be a finite number, found {ascii(cells[1])[:60]}", "score"))
             continue
@@ -177,14 +214,3 @@ def _unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tu
         else:
             first[key] = row
     return tuple(first.values())
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, also one written as text."""
-    if isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

@@ -82,7 +82,7 @@ def test_what_a_library_returns_is_imported_with_its_ids(write, answer, memory):
 
 def test_an_answer_with_scores_is_no_memory(write):
     for answer in ({"results": [{**MEM0, "score": 0.9}]}, {"ids": [["a"]], "documents": [[TEXT]]}):
-        with pytest.raises(InputError, match="not recognised"):
+        with pytest.raises(InputError, match=r"what a query of (mem0|Chroma) found: fidelity FILE"):
             detect(write("found.json", answer))
 
 

@@ -52,8 +52,9 @@ RBO_HELP = "Rank-biased overlap, 0 to 1: similarity of two rankings, weighted to
 
 PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor one id and score per line:\nm1, 0.82\nm2, 0.77'
 FORMS_HELP = (
-    "A CEMS search response (JSON), a recording of several, a list of ids, one per line, with or without scores (CSV too), or a TREC "
-    "run. Order as in the input; a run is sorted by rank. Memories are matched by id, else by text."
+    "What CEMS, Chroma, Elasticsearch, Qdrant, Weaviate, LangGraph, mem0 or another engine answered (JSON), a recording of several "
+    "answers, a list of ids, one per line, with or without scores (CSV too), or a TREC run. Order as in the input; a run is sorted by "
+    "rank. Memories are matched by id, else by text."
 )
 
 
@@ -359,7 +360,9 @@ def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
 
 
 def _left_out(recording: Recording) -> None:
-    """Draw the rows that could not be used, one line each."""
+    """Draw how the answer was read where that is not plain, and the rows that could not be used, one line each."""
+    for line in recording.doubts:
+        st.caption(plain(line))
     if not recording.errors:
         return
     count = len(recording.errors)

@@ -1,0 +1,322 @@
+"""What engines and memory libraries answer, as rows with their fields side by side: to compare with, and to import as memories.
+
+| from | where its rows are | what a row has |
+| Chroma `get`, `query` | `ids` beside `documents`, `metadatas`, `distances`; of `query` a list for each query | |
+| Elasticsearch, OpenSearch `_search` | `hits.hits`; of `_msearch` for each of `responses` | `_id`, `_score`, `_source` or `fields` |
+| Qdrant REST and client | `result`, `result.points`, `points`; batches and groups | `id`, `score`, `payload` |
+| Weaviate GraphQL, REST and client | `data.Get.CLASS`, `objects` | `_additional`, or `uuid`, `properties`, `metadata` |
+| Milvus | `data` | `id`, `distance`, `entity` |
+| rows of pgvector, LanceDB and others | a list | an id, a text and `distance`, `_distance` or `?column?` |
+| LangGraph stores | a list, or `items` | `namespace`, `key`, `value`; the id is namespace/key, as in its tables |
+| LlamaIndex | `source_nodes`, or a list | `node: {id_, text, metadata}`, `score` |
+| LangChain, Haystack | `documents`, or a list, also of [document, score] | `id`, `page_content` or `content`, `metadata` |
+| mem0 | `results` | `id`, `memory`, `metadata` |
+| Graphiti, Zep | `edges`, `facts` | `uuid`, `fact` |
+| Letta | `passages` | `id`, `text` |
+
+A distance falls from far to near: minus it is the score, so that more is nearer everywhere. Where the values of an answer say otherwise
+they decide, best first: what Milvus calls distance falls if its metric is a similarity, and A-MEM calls its distances score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+LISTS = (
+    "results",
+    "memories",
+    "hits",
+    "items",
+    "matches",
+    "passages",
+    "source_nodes",
+    "edges",
+    "facts",
+    "points",
+    "objects",
+    "documents",
+    "docs",
+    "data",
+    "Get",
+    "result",
+    "response",
+)
+"""Names under which an answer has its rows, likelier ones first."""
+BATCHES = ("responses", "groups")
+"""Names under which there are several answers, or parts of one."""
+COLUMNS = ("documents", "metadatas", "distances", "embeddings", "uris")
+"""What stands beside Chroma's `ids`, one of each for a row."""
+IDS = (
+    "memory_id",
+    "id",
+    "document_id",
+    "doc_id",
+    "docid",
+    "docno",
+    "_id",
+    "uuid",
+    "uuid_",
+    "id_",
+    "node_id",
+    "file_id",
+)
+METADATA_IDS = ("memory_id", "id", "doc_id", "document_id", "_id", "uuid")
+SCORES = (
+    "score",
+    "relevance_score",
+    "final_score",
+    "similarity",
+    "relevance",
+    "_score",
+    "certainty",
+    "_relevance_score",
+    "@search.score",
+    "_rankingScore",
+)
+DISTANCES = (
+    "distance",
+    "_distance",
+    "dist",
+    "$dist",
+    "cosine_distance",
+    "l2_distance",
+    "vector_distance",
+    "?column?",
+)
+VECTORS = ("vector", "vectors", "embedding", "embeddings")
+MAX_DEPTH = 4
+SEARCH, CHROMA, LETTA, ELASTIC = "a search", "Chroma", "Letta", "Elasticsearch"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How the rows of a system look, and how their fields come to stand side by side."""
+
+    system: str
+    fits: Callable[[Row], bool]
+    flat: Callable[[Row], dict[str, Any]]
+
+
+def _object(row: Row, name: str) -> Row:
+    value = row.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _beside(inner: str) -> Callable[[Row], dict[str, Any]]:
+    """The fields of the object under a name, with those beside it, which go first."""
+    return lambda row: {**_object(row, inner), **{name: value for name, value in row.items() if name != inner}}
+
+
+def _hit(row: Row) -> dict[str, Any]:
+    fields = {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in _object(row, "fields").items()
+    }
+    taken = {"id": row.get("_id"), "score": row.get("_score")}
+    return {**fields, **_object(row, "_source"), **{name: value for name, value in taken.items() if value is not None}}
+
+
+def _of_langgraph(row: Row) -> dict[str, Any]:
+    namespace = row.get("namespace")
+    prefix = ".".join(map(str, namespace)) if isinstance(namespace, list) else str(namespace or "")
+    kept = {name: row[name] for name in ("created_at", "updated_at", "score") if row.get(name) is not None}
+    key = f"{prefix}/{row['key']}" if prefix else row["key"]
+    return {"project": prefix or None, **_object(row, "value"), **kept, "id": key}
+
+
+def _of_node(row: Row) -> dict[str, Any]:
+    """LlamaIndex 0.12 keeps the text of a node in `text_resource`; a dump has both."""
+    node = dict(_object(row, "node"))
+    if not node.get("text"):
+        node["text"] = _object(node, "text_resource").get("text")
+    return {**node, **{name: value for name, value in row.items() if name != "node"}}
+
+
+def _of_weaviate(row: Row) -> dict[str, Any]:
+    rest = {name: value for name, value in row.items() if name != "_additional"}
+    return {**rest, **{name: value for name, value in _object(row, "_additional").items() if value is not None}}
+
+
+def _of_properties(row: Row) -> dict[str, Any]:
+    said = {**_object(row, "additional"), **_object(row, "metadata")}
+    scored = {name: said[name] for name in (*SCORES, *DISTANCES) if said.get(name) is not None}
+    return {**_object(row, "properties"), **scored, "id": row.get("uuid", row.get("id"))}
+
+
+SHAPES: tuple[RowShape, ...] = (
+    RowShape(
+        "LangChain",
+        lambda row: "lc" in row and "page_content" in _object(row, "kwargs"),
+        lambda row: dict(row["kwargs"]),
+    ),
+    RowShape(ELASTIC, lambda row: "_id" in row and bool({"_source", "fields"} & row.keys()), _hit),
+    RowShape("Qdrant", lambda row: "id" in row and isinstance(row.get("payload"), dict), _beside("payload")),
+    RowShape(
+        "LangGraph",
+        lambda row: {"key", "namespace"} <= row.keys() and isinstance(row.get("value"), dict),
+        _of_langgraph,
+    ),
+    RowShape("LlamaIndex", lambda row: isinstance(row.get("node"), dict), _of_node),
+    RowShape("Weaviate", lambda row: isinstance(row.get("_additional"), dict), _of_weaviate),
+    RowShape(
+        "Weaviate",
+        lambda row: isinstance(row.get("properties"), dict) and bool({"uuid", "id"} & row.keys()),
+        _of_properties,
+    ),
+    RowShape("Milvus", lambda row: isinstance(row.get("entity"), dict), _beside("entity")),
+    RowShape(SEARCH, lambda row: isinstance(row.get("memory"), dict), _beside("memory")),
+    RowShape(SEARCH, lambda row: isinstance(row.get("document"), dict), _beside("document")),
+    RowShape("mem0", lambda row: "id" in row and isinstance(row.get("memory"), str), dict),
+    RowShape("LangChain", lambda row: isinstance(row.get("page_content"), str), dict),
+    RowShape("Graphiti or Zep", lambda row: isinstance(row.get("fact"), str), dict),
+)
+"""The shapes of rows that are told apart, the narrower ones first."""
+
+
+def shape_of(row: Row) -> RowShape | None:
+    """The shape of a row; None for one whose fields stand side by side in no system's own way."""
+    return next((shape for shape in SHAPES if shape.fits(row)), None)
+
+
+def flat(row: Any) -> Any:
+    """A row with its fields side by side, the id under one of IDS and without vectors; what is no object as it is."""
+    if is_scored(row):
+        return {**flat(row[0]), "score": row[1]}
+    if not isinstance(row, dict):
+        return row
+    shape = shape_of(row)
+    fields = dict(row) if shape is None else shape.flat(row)
+    return {name: value for name, value in fields.items() if name not in VECTORS}
+
+
+def is_scored(row: Any) -> bool:
+    """Whether it is a document with its score beside it, as LangChain's similarity_search_with_score returns it."""
+    pair = isinstance(row, list) and len(row) == 2 and isinstance(row[0], dict)
+    return pair and isinstance(row[1], int | float) and not isinstance(row[1], bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The rows of each of the answers of a document, and whose they are; SEARCH where nothing says so."""
+
+    system: str
+    rows: Sequence[Sequence[Any]]
+    queried: bool = False
+    """Whether its form alone says that it is of queries."""
+
+    @property
+    def is_of_query(self) -> bool:
+        """Whether it is what a query found: it has scores. Elasticsearch gives 1 everywhere where nothing was searched."""
+        named = ((row, score_of(row)) for rows in self.rows for row in map(flat, rows))
+        listed = (finite(row[score[0]]) == 1 and self.system == ELASTIC for row, score in named if score is not None)
+        return self.queried or not all(listed)
+
+
+def answers_in(document: Any) -> Answers | None:
+    """The answers in a document: its own list, or the one under the names it usually has; None where there is no list."""
+    found = _lists(document)
+    if found is None:
+        return None
+    if isinstance(document, dict) and _is_columns(document):
+        return Answers(CHROMA, found, any(isinstance(each, list) for each in document["ids"]))
+    first = next((row for rows in found for row in rows if isinstance(row, dict)), None)
+    shape = None if first is None else shape_of(first)
+    named = LETTA if isinstance(document, dict) and "passages" in document else SEARCH
+    return Answers(named if shape is None else shape.system, found)
+
+
+def _lists(value: Any, depth: int = MAX_DEPTH) -> list[list[Any]] | None:
+    if isinstance(value, list):
+        return _batch(value, depth) or [value]
+    if not isinstance(value, dict) or not depth:
+        return None
+    if _is_columns(value):
+        return _of_columns(value)
+    for name in BATCHES:
+        parts = [_lists(part, depth - 1) for part in value[name]] if isinstance(value.get(name), list) else []
+        if parts and None not in parts:
+            rows = [rows for part in parts for rows in part or ()]
+            return rows if name == "responses" else [[row for part in rows for row in part]]
+    for name in LISTS:
+        inner = value.get(name)
+        if name == "Get" and isinstance(inner, dict):
+            return [rows for rows in inner.values() if isinstance(rows, list)] or None
+        if isinstance(inner, list | dict) and (found := _lists(inner, depth - 1)) is not None:
+            return found
+    return None
+
+
+def _batch(value: list[Any], depth: int) -> list[list[Any]] | None:
+    """The answers of a list of answers, as Qdrant's batches are; None for a list of rows."""
+    if value and all(isinstance(each, list) and not is_scored(each) for each in value):
+        return value if all(isinstance(row, dict) or is_scored(row) for rows in value for row in rows) else None
+    if value and all(isinstance(each, dict) and each.keys() <= {"points", "hits", "usage", "time"} for each in value):
+        parts = [_lists(each, depth - 1) for each in value]
+        return None if None in parts else [rows for part in parts for rows in part or ()]
+    return None
+
+
+def _is_columns(value: Row) -> bool:
+    return isinstance(value.get("ids"), list) and any(name in value for name in COLUMNS)
+
+
+def _of_columns(value: Row) -> list[list[Any]]:
+    """The rows of Chroma's columns: of get a list of ids, of query one for each query."""
+    ids = value["ids"]
+    nested = any(isinstance(each, list) for each in ids)
+    answers = []
+    for number, names in enumerate(ids if nested else [ids]):
+
+        def column(name: str, number: int = number) -> Sequence[Any]:
+            cells = value.get(name)
+            if nested and isinstance(cells, list):
+                cells = cells[number] if number < len(cells) else None
+            return cells if isinstance(cells, list) else ()
+
+        texts, metadatas, distances = column("documents"), column("metadatas"), column("distances")
+        rows = []
+        for place, name in enumerate(names if isinstance(names, list) else ()):
+            row = dict(metadatas[place] or {}) if place < len(metadatas) else {}
+            row["id"] = name
+            row |= {"document": texts[place]} if place < len(texts) and texts[place] is not None else {}
+            row |= {"distance": distances[place]} if place < len(distances) else {}
+            rows.append(row)
+        answers.append(rows)
+    return answers
+
+
+def score_of(row: Any) -> tuple[str, bool] | None:
+    """The name of the score of a row that is `flat`, and whether it is called a distance; None without any."""
+    if not isinstance(row, dict):
+        return None
+    for names, distance in ((SCORES, False), (DISTANCES, True)):
+        name = next((name for name in names if row.get(name) is not None), None)
+        if name is not None:
+            return name, distance
+    return None
+
+
+def are_distances(values: Sequence[float], called_distance: bool) -> bool:
+    """Whether the values of an answer, best first, are distances: by their course, and where that is none by what they are called."""
+    if len(set(values)) < 2:
+        return called_distance
+    rising = all(a <= b for a, b in pairwise(values))
+    falling = all(a >= b for a, b in pairwise(values))
+    return rising or (called_distance and not falling)
+
+
+def finite(value: Any) -> float | None:
+    """A finite number, also one written as text."""
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
