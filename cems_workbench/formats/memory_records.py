@@ -3,7 +3,7 @@
 `base/engine_answers.py` has the table of what they return; a file of JSON lines has a row or an answer a line.
 
 Fields are read by the names that `connect` knows (`base/memory_fields.py:NAMES`). Vectors are not taken. An answer with scores is what a
-query found, and is taken for memories only if that is said (`--format memory-records`).
+query found, and is taken for memories only with `--format memory-records`.
 """
 
 from __future__ import annotations

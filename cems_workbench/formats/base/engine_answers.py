@@ -49,7 +49,7 @@ LISTS = (
 BATCHES = ("responses", "groups")
 """Names under which there are several answers, or parts of one."""
 COLUMNS = ("documents", "metadatas", "distances", "embeddings", "uris")
-"""What stands beside Chroma's `ids`, one of each for a row."""
+"""The columns beside Chroma's `ids`, one of each for a row."""
 IDS = (
     "memory_id",
     "id",
@@ -176,7 +176,7 @@ SHAPES: tuple[RowShape, ...] = (
     RowShape("LangChain", lambda row: isinstance(row.get("page_content"), str), dict),
     RowShape("Graphiti or Zep", lambda row: isinstance(row.get("fact"), str), dict),
 )
-"""The shapes of rows that are told apart, the narrower ones first."""
+"""The known shapes of rows, the narrower ones first."""
 
 
 def shape_of(row: Row) -> RowShape | None:
