@@ -155,6 +155,16 @@ def test_convomem_keeps_its_good_items_whatever_stands_beside_them(items, conver
     assert f"file-1-{len(items) + 1}/q1" in {judgment.qid for judgment in parsed.judgments}
 
 
+@twice
+@given(questions=st.lists(VALUES, max_size=3), metadata=VALUES | ROWS, context=st.text(max_size=30))
+def test_memoryagentbench_keeps_its_good_questions_whatever_stands_beside_them(questions, metadata, context):
+    bad = {"context": context, "questions": questions, "answers": [], "metadata": metadata}
+    good = {"context": "kept", "questions": [*questions, "kept?"], "answers": []}
+    parsed = read_bytes(json.dumps([bad, good]).encode(), "memoryagentbench", "file.json")
+    assert f"file-2/q{len(questions) + 1}" in {query.qid for query in parsed.queries}
+    assert "kept" in {memory.content for memory in parsed.memories}
+
+
 DOCUMENTS = st.fixed_dictionaries(
     {"documents": st.lists(ROWS | VALUES, max_size=4)}, optional={"chunks": st.lists(ROWS | VALUES, max_size=4)}
 )
@@ -276,6 +286,7 @@ def test_every_format_is_fuzzed():
         "longmemeval",
         "beam",
         "convomem",
+        "memoryagentbench",
         "markdown-notes",
         "ranx-json",
         "quepid-json",

@@ -537,6 +537,13 @@ def convomem(random: Random) -> Made:
     return Made("case.json", raw, ("convomem",), frozenset({("case-1-1/q1", "case-1-1/1/1", 1)}))
 
 
+def memoryagentbench(random: Random) -> Made:
+    context = "\n".join(["Here is a list of facts:", *(f"{n}. {text}" for n, text in enumerate(TEXTS))])
+    row = {"context": context, "questions": ["who?"], "answers": [["?"]], "metadata": {"source": "facts"}}
+    rows = frozenset({("facts/q1", "who?")})
+    return Made(".json", document(random, [shuffled(random, row)]), ("memoryagentbench",), rows)
+
+
 def markdown(random: Random) -> Made:
     front = random.sample(["title: T", "permalink: notes/a", "created: 2024-03-05T09:30:00+00:00"], 3)
     raw = as_text(random, ["---", *front, "---", "", random.choice(TEXTS)])
@@ -561,6 +568,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "memories-csv": memories_csv,
     "memories-jsonl": memories_jsonl,
     "memory-records": memory_records,
+    "memoryagentbench": memoryagentbench,
     "messages-jsonl": messages_jsonl,
     "openinference-spans": spans,
     "openinference-traces": traces,

@@ -341,3 +341,55 @@ def test_filler_conversations_of_convomem_are_memories(write):
     )
     assert (len(parsed.memories), parsed.queries, parsed.errors) == (10, (), ())
     assert "2 items ask nothing: their conversations are memories" in parsed.notes
+
+
+def test_memoryagentbench_judges_turns_and_guesses_no_passage_from_an_answer(write):
+    chat = [
+        "Chat Time: 2023/05/21 (Sun) 16:10",
+        [{"role": "user", "content": "My cat is called Mo"}, {"role": "assistant", "content": "Hello, Mo"}],
+        "Chat Time: 2023/05/22 (Mon) 09:00",
+        [{"role": "user", "content": "I moved"}],
+    ]
+    marked = [[[{"role": "user", "content": "My cat is called Mo", "has_answer": True}]], [[]]]
+    rows = [
+        {
+            "context": "Here is a list of facts:\n0. Oslo is in Norway.\n1. Oslo is in Sweden.\n",
+            "questions": ["Where is Oslo?"],
+            "answers": [["Sweden"]],
+            "metadata": {"source": "factconsolidation_sh_6k", "qa_pair_ids": ["factconsolidation_sh_6k_no0"]},
+        },
+        {
+            "context": repr(chat),
+            "questions": ["What is my cat called?", "When?", "Where is my dog?", ""],
+            "answers": [["Mo"], ["May"], ["?"], ["?"]],
+            "metadata": {
+                "source": "longmemeval_s*",
+                "haystack_sessions": marked,
+                "question_types": ["single-session-user"],
+                "question_ids": ["a1", "a2", "a3_abs"],
+                "question_dates": ["2023/06/01 (Thu) 10:00"],
+            },
+        },
+        {"context": "Document 1:\nOne.\nDocument 2:\nTwo.", "questions": "Which?", "answers": "two"},
+        {"context": "A long tale. " * 400, "questions": ["What next?"], "answers": [["b"]], "metadata": None},
+        {"context": 5},
+    ]
+    parsed = read(write("rows.json", rows))
+    assert parsed.format == "memoryagentbench"
+    texts = {memory.id: memory.content for memory in parsed.memories}
+    assert texts["factconsolidation_sh_6k/1"] == "1. Oslo is in Sweden."
+    assert texts["longmemeval_s*/1/2"] == "assistant: Hello, Mo"
+    assert texts["rows-3/2"] == "Document 2:\nTwo."
+    assert [len(text) for name, text in texts.items() if name.startswith("rows-4/")] == [1988, 1988, 1221]
+    assert parsed.judgments == (Judgment("longmemeval_s*/q1", "longmemeval_s*/1/1", 1),)
+    asked = {query.qid: query for query in parsed.queries}
+    assert asked["factconsolidation_sh_6k_no0"].project == "memoryagentbench/factconsolidation_sh_6k"
+    cat = asked["longmemeval_s*/q1"]
+    assert (cat.type, cat.as_of) == ("single-session-user", datetime(2023, 6, 1, 10, tzinfo=UTC))
+    assert [(error.row, error.field) for error in parsed.errors] == [(2, "questions[4]"), (5, None)]
+    assert asked["longmemeval_s*/q3"].answerable is False
+    assert parsed.notes[:3] == (
+        "no judgments for factconsolidation_sh_6k, rows-3, rows-4: their gold are answers, not passages",
+        "1 questions name no turn with has_answer and have no judgment: longmemeval_s*/q2",
+        "the contexts of rows-4 are passages of whole sentences, of at most 2,000 characters",
+    )

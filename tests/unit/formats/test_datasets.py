@@ -224,6 +224,7 @@ NOT_WRITTEN = {
     "markdown-notes",
     "mcp-memory-server",
     "memory-records",
+    "memoryagentbench",
     "quepid-json",
     "ltr-text",
     "cems-hook-events",
