@@ -168,7 +168,11 @@ def doubt(sample: Sample) -> str:
         return ""
     rows = [row for row in _rows(sample) if len(row) in (3, 4)]
     second = {row[1] for row in rows if len(row) == 4}
-    if len(second) > 1 and not second & UNUSED:
+    if (
+        len(second) > 1
+        and not second & UNUSED
+        and all(whole_grade(row[2]) is not None for row in rows if len(row) == 4)
+    ):
         return (
             "four columns without a header may be qid, iteration, docno and grade, or qid, docno, grade and iteration: "
             "name them in a first line, such as qid docno grade iteration"

@@ -176,8 +176,7 @@ def sniff(sample: Sample) -> bool:
     if sample.rows:
         rows = sampled_rows(sample, QUERIES)
         return sum(map(is_sample, rows)) * 2 > len(rows)
-    header = sample.lines[0] if sample.lines else ""
-    return any(is_sample({name.lower() for name in columns_of(header, delimiter)}) for delimiter in DELIMITERS)
+    return any(is_sample({name.lower() for name in columns_of(sample.header, mark)}) for mark in DELIMITERS)
 
 
 FORMAT = Format(

@@ -42,6 +42,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_header,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.formats.base.packed import is_packed
 from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
 from cems_workbench.formats.openinference_traces import NAME, read_spans
@@ -152,7 +153,11 @@ def require_no_config(name: object, header: Header, external: bool, configs: Ite
 
 def is_trace_file(path: Path, format: str = "auto") -> bool:
     """Whether a path is a file of traces, by its content or by the format that was asked for. Raises InputError as `formats.detect`."""
-    return not os.path.isdir(path) and (formats.detect(path) if format == "auto" else format) == NAME
+    if os.path.isdir(path) or (formats.detect(path) if format == "auto" else format) != NAME:
+        return False
+    if is_packed(path):
+        raise InputError(f"{path}: holds traces, which are read twice; unpack it first")
+    return True
 
 
 def inputs_of(path: Path, format: str, progress: Progress = silent) -> list[ParsedInput]:

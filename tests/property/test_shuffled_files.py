@@ -449,6 +449,23 @@ def query_log(random: Random) -> Made:
     return Made(ending, raw, ("query-log",), found)
 
 
+def rag_samples(random: Random) -> Made:
+    rows = [
+        {"user_input": text, "reference_context_ids": [IDS[0]], "retrieved_context_ids": [*IDS[:2]], "response": "r"}
+        for text in some(random, TEXTS)
+    ]
+    found = frozenset((None, row["user_input"]) for row in rows)
+    if random.random() < 0.4:
+        given = [
+            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+            for row in rows
+        ]
+        _, raw = table(random, given, {name: name for name in given[0]})
+        return Made(random.choice((".csv", ".tsv")), raw, ("rag-samples",), found)
+    ending, raw = objects(random, rows)
+    return Made(ending, raw, ("rag-samples",), found)
+
+
 def hook_events(random: Random) -> Made:
     rows = [
         {
@@ -578,6 +595,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "quepid-json": quepid_json,
     "queries-jsonl": queries_jsonl,
     "query-log": query_log,
+    "rag-samples": rag_samples,
     "ranx-json": ranx_json,
     "relations-jsonl": relations_jsonl,
     "srw-csv": srw_csv,

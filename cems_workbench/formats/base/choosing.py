@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import regular_file, take_sample
 from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
 from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
-from cems_workbench.formats.base.recognising import Recognised, recognise
+from cems_workbench.formats.base.packed import unpacked
+from cems_workbench.formats.base.recognising import DECIDE, Recognised, recognise
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+
+MOST_ALIKE, MOST_LINES, MOST_IN_ERROR, MOST_ENDINGS = 3, 20, 8, 4
+"""Of entries of a folder that were not read: of one ending and reason before they share a line, lines in all, those in an error, and
+endings named of a directory in it."""
 
 
 def detect(path: Path) -> str:
@@ -22,7 +28,8 @@ def detect(path: Path) -> str:
 
     Raises InputError for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need.
     """
-    return recognise(take_sample(Path(path))).form.name
+    with unpacked(Path(path)) as plain:
+        return recognise(take_sample(plain)).form.name
 
 
 def log_format(path: Path) -> str | None:
@@ -37,16 +44,16 @@ def log_format(path: Path) -> str | None:
 def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
     """Read one file. `format` is a name in FORMATS or "auto". Raises InputError when the file is unusable."""
     path = Path(path)
-    found = recognise(take_sample(path)) if format == "auto" else Recognised(_named(format))
-    return _read(found, path, progress)
+    named = None if format == "auto" else Recognised(_named(format))
+    return _read(named, path, progress)
 
 
 def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> list[ParsedInput]:
     """Read a file, or every file of a directory in a known format, memories before what refers to them.
 
-    A folder that is one data set in a known form (BEIR) is read as one, be it `path` itself or in it; no other
-    directory is descended into. `skipped` of the first input names what was not read, with the reason.
-    Raises InputError when there is nothing to read.
+    A folder that is one data set in a known form (BEIR) is read as one, be it `path` itself or in it; no other directory is descended
+    into, as ids of other data would mix with these. `skipped` of the first input names what was not read, with the reason, many entries
+    with one reason in a line. Raises InputError, with what was seen, when there is nothing to read.
     """
     path = Path(path)
     if not os.path.isdir(path):  # unlike Path.is_dir, for a name that is too long too
@@ -54,11 +61,11 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     _check_name(path.absolute())
     wanted = None if format == "auto" else _named(format)
     parsed: list[ParsedInput] = []
-    skipped: list[str] = []
+    skipped: list[tuple[str, str]] = []
     errors: list[RowError] = []
     for place, found in _sources(path, skipped, errors):
         if wanted not in (None, found.form):
-            skipped.append(f"{place.name}: its format is {found.form.name}")
+            skipped.append((place.name, f"its format is {found.form.name}"))
             continue
         try:
             parsed.append(_read(found, place, progress))
@@ -69,13 +76,27 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     if not parsed and errors:
         raise InputError(f"{errors[0]}{f' (and {len(errors) - 1} more files)' if errors[1:] else ''}")
     if not parsed:
-        raise InputError(f"{path} has no file to read; known formats are {', '.join(sorted(FORMATS))}")
+        seen = _lines(skipped) or ["it is empty"]
+        more = f"; and {len(seen) - MOST_IN_ERROR} more" if seen[MOST_IN_ERROR:] else ""
+        raise InputError(f"{path} has no file to read: {'; '.join(seen[:MOST_IN_ERROR])}{more}")
     parsed.sort(key=_order)
-    first = replace(parsed[0], skipped=tuple(skipped), errors=(*errors, *parsed[0].errors))
+    first = replace(parsed[0], skipped=tuple(_lines(skipped)), errors=(*errors, *parsed[0].errors))
     return [first, *parsed[1:]]
 
 
-def _read(found: Recognised, path: Path, progress: Progress) -> ParsedInput:
+def _read(found: Recognised | None, path: Path, progress: Progress) -> ParsedInput:
+    """What a file or data set holds, read in a format, or in the one that it is recognised as."""
+    if os.path.isdir(path) and found is not None:
+        return _read_plain(found, path, progress)
+    with unpacked(path) as plain:
+        parsed = _read_plain(found or recognise(take_sample(plain)), plain, progress)
+    if plain == path:
+        return parsed
+    errors = (replace(error, source=str(path)) for error in parsed.errors)
+    return replace(parsed, source=str(path), errors=tuple(errors))
+
+
+def _read_plain(found: Recognised, path: Path, progress: Progress) -> ParsedInput:
     with FORMATS.guarded(found.form.name, InputError):
         parsed = found.form.read(path, progress)
     return replace(parsed, notes=(found.note, *parsed.notes)) if found.note else parsed
@@ -88,15 +109,21 @@ def _order(parsed: ParsedInput) -> int:
     return max(first, FORMATS[parsed.format].order)
 
 
-def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Recognised]]:
-    """The entries of a directory in a known format, by name; others go to `skipped`, hidden ones are ignored.
+def _sources(
+    directory: Path, skipped: list[tuple[str, str]], errors: list[RowError]
+) -> Iterator[tuple[Path, Recognised]]:
+    """The entries of a directory in a known format, by name; others go to `skipped` with the reason, hidden ones together.
 
     An entry that is not a regular file, is too large or has a name that is not UTF-8 is an error.
     """
     whole = _as_folder(directory)
     if whole is not None:
         yield directory, Recognised(whole[0])
-    for entry in _entries(directory):
+    entries = _entries(directory)
+    hidden = sum(entry.name.startswith(".") for entry in entries)
+    if hidden:
+        skipped.append((f"{hidden} hidden", "names that begin with a dot are not looked at"))
+    for entry in entries:
         if entry.name.startswith(".") or (whole is not None and entry.name in whole[1]):
             continue
         try:
@@ -111,18 +138,56 @@ def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Ite
             if inner is not None and inner[0].inside:
                 yield entry, Recognised(inner[0])
             else:
-                skipped.append(f"{entry.name}: is a directory")
+                skipped.append((entry.name, f"is a directory{_inside(entry)}; import it by its own path"))
             continue
         try:
-            found = recognise(take_sample(entry))
+            with unpacked(entry) as plain:
+                found = recognise(take_sample(plain))
         except InputError as error:
-            skipped.append(f"{entry.name}: {_without_path(error, entry)}")
+            skipped.append((entry.name, _without_path(error, entry).removesuffix(f"; {DECIDE}")))
             continue
         if found.form.inside:
             yield entry, found
         else:
             name = found.form.name
-            skipped.append(f"{entry.name}: {name} is read from a file alone, or from a folder without other data")
+            skipped.append((entry.name, f"{name} is read from a file alone, or from a folder without other data"))
+
+
+def _inside(directory: Path) -> str:
+    """How many files of each ending are in a directory."""
+    try:
+        names = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return ""
+    counts = Counter("directories" if entry.is_dir() else _ending(entry.name) for entry in names)
+    said = [f"{count:,} {ending}" for ending, count in counts.most_common(MOST_ENDINGS)]
+    return f" of {', '.join(said)}" if said else " with nothing in it"
+
+
+def _ending(name: str) -> str:
+    return one_line(Path(name).suffix.lower(), 20) or "without ending"
+
+
+def _lines(skipped: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each entry that was not read; for many of one ending and one reason, or simply many of one ending, a line together."""
+    by_reason: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, reason in skipped:
+        by_reason.setdefault((_ending(name), reason), []).append((name, reason))
+    lines, single = [], []
+    for (ending, reason), entries in by_reason.items():
+        if len(entries) > MOST_ALIKE:
+            lines.append(f"{len(entries):,} {ending}: {reason}")
+        else:
+            single += entries
+    if len(single) <= MOST_LINES:
+        return [*(f"{name}: {reason}" for name, reason in single), *lines]
+    by_ending: dict[str, list[tuple[str, str]]] = {}
+    for name, reason in single:
+        by_ending.setdefault(_ending(name), []).append((name, reason))
+    for ending, entries in by_ending.items():
+        name, reason = entries[0]
+        lines.append(f"{len(entries):,} {ending}, such as {name}: {reason}" if entries[1:] else f"{name}: {reason}")
+    return lines
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -93,8 +93,11 @@ def _first_row(sample: Sample, form: Format) -> int | None:
 def _none(sample: Sample) -> str:
     """Why no format takes a file: what was found in it, and what the formats nearest to it need beside that."""
     with sample.path.open("rb") as file:
-        if file.read(15) == b"SQLite format 3":
-            return f"is a SQLite file: connect sqlite:{sample.path.absolute()} reads it, import does not"
+        head = file.read(1_000)
+    if head.startswith(b"SQLite format 3"):
+        return f"is a SQLite file: connect sqlite:{sample.path.absolute()} reads it, import does not"
+    if b"\0" in head:
+        return "is no text, and in no known format"
     names = _names(sample)
     if run := _is_run(sample, names):
         return run
@@ -144,7 +147,9 @@ def _said(sample: Sample, names: Sequence[str]) -> str:
     if not sample.lines:
         return "" if sample.document is not None else "it has no line of text"
     if sample.path.suffix.lower() not in LINES_OF_JSON:
-        return ""
+        widths = {len(line.split("\t") if "\t" in line else line.split()) for line in sample.lines}
+        width = widths.pop() if len(widths) == 1 and len(sample.lines) > 1 else 0
+        return f"its lines have {width} columns without a header" if width > 1 else ""
     try:
         return f"its first line is {type_name(parse_json(sample.lines[0]))}, not an object"
     except ValueError as error:

@@ -67,3 +67,36 @@ def test_a_folder_whose_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     (folder / "memories.jsonl").write_text(MEMORY)
     with pytest.raises(InputError, match="its name is not UTF-8; rename it"):
         read_path(folder)
+
+
+def test_a_folder_without_anything_to_read_says_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("a.jsonl", "b.jsonl", "README.md"):
+        (tmp_path / "data" / name).write_text(MEMORY)
+    for number in range(212):
+        (tmp_path / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    (tmp_path / "setup.py").write_text("import setuptools\n")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "LICENSE").write_text("Words.\n")
+    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 0.5 tag\n")
+    with pytest.raises(InputError) as caught:
+        read_path(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} has no file to read: 1 hidden: names that begin with a dot are not looked at; LICENSE: the format is not recognised; "
+        "data: is a directory of 2 .jsonl, 1 .md; import it by its own path; run.txt: is a TREC run, qid Q0 docno rank score tag: what a "
+        "system answered. fidelity FILE reads it, import does not; setup.py: the format is not recognised; 212 .png: is no text, and in no "
+        "known format"
+    )
+
+
+def test_many_entries_that_are_not_read_share_a_line_each_entry_counted(tmp_path: Path) -> None:
+    (tmp_path / "memories.jsonl").write_text(MEMORY)
+    for number in range(40):
+        (tmp_path / f"{number}.json").write_text(json.dumps({f"field {number}": 1}))
+        (tmp_path / f"{number}.log").write_text("words\n")
+    (tmp_path / "one.txt").write_text("words\n")
+    assert read_path(tmp_path)[0].skipped == (
+        "40 .log: the format is not recognised",
+        "40 .json, such as 0.json: the format is not recognised: its first object has field 0",
+        "one.txt: the format is not recognised",
+    )

@@ -119,8 +119,8 @@ def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_
     notes = " | ".join(parsed[0].skipped)
     assert "README.md: markdown-notes is read from a file alone" in notes
     assert "empty.jsonl: is empty" in notes
-    assert "more: is a directory" in notes
-    assert ".hidden" not in notes
+    assert "more: is a directory with nothing in it; import it by its own path" in notes
+    assert "1 hidden: names that begin with a dot are not looked at" in notes
 
 
 def test_a_format_picks_its_files_out_of_a_directory(write, tmp_path):
