@@ -74,7 +74,13 @@ CATEGORIES = ("category", "question_type", "type")
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
 WRAPPERS = ("data", "samples", "conversations")
 NOT_READ = {
-    "conversations": ("event_summary", "observation", "session_summary"),
+    "conversations": (
+        "event_summary",
+        "observation",
+        "session_summary",
+        "conversation_history_text",
+        "conversation_history_multimodal_text",
+    ),
     "questions": ("answer", "adversarial_answer", "is_multi_modality", "evidence_messages"),
     "turns": ("img_url", "query", "re-download", "images", "has_multimodal_context"),
 }
