@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import filecmp
 import os
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.next_command import first_search, say_next, words_of
+from cems_workbench.cli.next_command import first_search, repeated, say_next, words_of
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
     given_options,
+    open_existing_store,
     print_table,
     progress_bar,
     settings_for,
@@ -34,7 +36,11 @@ from cems_workbench.records import (
 )
 
 if TYPE_CHECKING:
-    from cems_workbench.store import Store
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.progress import Progress
+    from cems_workbench.store import ImportReport, RefreshReport, Store
+    from cems_workbench.store.imports import ImportEvent, Undo
+    from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 
 MAX_PROBLEMS = 50
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
@@ -43,9 +49,13 @@ KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 def import_command(
     path: Annotated[
-        Path,
-        typer.Argument(help="A file, or a directory of files in known formats; sample_data is the bundled sample."),
-    ],
+        Path | None,
+        typer.Argument(
+            show_default=False,
+            help="A file, or a directory of files in known formats; sample_data is the bundled sample. With --undo the number of "
+            "an import.",
+        ),
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="Input format; auto detects it.")] = "auto",
     query_set: Annotated[
         str | None,
@@ -144,15 +154,28 @@ def import_command(
             "memory. Memories that are split into chunks are embedded regardless.",
         ),
     ] = None,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo",
+            help="Undo an import, by its number in the list that the command imports prints; without one the last. What was changed "
+            "after it stays.",
+        ),
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import memories, relations, queries, judgments, logs, or traces of another pipeline.
 
-    Exits 2 if rows were left out or if embedding failed.
+    Exits 2 if rows were left out, if nothing was imported, or if embedding failed.
     """
-    from cems_workbench.errors import EmbedderMismatchError, ModelError
+    if undo:
+        _undo(path, store, as_json)
+        return
+    if path is None:
+        raise InputError("name a file or a directory to import; sample_data is the bundled sample")
     from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.importing import took_nothing
     from cems_workbench.jobs.traces import add_input, inputs_of
     from cems_workbench.store.importing import ImportOptions
     from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
@@ -195,30 +218,25 @@ def import_command(
             for parsed in inputs:
                 reports.append(add_input(parsed, resources.store, progress, options))
                 brought += [memory.id for memory in parsed.memories] if vectors is not None else []
-            refreshed, problem, given, wrong = None, "", None, list[RowError]()
-            try:
+            given, wrong = None, list[RowError]()
+
+            def read_given() -> PrecomputedVectors | None:
+                nonlocal given, wrong
                 if vectors is not None:
                     given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
                     given = given.restrict_to(brought)
-                refreshed = resources.refresh(progress, given)
-                resources.store.indexes.flush(progress)
-            except EmbedderMismatchError as refusal:
-                problem = f"not embedded: {refusal}"
-            except InputError as refusal:
-                problem = f"not embedded yet, the next search continues: {refusal}"
-            except ModelError as failure:  # what was imported is in the store all the same
-                problem = f"not embedded yet, the next search continues: {failure}"
+                return given
+
+            refreshed, problem = _refresh(resources, progress, read_given)
             told = resources.store.notices
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()
             spoken, searched = resources.store.language.choice(), resources.store.texts.rule
-            brought_set = next((one.name for report in reports for one in report.query_sets), None)
-            following = (
-                [] if as_json else _next_commands(resources.store, brought_set, path, given_options(store=store))
-            )
+            following = [] if as_json else _next_commands(resources.store, reports, path, given_options(store=store))
         finally:
             resources.close()
     left_out = [*(error for report in reports for error in report.errors), *wrong]
+    nothing = took_nothing(reports)
     if as_json:
         put_json(
             {
@@ -230,17 +248,18 @@ def import_command(
                 "language": dataclasses.asdict(spoken),
                 "embedded": refreshed.embedded if refreshed else 0,
                 "vectors_taken": given.used if given else 0,
-                "problem": problem or None,
+                "problem": problem or nothing or None,
             }
         )
     else:
         rows = [
-            [report.source, kind, counts.added, counts.updated, counts.unchanged]
+            [input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged]
             for report in reports
             for kind in KINDS
             if (counts := getattr(report, kind)).total
         ]
-        print_table(["input", "rows", "added", "updated", "unchanged"], rows)
+        if rows:
+            print_table(["input", "rows", "added", "updated", "unchanged"], rows)
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
             say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
         for line in skipped:
@@ -251,7 +270,7 @@ def import_command(
             if note not in told:
                 say(f"note: {note}")
         for error in left_out[:MAX_PROBLEMS]:
-            say(f"left out: {error}", err=True)
+            say(f"{'taken in part' if error.taken else 'left out'}: {error}", err=True)
         if len(left_out) > MAX_PROBLEMS:
             say(f"left out: {len(left_out) - MAX_PROBLEMS} more rows; --json lists them all", err=True)
         if not ours:  # of our own sample these are no news
@@ -268,12 +287,124 @@ def import_command(
             texts = ", nothing left to embed"
         taken = f", {given.used} of {len(given)} given vectors taken" if given is not None else ""
         say(f"{total} memories in the store{texts}{taken}")
-    if problem:
-        say(f"error: {problem}", err=True)
+    for line in (problem, nothing):
+        if line:
+            say(f"error: {line}", err=True)
     if not as_json:
         say_next(*([words_of("doctor", options=given_options(store=store))] if problem else following))
-    if left_out or problem:
+    if problem or nothing or any(not error.taken for error in left_out):
         raise typer.Exit(2)
+
+
+def _refresh(
+    resources: Resources, progress: Progress, given: Callable[[], PrecomputedVectors | None] = lambda: None
+) -> tuple[RefreshReport | None, str]:
+    """Refresh the indexes; the report, and a line if they could not be: what is in the store stays there all the same."""
+    from cems_workbench.errors import EmbedderMismatchError, ModelError
+
+    try:
+        refreshed = resources.refresh(progress, given())
+        resources.store.indexes.flush(progress)
+    except EmbedderMismatchError as refusal:
+        return None, f"not embedded: {refusal}"
+    except (InputError, ModelError) as refusal:
+        return None, f"not embedded yet, the next search continues: {refusal}"
+    return refreshed, ""
+
+
+def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
+    from cems_workbench.jobs.factory import open_filled
+    from cems_workbench.jobs.importing import undo_import
+
+    said = "" if number is None else str(number)
+    if said and not said.isdigit():
+        raise InputError(f"--undo: {said!r} is not the number of an import; the command imports lists them")
+    with progress_bar(as_json) as progress:
+        resources = open_filled(settings_for(store))
+        try:
+            done = undo_import(resources.store, int(said) if said else None, progress)
+            _, problem = _refresh(resources, progress)
+            total = resources.store.memories.count()
+        finally:
+            resources.close()
+    if as_json:
+        put_json(
+            {**plain_event(done.event), **plain_undo(done), "memories_in_store": total, "problem": problem or None}
+        )
+    else:
+        say(f"import {done.event.number} ({done.event.name}) is undone: {done.done_words}")
+        for line in done.stay:
+            say(f"note: {line}")
+        say(f"{total} memories in the store")
+        if problem:
+            say(f"error: {problem}", err=True)
+        say_next(words_of("imports", options=given_options(store=store)))
+    if problem:
+        raise typer.Exit(2)
+
+
+def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the imports on record, newest first, with what each brought; import --undo takes one back."""
+    with open_existing_store(store) as opened:
+        events = opened.imports.read()
+    if as_json:
+        put_json([plain_event(event) for event in events])
+        return
+    if not events:
+        say("no import is on record")
+        return
+    rows = [
+        [event.number, f"{event.imported_at:%Y-%m-%d %H:%M}", _shortened(event.name), event.words + _undone(event)]
+        for event in events
+    ]
+    print_table(["import", "when, UTC", "input", "what it did"], rows)
+    last = next((event for event in events if event.undone_at is None), None)
+    if last is not None:
+        say_next(words_of("import", str(last.number), options=["--undo", *given_options(store=store)]))
+
+
+def _undone(event: ImportEvent) -> str:
+    return f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
+
+
+def plain_event(event: ImportEvent) -> dict[str, Any]:
+    """An import on record as JSON values."""
+    return {
+        "import": event.number,
+        "imported_at": event.imported_at.isoformat(),
+        "undone_at": event.undone_at.isoformat() if event.undone_at else None,
+        "inputs": [
+            {
+                "name": each.name,
+                "format": each.format,
+                "counts": None
+                if each.counts is None
+                else {kind: dataclasses.asdict(counts) for kind, counts in each.counts.items()},
+                "options": dict(each.options),
+            }
+            for each in event.inputs
+        ],
+    }
+
+
+def plain_undo(undo: Undo) -> dict[str, Any]:
+    """What an undo did as JSON values."""
+    return {"removed": dict(undo.removed), "restored": dict(undo.restored), "stay": list(undo.stay)}
+
+
+NAME_CHARS = 28
+"""Of an input's name in a table: a longer one loses its middle."""
+
+
+def input_name(source: str, given: Path) -> str:
+    """What an input is called in a table: its path below the directory that was given, else its name, shortened in the middle."""
+    path = Path(source)
+    below = path.relative_to(given) if path != given and path.is_relative_to(given) else Path(path.name)
+    return _shortened(str(below))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS // 2 - 1]}…{name[-NAME_CHARS // 2 :]}"
 
 
 def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
@@ -290,13 +421,25 @@ def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _next_commands(store: Store, query_set: str | None, path: Path, options: list[str]) -> list[list[str] | None]:
-    """A search to begin with; of external traces where they lose memories or why one is lost, and the nearest preset."""
+def _next_commands(
+    store: Store, reports: Sequence[ImportReport], path: Path, options: list[str]
+) -> list[list[str] | None]:
+    """What to type after an import: the same with --replace where rows of others stayed; a measurement of what was judged, else a search;
+    of external traces where they lose memories or why one is lost, and the nearest preset."""
+    from cems_workbench.jobs.importing import took_nothing
     from cems_workbench.jobs.traces import is_judged, is_traced
 
+    if any(report.clashes for report in reports):
+        return [repeated("--replace")]
+    if took_nothing(reports):
+        return []
     # Without a new version of the set it is named after the file.
+    query_set = next((one.name for report in reports for one in report.query_sets), None)
     query_set = query_set or (path.stem if is_traced(store, path.stem) else None)
     if query_set is None or not is_traced(store, query_set):
+        asked = query_set is not None and not any(report.memories.added for report in reports)
+        if asked and query_set is not None and store.memories.count() and is_judged(store, query_set):
+            return [words_of("evaluate", query_set, options=options)]
         return [first_search(store, options, query_set)]
     return [
         words_of("evaluate", query_set, options=["--losses", *options])

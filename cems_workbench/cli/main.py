@@ -77,6 +77,7 @@ commands = typer.Typer(
 )
 commands.command("app")(app.app_command)
 commands.command("import")(import_.import_command)
+commands.command("imports")(import_.imports_command)
 commands.command("reindex")(reindex.reindex_command)
 commands.command("connect", cls=connect.ConnectCommand)(connect.connect_command)
 commands.command("search")(search.search_command)

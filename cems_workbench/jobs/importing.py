@@ -14,12 +14,13 @@ from typing import IO
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.traces import import_traces, is_trace_file
+from cems_workbench.jobs.traces import import_traces, is_trace_file, sets_traced_by, undo_traces
 from cems_workbench.platform.atomic_write import output_path
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions
+from cems_workbench.store.imports import STAGES, Undo
 
 MAX_NAME_CHARS = 120
 """Used characters of an upload's name: the last ones, which include its suffix."""
@@ -53,7 +54,7 @@ def import_files(
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
                 if judge is None and is_trace_file(path, format):
-                    yield FileImport(path.name, _renamed(import_traces(path, store, progress, options), path))
+                    yield FileImport(path.name, import_traces(path, store, progress, options, path.name))
                     continue
                 parsed = _named(formats.read(path, format, progress), path)
                 parsed = parsed if judge is None else own_labels(parsed, judge)
@@ -61,6 +62,43 @@ def import_files(
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name)
                 yield FileImport(path.name, problem=line)
+
+
+def took_nothing(reports: Iterable[ImportReport]) -> str:
+    """One line if an import put nothing into the store and found nothing there; empty if it did."""
+    reports = list(reports)
+    if any(report.changed or any(counts.total for counts in report.counts.values()) for report in reports):
+        return ""
+    left_out = sum(not error.taken for report in reports for error in report.errors)
+    if not left_out:
+        return "nothing was imported: there is no row in it that a store has"
+    return f"nothing was imported: {'the only row was' if left_out == 1 else f'all {left_out:,} rows were'} left out"
+
+
+def plan_undo(store: Store, number: int | None = None) -> Undo:
+    """What `undo_import` would do. Raises InputError and StoreError."""
+    return _with_traces(store, store.imports.plan(number), undo=False)
+
+
+def undo_import(store: Store, number: int | None = None, progress: Progress = silent) -> Undo:
+    """Undo an import, by default the last that was not undone: `Imports.undo`, and the recorded stages of external traces.
+
+    Raises InputError, StoreError, and what `progress` raises: another call continues.
+    """
+    # The file first: repeated after a crash it is found restored, and the store's part is not done before.
+    planned = _with_traces(store, store.imports.plan(number), undo=True)
+    done = store.imports.undo(planned.event.number, progress)
+    return replace(done, restored=planned.restored, stay=planned.stay)
+
+
+def _with_traces(store: Store, undo_of: Undo, *, undo: bool) -> Undo:
+    event = undo_of.event
+    restored, stay = dict(undo_of.restored), list(undo_of.stay)
+    for query_set in sets_traced_by(event):
+        said = undo_traces(store, query_set, event, dry=not undo)
+        restored[STAGES] = restored.get(STAGES, 0) + (said == "")
+        stay += [said] if said else []
+    return replace(undo_of, restored=restored, stay=tuple(stay))
 
 
 @contextmanager
@@ -129,11 +167,6 @@ def _order(path: Path, format: str) -> int:
         return FORMATS[formats.detect(path) if format == "auto" else format].order
     except WorkbenchError:
         return 0
-
-
-def _renamed(report: ImportReport, path: Path) -> ImportReport:
-    """The same report with the name of the upload instead of its temporary path."""
-    return replace(report, source=path.name, errors=tuple(replace(one, source=path.name) for one in report.errors))
 
 
 def _named(parsed: ParsedInput, path: Path) -> ParsedInput:

@@ -13,6 +13,7 @@ stays in memory is 24 bytes a span, the ids of traces and memories, the queries,
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import marshal
 import os
@@ -55,6 +56,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, set_name
+from cems_workbench.store.imports import ImportEvent
 from cems_workbench.store.rows import RowCounts
 
 FOLDER, SUFFIX = "evidence", "-traced.evidence"
@@ -184,14 +186,19 @@ def import_traces(
     store: Store,
     progress: Progress = silent,
     options: ImportOptions = DEFAULT_OPTIONS,
+    source: str | None = None,
 ) -> ImportReport:
-    """Import a file of spans (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises."""
-    name = options.query_set or set_name(str(path))
+    """Import a file of spans (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises.
+
+    `source` is what the file is called on record and in the report, by default its path.
+    """
+    source = source or str(path)
+    name = options.query_set or set_name(source)
     when = options.when or datetime.now(UTC)
     options = replace(options, query_set=name, when=when)
     errors: list[RowError] = []
     with tempfile.TemporaryFile(dir=store.path) as file:
-        spilled = _Spill(file, errors, str(path))
+        spilled = _Spill(file, errors, source)
         for span in read_spans(path, errors, progress):
             spilled.add(span)
         target = traced_path(store.path, name)
@@ -200,9 +207,57 @@ def import_traces(
             # A new file beside the old one, so that a cancelled import leaves that as it was.
             with write_atomically(target) as part:
                 part.unlink()
-                return _Import(path, store, name, errors, progress, when, options).run(spilled, part, target)
+                report = _Import(source, store, name, errors, progress, when, options).run(spilled, part, target)
+                _keep_before(target, report.event)
+                return report
         except OSError as error:
             raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
+
+
+KEPT_BEFORE = 3
+"""Former files of recorded stages that are kept of a set, for undo."""
+
+
+def _keep_before(target: Path, event: int) -> None:
+    """Keep the file that an import is about to replace; the oldest ones go. Raises OSError."""
+    kept = sorted(
+        target.parent.glob(f"{glob.escape(target.name)}.before-*"), key=lambda path: int(path.suffix[8:] or 0)
+    )
+    for old in kept[: max(0, len(kept) - KEPT_BEFORE + 1)]:
+        old.unlink()
+    if target.is_file() and event:
+        former = _before(target, event)
+        former.unlink(missing_ok=True)
+        # The new file gets the name by a rename, so the old one needs no copy.
+        former.hardlink_to(target)
+
+
+def _before(target: Path, event: int) -> Path:
+    return target.with_name(f"{target.name}.before-{event}")
+
+
+def sets_traced_by(event: ImportEvent) -> list[str]:
+    """The query sets of an import into which it put external traces."""
+    return sorted({str(each.options.get("query_set")) for each in event.inputs if each.format == NAME})
+
+
+def undo_traces(store: Store, query_set: str, event: ImportEvent, *, dry: bool = False) -> str | None:
+    """Put back the recorded stages that a set had before an import; `dry`: only say so.
+
+    Returns an empty text if that is done, a line why they stay, or None if the import left none. Raises InputError.
+    """
+    target, former = traced_path(store.path, query_set), _before(traced_path(store.path, query_set), event.number)
+    header = traced_header(store.path, query_set)
+    if header is None:
+        return None
+    if header.created_at != event.imported_at.isoformat():
+        return f"the recorded stages of {query_set} stay, because a later import replaced them"
+    if not dry:
+        try:
+            former.replace(target) if former.exists() else target.unlink()
+        except OSError as error:
+            raise InputError(f"{target}: cannot be restored: {error.strerror or error}") from None
+    return ""
 
 
 def _portions(traces: Iterator[list[Span]]) -> Iterator[list[list[Span]]]:
@@ -263,7 +318,7 @@ class _Spill:
 class _Import:
     """One import: what was seen so far of memories and queries."""
 
-    path: Path
+    source: str
     store: Store
     name: str
     errors: list[RowError]
@@ -300,7 +355,7 @@ class _Import:
                 name_of = self._name_of(portion)
                 self._write(file, [query for spans in portion for query in queries_of(spans, name_of)])
             if not self.queries:
-                raise InputError(f"{self.path}: no span of it is a query with lists or stages below it")
+                raise InputError(f"{self.source}: no span of it is a query with lists or stages below it")
             self._take_over(file, target)
             # Those that were given before; a set is measured with the store's present ones.
             judgments = [row for row in self.store.judgments.read() if row.qid in self.queries and row.memory_id]
@@ -334,7 +389,7 @@ class _Import:
             if there is not None and there.query != query.query:
                 reason = f"{query.qid!r} is another query in the store: {there.query[:60]!r}"
                 reason += "" if judged else "; --replace takes this row"
-                self.errors.append(RowError(str(self.path), query.row, reason))
+                self.errors.append(RowError(self.source, query.row, reason))
                 continue
             if query.qid in self.queries:
                 self.repeated[query.qid] = None
@@ -395,7 +450,7 @@ class _Import:
         stored = self.store.memories.stored(new)  # the deleted ones
         brought = [memory for key, memory in new.items() if key not in stored]
         if brought:
-            parsed = ParsedInput(str(self.path), NAME, memories=tuple(brought))
+            parsed = ParsedInput(self.source, NAME, memories=tuple(brought))
             self.added += self.store.add(parsed, silent, self.options).memories.added
         for key in ids:
             found[key] = known.get(key) or new.get(key) or Memory(key, "")
@@ -424,7 +479,7 @@ class _Import:
     def _report(self) -> ImportReport:
         rows = {"rows": {"queries": [0] * len(self.queries)}}
         parsed = ParsedInput(
-            str(self.path), NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
+            self.source, NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
         )
         # The latest trace of a query counts, whichever file brought the one before.
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))

@@ -111,7 +111,8 @@ DEFAULT_OPTIONS = ImportOptions()
 class ImportReport:
     """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version.
 
-    `event` is its number among the imports on record, 0 if it changed nothing.
+    `event` is its number among the imports on record, 0 if it changed nothing; `clashes` counts the rows that stayed as another import
+    brought them.
     """
 
     source: str
@@ -127,6 +128,7 @@ class ImportReport:
     content_version: int = 0
     query_sets: tuple[QuerySet, ...] = ()
     event: int = 0
+    clashes: int = 0
 
     @property
     def counts(self) -> dict[str, RowCounts]:
@@ -207,7 +209,7 @@ def _finished(
 ) -> ImportReport:
     event = recorder.finish(cursor, mark, report.counts, report.changed)
     notes, errors = (*clashes.summary(), *report.notes), _by_row(report.errors, clashes.errors())
-    return replace(report, event=event, notes=notes, errors=errors)
+    return replace(report, event=event, clashes=len(clashes), notes=notes, errors=errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,9 @@ class _Clashes:
 
         self.add("memories", found)
         return staged.filter(pa.array([key not in found for key in staged["id"].to_pylist()]))
+
+    def __len__(self) -> int:
+        return len(self._brought_by)
 
     def of(self, kind: str) -> set[str]:
         """The ids of one kind."""

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 """What an import can bring, in the order of its report."""
-SINGULAR = {"memories": "memory", "queries": "query", "query sets": "query set"}
+STAGES = "files of recorded stages"
+SINGULAR = {"memories": "memory", "queries": "query", "query sets": "query set", STAGES: "file of recorded stages"}
 PORTION_ROWS = 20_000
 """Memories that an undo removes or restores in one transaction."""
 NAMED = 3
@@ -54,21 +55,21 @@ def counted(count: int, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportedInput:
-    """One input of an event: its file and format, and its counts by kind; None while it runs, or where it was cut off."""
+    """One input of an event: its file and format, its counts by kind (None while it runs, or where it was cut off), and the options."""
 
     name: str
     format: str
     counts: Mapping[str, RowCounts] | None
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportEvent:
-    """One import on record. `options` has those that were given, as JSON values."""
+    """One import on record."""
 
     number: int
     imported_at: datetime
     inputs: tuple[ImportedInput, ...]
-    options: Mapping[str, Any]
     undone_at: datetime | None = None
 
     @property
@@ -108,12 +109,20 @@ class Undo:
     @property
     def words(self) -> str:
         """ "removes 12 memories, 4 relations; restores 3 memories"."""
+        return self._words("removes", "restores", "changes nothing")
+
+    @property
+    def done_words(self) -> str:
+        """The same once it is done."""
+        return self._words("removed", "restored", "nothing was left to change")
+
+    def _words(self, removes: str, restores: str, nothing: str) -> str:
         parts = [
             f"{verb} {', '.join(counted(count, kind) for kind, count in rows.items() if count)}"
-            for verb, rows in (("removes", self.removed), ("restores", self.restored))
+            for verb, rows in ((removes, self.removed), (restores, self.restored))
             if any(rows.values())
         ]
-        return "; ".join(parts) or "changes nothing"
+        return "; ".join(parts) or nothing
 
 
 class Recorder:
@@ -197,13 +206,12 @@ class Imports:
         inputs: dict[int, list[ImportedInput]] = {}
         for event, at, folder, name, form, options, counts, undone_at in rows:
             shown = f"{folder}/{name}" if folder else name
-            inputs.setdefault(event, []).append(ImportedInput(shown, form, _counts(counts)))
+            inputs.setdefault(event, []).append(ImportedInput(shown, form, _counts(counts), json.loads(options)))
             when = to_aware(at)
             assert when is not None  # the column is NOT NULL
-            events[event] = ImportEvent(event, when, (), json.loads(options), to_aware(undone_at))
+            events[event] = ImportEvent(event, when, (), to_aware(undone_at))
         return [
-            ImportEvent(number, one.imported_at, tuple(inputs[number]), one.options, one.undone_at)
-            for number, one in events.items()
+            ImportEvent(number, one.imported_at, tuple(inputs[number]), one.undone_at) for number, one in events.items()
         ]
 
     def get(self, number: int | None = None) -> ImportEvent:

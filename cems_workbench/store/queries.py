@@ -61,6 +61,8 @@ def upsert(session: Session, queries: Sequence[Query], by: Mark | str = "") -> R
 
     `by` is the input on record that brings them, which keeps what it replaces, or the name of a file; empty: a person wrote them here.
     """
+    if not queries:
+        return RowCounts()
     mark, name = (by.in_team, by.brought_by) if isinstance(by, Mark) else (str(EDITED), by)
     with session.staged("staged_queries", _staging(queries)):
         if isinstance(by, Mark):

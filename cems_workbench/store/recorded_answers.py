@@ -130,7 +130,8 @@ def resolve(
         if row.memory_id is not None and len(fitting := known.get(row.memory_id, ())) != 1:
             strangers += 1
             reason = _strange(row.memory_id, fitting, length)
-            problems.append(RowError(parsed.source, answer.row, reason, f"{field}[{row.row - 1}].id"))
+            where = f"{field}[{row.row - 1}].id"
+            problems.append(RowError(parsed.source, answer.row, reason, where, taken=True))
     textual = sum(row.memory_id is None for _, row in results)
     note = (
         f"{len(parsed.answers):,} recorded answers with {len(results):,} results, "

@@ -453,7 +453,7 @@ class Sources:
             _write_markers(cursor, source_id, rows.markers, existing)
             bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
-        self._hidden.difference_update(restored)
+        self._hidden.difference_update(restored, set(rows.kept) - existing)
         self._hidden.update(newly_deleted)
         return counts
 

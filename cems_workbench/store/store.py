@@ -160,7 +160,11 @@ class Store:
         options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportReport:
         """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
-        return import_input(self._database, self.team, parsed, progress, options)
+        report = import_input(self._database, self.team, parsed, progress, options)
+        if self.memories.hidden:  # one that an undo removed may be back
+            with self._database.reading() as cursor:
+                self.memories.reload_hidden(cursor)
+        return report
 
 
 def _check_directory(path: Path, create: bool) -> None:

@@ -169,7 +169,7 @@ def memories_of(
     def make(row: dict[str, Any]) -> Memory:
         memory, problems = parse(row)
         reasons = ((each.field, f"{each.reason}; the memory was taken without it") for each in problems)
-        errors.extend(RowError(str(path), numbers[0], reason, field) for field, reason in reasons)
+        errors.extend(RowError(str(path), numbers[0], reason, field, taken=True) for field, reason in reasons)
         return memory
 
     collected = collect(str(path), numbered(), make, lambda memory: memory.id, "id", known, errors)

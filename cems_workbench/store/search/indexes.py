@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -143,7 +143,7 @@ class Indexes:
 class DerivedIndexes:
     """Vectors and lexical index of one store."""
 
-    def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
+    def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: set[str]) -> None:
         self._chroma = ChromaDirectory(path / "chroma", chroma_url)
         self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
         self._full_text_directory = IndexDirectory(path / "ts_rank", postgres_text.VERSION)
@@ -376,6 +376,7 @@ class DerivedIndexes:
             # Before the vectors: a cancelled embedding then leaves a current lexical index.
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress, precomputed)
+            self._forget_removed(version)
         finally:
             # Even after an error: the batches written before it changed the indexes.
             self._opened = {}
@@ -384,6 +385,20 @@ class DerivedIndexes:
         return RefreshReport(
             version, *counts, rebuilt is not None, time.perf_counter() - started, (*messages, *(rebuilt or ()), *notes)
         )
+
+    def _forget_removed(self, version: int) -> None:
+        """Drop the record of memories that an undo removed, once the indexes of every embedder are without them."""
+        with self._database.reading() as cursor:
+            if not cursor.execute("SELECT 1 FROM removed_memories LIMIT 1").fetchall():
+                return
+            versions = [each["version"] for each in _recorded(cursor).values()]
+        if None in versions:
+            return
+        with self._database.transaction() as cursor:
+            gone = memories.forget_removed(cursor, min([version, *versions]))
+            deleted = memories.deleted_ids(cursor)
+        # Opened indexes are from before this refresh, and are opened again.
+        self._hidden.difference_update(set(gone) - deleted)
 
     def _discard_vectors(self, embedder: Embedder) -> None:
         """Delete the records of the embedder's vectors, then the vectors: a crash in between leaves a collection that is cleaned later."""
