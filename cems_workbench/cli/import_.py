@@ -6,7 +6,6 @@ import dataclasses
 import filecmp
 import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS = 50
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
-KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 
 def import_command(
@@ -175,31 +173,17 @@ def import_command(
     if path is None:
         raise InputError("name a file or a directory to import; sample_data is the bundled sample")
     from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.importing import took_nothing
+    from cems_workbench.jobs.importing import import_options, took_nothing
     from cems_workbench.jobs.traces import add_input, inputs_of
-    from cems_workbench.store.importing import ImportOptions
     from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
-    from cems_workbench.store.query_matching import parse_match
-    from cems_workbench.store.scales import parse_scale
-    from cems_workbench.store.stated_grades import parse_grades
 
     if vectors is not None:
         require_file(vectors)
     if path.parts[:1] == (SAMPLE_DATA.name,) and not path.exists():
         path = SAMPLE_DATA.joinpath(*path.parts[1:])
-    if query_set is not None:
-        _check_set_name(query_set)
-    elif os.path.isdir(path):
+    if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
-    options = ImportOptions(
-        query_set,
-        None if scale is None else parse_scale(scale),
-        datetime.now(UTC),
-        match=parse_match(match),
-        grades=parse_grades(grade or ()) or None,
-        relevant_from=relevant_from,
-        replace=replace,
-    )
+    options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace)
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         ours = _is_sample(path)
@@ -255,8 +239,8 @@ def import_command(
         rows = [
             [input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged]
             for report in reports
-            for kind in KINDS
-            if (counts := getattr(report, kind)).total
+            for kind, counts in report.counts.items()
+            if counts.total
         ]
         if rows:
             print_table(["input", "rows", "added", "updated", "unchanged"], rows)
@@ -408,7 +392,7 @@ def _shortened(name: str) -> str:
 
 
 def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
-    counts = {kind: dataclasses.asdict(getattr(report, kind)) for kind in KINDS}
+    counts = {kind: dataclasses.asdict(rows) for kind, rows in report.counts.items()}
     sets = [
         {"name": one.name, "version": one.version, "size": one.size, "digest": one.digest} for one in report.query_sets
     ]
@@ -476,12 +460,6 @@ def _is_sample(path: Path) -> bool:
         return False
     same, _, _ = filecmp.cmpfiles(path, SAMPLE_DATA, SAMPLE_FILES, shallow=False)
     return len(same) == len(SAMPLE_FILES)
-
-
-def _check_set_name(name: str) -> None:
-    from cems_workbench.store.rows import check_name
-
-    check_name(name)
 
 
 def _text_rule(present: TextRule, text: str | None, fields: list[str] | None, first_tokens: int | None) -> TextRule:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -21,6 +22,10 @@ from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions
 from cems_workbench.store.imports import STAGES, Undo
+from cems_workbench.store.query_matching import MATCHES, parse_match
+from cems_workbench.store.rows import check_name
+from cems_workbench.store.scales import parse_scale
+from cems_workbench.store.stated_grades import parse_grades
 
 MAX_NAME_CHARS = 120
 """Used characters of an upload's name: the last ones, which include its suffix."""
@@ -62,6 +67,33 @@ def import_files(
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name)
                 yield FileImport(path.name, problem=line)
+
+
+def import_options(
+    query_set: str | None = None,
+    scale: str | None = None,
+    match: str = MATCHES[0],
+    grades: Sequence[str] = (),
+    relevant_from: int | str | None = None,
+    *,
+    replace: bool = False,
+) -> ImportOptions:
+    """The options of one import, from the texts that a person gave, with one moment for all of its files. Raises InputError."""
+    if query_set is not None:
+        check_name(query_set)
+    try:
+        lowest = None if relevant_from is None else int(relevant_from)
+    except ValueError:
+        raise InputError(f"--relevant-from: {relevant_from!r} is not a grade, such as 2") from None
+    return ImportOptions(
+        query_set,
+        None if scale is None else parse_scale(scale),
+        datetime.now(UTC),
+        match=parse_match(match),
+        grades=parse_grades(grades) or None,
+        relevant_from=lowest,
+        replace=replace,
+    )
 
 
 def took_nothing(reports: Iterable[ImportReport]) -> str:

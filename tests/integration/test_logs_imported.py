@@ -102,7 +102,7 @@ def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
     assert imported.code == 2
     assert "1 id not in the store" in imported.out
     assert imported.err.splitlines() == [
-        f"left out: {path}:12: details[0].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
+        f"taken in part: {path}:12: details[0].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
         f"left out: {path}:13: query: is empty",
         f"left out: {path}:14: details: must be a list of results, found an object",
     ]

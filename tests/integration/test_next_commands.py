@@ -111,6 +111,7 @@ OTHERS = [
     ["supersessions", "--minimum", "0", "--store", "s"],
     ["reindex", "--store", "s"],
     ["doctor", "--store", "s"],
+    ["imports", "--store", "s"],
 ]
 
 

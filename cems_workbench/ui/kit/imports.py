@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cems_workbench.jobs.importing import FileImport
+from cems_workbench.jobs.importing import FileImport, took_nothing
+from cems_workbench.store.imports import KINDS
 from cems_workbench.ui.kit.escape import csv_bytes
 
-KINDS = ("memories", "relations", "queries", "answers", "judgments")
 ERROR_COLUMNS = ("file", "row", "field", "reason")
 
 
@@ -32,6 +32,13 @@ def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def problems(imports: Sequence[FileImport]) -> list[str]:
+    """A line for each file that could not be read, and one if the others brought nothing."""
+    nothing = took_nothing([imported.report for imported in imports if imported.report is not None])
+    read = any(imported.report is not None for imported in imports)
+    return [*(imported.problem for imported in imports if imported.problem), *([nothing] if nothing and read else [])]
 
 
 def notes(imports: Sequence[FileImport]) -> list[str]:

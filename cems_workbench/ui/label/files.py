@@ -13,9 +13,9 @@ from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_wri
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.kit import reviewer
+from cems_workbench.ui.kit import import_options, reviewer
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
+from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes, problems
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import state
@@ -77,13 +77,14 @@ def _import(resources: Resources) -> None:
         key="label:files:format",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )
+    options = import_options.draw("label:files")
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
-    if pressed and files:
+    if pressed and files and options is not None:
         reviewer.require("reviewer")
         with cancellable("label:cancel:import") as progress:
             uploads, form = [(file.name, file) for file in files], "auto" if chosen == AUTO else chosen
             imports: tuple[FileImport, ...] = ()
-            for imported in import_files(uploads, resources.store, progress, form, whose):
+            for imported in import_files(uploads, resources.store, progress, form, whose, options):
                 imports = (*imports, imported)
                 state.update(imports=imports)  # an interrupted import reports its finished files
         state.close_queue()
@@ -94,9 +95,8 @@ def _import(resources: Resources) -> None:
 
 def _report(imports: Sequence[FileImport]) -> None:
     """Draw the report of the last import: counts, conflicts, and rejected rows with reasons."""
-    for imported in imports:
-        if imported.problem:
-            st.error(plain(imported.problem), icon=":material/block:")
+    for line in problems(imports):
+        st.error(plain(line), icon=":material/block:")
     counts = counts_table(imports)
     if counts:
         draw_table(counts, key="label:files:counts", most=len(counts))

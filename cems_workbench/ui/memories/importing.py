@@ -15,12 +15,13 @@ from cems_workbench.formats import FORMATS
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE, TextRule
-from cems_workbench.store import language
-from cems_workbench.ui.kit import reviewer, templates
+from cems_workbench.store import ImportOptions, language
+from cems_workbench.store.importing import DEFAULT_OPTIONS
+from cems_workbench.ui.kit import import_options, reviewer, templates
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes
+from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes, problems
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories import imports, state
 
 MAX_ERROR_ROWS = 1_000
 AUTO = "recognise"
@@ -70,13 +71,15 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
             help="Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it.",
         )
         rule = replace(rule, title=with_title)
-    if start and files:
+    options = import_options.draw("memories:import")
+    if start and files and options is not None:
         reader_name = "auto" if chosen == AUTO else chosen
-        _import([(file.name, file) for file in files], resources, place, reader_name, spoken, rule)
+        _import([(file.name, file) for file in files], resources, place, reader_name, spoken, rule, options)
     if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
     _report(state.present().imports)
+    imports.draw(resources, place)
 
 
 def _language(present: language.Language) -> str:
@@ -119,14 +122,15 @@ def _import(
     format: str,
     spoken: str = language.AUTO,
     rule: TextRule | None = None,
+    options: ImportOptions = DEFAULT_OPTIONS,
 ) -> None:
     reviewer.require("operator")
-    state.update(imports=(), deleted=None)
+    state.update(imports=(), deleted=None, undone="")
     resources.store.language.choose(spoken)
     if rule is not None:
         resources.store.texts.choose(rule)
     with state.cancellable_job(place, "import") as progress:
-        for imported in import_files(files, resources.store, progress, format):
+        for imported in import_files(files, resources.store, progress, format, options=options):
             # Stored one by one, so that an interrupted import reports its finished files.
             state.update(imports=(*state.present().imports, imported), indexes_behind=True)
         resources.refresh(progress)
@@ -135,15 +139,14 @@ def _import(
     st.rerun()
 
 
-def _report(imports: tuple[FileImport, ...]) -> None:
-    if not imports:
+def _report(files: tuple[FileImport, ...]) -> None:
+    if not files:
         templates.draw("memories/import_hint.html")
         return
     st.markdown("## Last import")
-    for imported in imports:
-        if imported.problem:
-            st.error(plain(imported.problem), icon=":material/block:")
-    rows = counts_table(imports)
+    for line in problems(files):
+        st.error(plain(line), icon=":material/block:")
+    rows = counts_table(files)
     if rows:
         number = st.column_config.NumberColumn
         draw_table(
@@ -159,21 +162,21 @@ def _report(imports: tuple[FileImport, ...]) -> None:
                 "left out": number("left out", help="Rows that were left out, or imported in part, listed below"),
             },
         )
-    for note in notes(imports):
+    for note in notes(files):
         st.caption(plain(note))
-    errors = error_rows(imports)
+    errors = error_rows(files)
     if errors:
-        _errors(imports, errors)
+        _errors(files, errors)
 
 
-def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
+def _errors(files: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
     title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or imported in part")
     if len(errors) > MAX_ERROR_ROWS:
         title.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
     button.download_button(
         "Download as CSV",
-        errors_csv(imports),
+        errors_csv(files),
         "left-out-rows.csv",
         "text/csv",
         key="memories:errors:csv",

@@ -72,6 +72,8 @@ class MemoriesState:
     """Whether the page must refresh the indexes after it is drawn."""
     imports: tuple[FileImport, ...] = ()
     """Reports of the last import."""
+    undone: str = ""
+    """Outcome of the last undo of an import."""
     counted: CachedStatistics | None = None
     compared: CachedNearDuplicates | None = None
     index_message: str = ""
