@@ -35,7 +35,10 @@ class StatedScale:
 
 
 def parse_scale(text: str) -> GradeScale:
-    """The scale of `LOW..HIGH`, with the default's meanings where it has the grade; raises InputError."""
+    """The scale of `LOW..HIGH`; raises InputError.
+
+    0 means the same on each, the other grades of the default only if 3 is the highest: on 1..10 a 3 does not answer the question.
+    """
     low, _, high = text.partition("..")
     try:
         grades = range(int(low), int(high) + 1)
@@ -44,7 +47,8 @@ def parse_scale(text: str) -> GradeScale:
     if not 2 <= len(grades) <= MAX_GRADES:
         said = f"--scale: {text} has {len(grades)} grades; 2 to {MAX_GRADES} are possible"
         raise InputError(f"{said}: --grade makes fewer of them, such as --grade 0..50=0 --grade 50..100=1")
-    meanings = dict(DEFAULT_SCALE.grades)
+    default = dict(DEFAULT_SCALE.grades)
+    meanings = default if grades[-1] == max(default) else {0: default[0]}
     return GradeScale(tuple((grade, meanings.get(grade, f"Grade {grade}")) for grade in grades))
 
 

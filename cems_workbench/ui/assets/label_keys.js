@@ -11,6 +11,12 @@ The buttons carry the card's number in their key, so that a late press can never
   const ANSWERS = {s: 'skip', q: 'unclear', x: 'nothing'}, PAIR = {a: 'accept', x: 'reject', w: 'swap', s: 'skip'};  // not r: Streamlit's own key reruns the page
   const OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
   let answered = null, wanted = null, noting = null;
+  // Shift and a digit are a negative grade; 0 is 10 where the scale has no 0.
+  const grades = event => {
+    if (/^[0-9]$/.test(event.key)) return ['grade-' + event.key, ...(event.key === '0' ? ['grade-10'] : [])];
+    const digit = event.shiftKey && /^(?:Digit|Numpad)([1-9])$/.exec(event.code)?.[1];
+    return digit ? ['grade--' + digit] : null;
+  };
   const cardNo = () => document.querySelector('.wb-card')?.dataset.card;
   // While the page is redrawn the card may be missing for a moment: then the last one counts.
   let seen = cardNo();
@@ -21,10 +27,13 @@ The buttons carry the card's number in their key, so that a late press can never
   function press() {
     if (!wanted) return;
     if (another(wanted.card) || performance.now() > wanted.until) { wanted = null; return; }
-    const button = document.querySelector('.st-key-label-' + wanted.name + ' button:not(:disabled)');
+    const buttons = wanted.names.map(name => document.querySelector('.st-key-label-' + name + ' button:not(:disabled)'));
+    const button = buttons.find(Boolean);
+    // The grades are drawn before Skip: a grade that is not there by then is not on the scale.
+    if (!button && wanted.names[0].startsWith('grade') && document.querySelector('.st-key-label-skip-' + wanted.card)) { wanted = null; return; }
     if (!button) { requestAnimationFrame(press); return; }
     if (wanted.answers) answered = wanted.card;
-    const asked = wanted, opens = asked.name === 'open_note' && !document.querySelector(NOTE);
+    const asked = wanted, opens = asked.names[0] === 'open_note' && !document.querySelector(NOTE);
     wanted = null;
     noting = opens ? asked : null;
     if (opens) focus(asked, null);
@@ -77,12 +86,12 @@ The buttons carry the card's number in their key, so that a late press can never
     const key = event.key.toLowerCase(), now = cardNo() ?? seen;
     // A pair has other answers than a card, and no note; a key whose button never comes would hold up the next ones.
     const pair = document.querySelector('.wb-card')?.dataset.answers === 'pair';
-    const answer = pair ? PAIR[key] : /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];
+    const answers = (pair ? [PAIR[key]] : grades(event) ?? [ANSWERS[key]]).filter(Boolean), answer = answers.length;
     if (pair && key === 'n') return;
     if (answer && now !== undefined && now !== answered && !wanted?.answers)
-      wanted = {card: now, name: answer + '-' + now, answers: true, until: performance.now() + WAIT};
+      wanted = {card: now, names: answers.map(name => name + '-' + now), answers: true, until: performance.now() + WAIT};
     else if (!answer && OTHERS[key] && document.querySelector('.wb-card-progress'))
-      wanted = {card: now, name: OTHERS[key], answers: false, until: performance.now() + WAIT};
+      wanted = {card: now, names: [OTHERS[key]], answers: false, until: performance.now() + WAIT};
     else return;
     event.preventDefault();
     press();

@@ -115,8 +115,14 @@ def dates_text(memory: Memory, asked: datetime) -> str:
 
 def help_text(scale: GradeScale | None) -> str:
     """The meanings of grades and keys."""
-    grades = "" if scale is None else "  \n".join(f"**{grade}** {plain(meaning)}" for grade, meaning in scale.grades)
+    meanings = () if scale is None else scale.grades
+    grades = "  \n".join(f"**{grade}**{_key_of(grade)} {plain(meaning)}" for grade, meaning in meanings)
     return "\n\n".join(part for part in (grades, KEYS_HELP) if part)
+
+
+def _key_of(grade: int) -> str:
+    """The key of a grade that is no single digit."""
+    return " (key **0**)" if grade == 10 else f" (keys **Shift {-grade}**)" if grade < 0 else ""
 
 
 def mark_words(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
@@ -147,7 +153,7 @@ def progress_html(progress: QueueProgress) -> Markup:
 
 
 def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
-    """One button per grade, with its meaning; its key is the grade."""
+    """One button per grade, with its meaning; its key is the grade, Shift and the digit for a negative one, 0 for 10."""
     columns = st.container(key="label:grades").columns(len(scale.grades))
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
         name, rest = split_meaning(meaning)

@@ -85,7 +85,18 @@ def test_a_scale_without_an_irrelevant_grade_is_said_and_its_lowest_relevant_gra
 def test_a_changed_scale_keeps_the_meanings_of_its_set(store, tmp_path):
     store.query_sets.set_scale("base", GradeScale(((0, "no"), (1, "yes"))))
     report = store.add(given(tmp_path, "q1 0 m1 2"), options=ImportOptions(scale=parse_scale("0..2")))
-    assert [text[:7] for _, text in report.query_sets[0].scale.grades] == ["no", "yes", "Helpful"]
+    assert [text[:7] for _, text in report.query_sets[0].scale.grades] == ["no", "yes", "Grade 2"]
+
+
+def test_grades_mean_what_they_mean_by_default_only_on_a_scale_that_ends_as_the_default():
+    assert [text.split(":")[0] for _, text in parse_scale("-1..3").grades] == [
+        "Grade -1",
+        "Not relevant",
+        "Related",
+        "Helpful",
+        "Answers the question, or is a necessary part of the answer",
+    ]
+    assert [text for _, text in parse_scale("1..10").grades] == [f"Grade {grade}" for grade in range(1, 11)]
 
 
 FRACTIONS = ["query,docid,rating", "one,m1,0.0", "one,m2,0.5", "two,m1,0.95", "two,m2,1.0", 'two,m3,"0,33"']
