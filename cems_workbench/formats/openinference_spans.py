@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cems_workbench.formats.base.exports import are_spans, spans_of
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.span_logs import spans_log
-from cems_workbench.formats.base.spans import are_spans, spans_of
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 

@@ -15,12 +15,13 @@ import mmap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cems_workbench.formats.base.exports import are_spans, spans_of
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import parsed_log
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.spans import SEARCHERS, Span, are_spans, read_span, spans_of
+from cems_workbench.formats.base.spans import SEARCHERS, Span, read_span
 from cems_workbench.formats.base.traced import TracedQuery, queries_of
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError

@@ -252,6 +252,12 @@ GOOD = {
         ),
     ),
     "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
+    "observations": (
+        "file.jsonl",
+        "queries",
+        b"",
+        lambda name: _json(type="RETRIEVER", traceId="t", id=name, startTime="2026-01-01", input=name, output=["a"]),
+    ),
     "rag-samples": ("file.jsonl", "queries", b"", lambda name: _json(user_input=name, retrieved_context_ids=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }
@@ -272,6 +278,7 @@ UNNUMBERED = (
     "openinference-traces",
     "query-log",
     "rag-samples",
+    "observations",
 )
 """Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""
 

@@ -1,8 +1,7 @@
 """Spans of a traced pipeline, from JSON: OpenInference, OTel GenAI, and the attributes of `cems_workbench.trace`.
 
-A row is a span, an export of OTLP (`resourceSpans[].scopeSpans[].spans[]`, attributes as `[{key, value: {stringValue}}]`) or a page of
-Phoenix's REST answer (`data[]`). Attributes may be dotted keys, nested objects, or columns `attributes.…` of a table, and lists of
-documents one JSON text.
+`exports.spans_of` gives the spans of a file. Attributes may be OTLP's `[{key, value: {stringValue}}]`, dotted keys, nested objects, or
+columns `attributes.…` of a table, and lists of documents one JSON text.
 
     openinference.span.kind             RETRIEVER, RERANKER, CHAIN, …
     input.value                         the query; of a JSON object its `query`, `input` or the like, two levels deep
@@ -12,6 +11,8 @@ documents one JSON text.
     gen_ai.retrieval.documents, gen_ai.retrieval.query.text, gen_ai.memory.records, gen_ai.memory.query.text
     workbench.query.id
     workbench.stage.name, .kind, .results, .ranked, .problem, .input.N.document.id, .dropped.N.document.id | reason | past_limit
+
+The kind, input and output of Langfuse's and MLflow's tracers are those of OpenInference under other names (ALIASES).
 
 Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md, the JSON encoding of OTLP 1, and the semantic
 conventions of GenAI 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai).
@@ -97,6 +98,15 @@ _ROOTS = frozenset(
 )
 _WHOLE = frozenset({"input.value", OUTPUT})
 """Values that stay as they are where they are no text."""
+ALIASES = {
+    "langfuse.observation.type": KIND,
+    "langfuse.observation.input": "input.value",
+    "langfuse.observation.output": OUTPUT,
+    "mlflow.spanType": KIND,
+    "mlflow.spanInputs": "input.value",
+    "mlflow.spanOutputs": OUTPUT,
+}
+"""Attributes of other tracers (Langfuse 5.0, MLflow 3), by what OpenInference calls them."""
 DROPPED = f"{STAGE}dropped"
 _LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", DROPPED)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -182,21 +192,6 @@ _values_of = attrgetter(*_FIELDS)
 _OF_DOCUMENTS = (_FIELDS.index("output"), _FIELDS.index("input"))
 
 
-def spans_of(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The spans of a row, each with its position: the row itself, those of an export, or those of a page."""
-    exported = row.get("resourceSpans", row.get("resource_spans"))
-    if isinstance(exported, list):
-        for r, resource in objects(exported):
-            for s, scope in objects(resource.get("scopeSpans", resource.get("scope_spans"))):
-                for i, span in objects(scope.get("spans")):
-                    yield f"resourceSpans[{r}].scopeSpans[{s}].spans[{i}].", span
-    elif isinstance(row.get("data"), list) and "attributes" not in row:
-        for i, span in objects(row["data"]):
-            yield f"data[{i}].", span
-    else:
-        yield "", row
-
-
 def objects(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The objects of a list, with their places."""
     if isinstance(value, list):
@@ -264,12 +259,22 @@ def flat(span: Mapping[str, Any]) -> dict[str, Any]:
         attributes = {str(pair.get("key")): otlp(pair.get("value"), 0) for _, pair in objects(attributes)}
     if isinstance(attributes, dict):
         if set(map(type, attributes.values())) <= _PLAIN:
-            return values | attributes
+            return _with_known_names(values | attributes)
         for name, value in attributes.items():
             if not isinstance(value, dict | list):
                 values[name] = value
             elif name.partition(".")[0] in _ROOTS:
                 flatten(name, value, values, 0)
+    return _with_known_names(values)
+
+
+def _with_known_names(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, those of ALIASES also under the names of OpenInference."""
+    if KIND not in values:
+        for alias in ALIASES.keys() & values.keys():
+            value = values[alias]
+            # MLflow writes every attribute as JSON.
+            values.setdefault(ALIASES[alias], str(value).strip('"') if ALIASES[alias] == KIND else value)
     return values
 
 
@@ -365,21 +370,6 @@ def moment_of(start: int | None) -> datetime | None:
         return None if start is None else _EPOCH + start * _MICROSECOND
     except OverflowError:
         return None
-
-
-def are_spans(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether most of the first rows of a file are spans: exports, pages, or rows with attributes and the context or begin of a span."""
-    return sum(_is_span(row) for row in rows) * 2 > len(rows)
-
-
-def _is_span(row: Mapping[str, Any]) -> bool:
-    if "resourceSpans" in row or "resource_spans" in row:
-        return True
-    if "attributes" not in row and isinstance(row.get("data"), list):
-        found = [span for _, span in objects(row["data"])]
-        return bool(found) and _is_span(found[0])
-    begun = any(name in row for name in (*START_FIELDS, *START_NANOSECOND_FIELDS, "context"))
-    return begun and any(name == "attributes" or name.startswith("attributes.") or name in KINDS for name in row)
 
 
 @lru_cache(maxsize=20_000)

@@ -232,6 +232,7 @@ NOT_WRITTEN = {
     "openinference-traces",
     "query-log",
     "rag-samples",
+    "observations",
 }
 """They become memories, and leave as memories, because their rows say less than a memory does; or they are logs of another system."""
 
