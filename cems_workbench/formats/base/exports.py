@@ -67,7 +67,7 @@ def spans_of(row: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Mapp
 
 
 def _is_page(row: Mapping[str, Any]) -> bool:
-    """Whether spans are below it: no table either, whose rows have no names of their own."""
+    """Whether spans are below it, and it is neither a span nor a table."""
     if "attributes" in row or "columns" in row or "schema" in row or system_of(row):
         return False
     return any(
