@@ -466,6 +466,23 @@ def rag_samples(random: Random) -> Made:
     return Made(ending, raw, ("rag-samples",), found)
 
 
+def observations(random: Random) -> Made:
+    rows: list[Row] = []
+    for n, text in enumerate(some(random, TEXTS)):
+        found: Row = {"id": f"o{n}", "traceId": "t", "startTime": TIMES[0], "type": "RETRIEVER", "input": text}
+        rows.append({**found, "output": [{"id": "m01", "content": "c"}]})
+    expected_rows = frozenset((None, row["input"]) for row in rows)
+    if random.random() < 0.3:
+        given = [{**row, "output": json.dumps(row["output"])} for row in rows]
+        _, raw = table(random, given, {name: name for name in given[0]})
+        return Made(random.choice((".csv", ".tsv")), raw, ("observations",), expected_rows)
+    if random.random() < 0.3:
+        page = {"data": rows, "meta": {"page": 1}}
+        return Made(".json", document(random, page), ("observations",), expected_rows)
+    ending, raw = objects(random, rows)
+    return Made(ending, raw, ("observations",), expected_rows)
+
+
 def hook_events(random: Random) -> Made:
     rows = [
         {
@@ -596,6 +613,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "queries-jsonl": queries_jsonl,
     "query-log": query_log,
     "rag-samples": rag_samples,
+    "observations": observations,
     "ranx-json": ranx_json,
     "relations-jsonl": relations_jsonl,
     "srw-csv": srw_csv,
