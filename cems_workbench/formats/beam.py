@@ -59,10 +59,19 @@ EMPTY_TURN = {"role": "user", "content": ""}
 EMPTY_QUESTION = {"question": ""}
 
 
+_HOW_MADE = """answer ideal_response ideal_answer ideal_summary rubric difficulty complexity_factors conversation_reference
+conversation_references conversation_sessions plan_reference question_type key_facts_tested extraction_challenge abstention_type
+why_unanswerable contradiction_type topic_questioned tests_for ordering_type ordering_tested total_mentions instruction_type
+instruction_being_tested expected_compliance compliance_indicators non_compliance_signs update_type tests_retention_of potential_confusion
+reasoning_type reasoning_steps sessions_required preference_type preference_being_tested summarization_type bullet_points_covered
+key_elements_tested synthesis_required temporal_type time_points calculation_required"""
+"""Fields of the benchmark's questions that say nothing of a query; one note says what they are."""
+
+
 def _unknown() -> dict[str, UnknownFields]:
     return {
-        "turns": UnknownFields(("role", "id", "time_anchor", "content")),
-        "questions": UnknownFields(("question", "source_chat_ids")),
+        "turns": UnknownFields(("role", "id", "time_anchor", "content", "question_type", "index")),
+        "questions": UnknownFields(("question", "source_chat_ids", *_HOW_MADE.split())),
     }
 
 
@@ -162,6 +171,8 @@ def _together(readings: list[_Reading], path: Path, unknown: dict[str, UnknownFi
     notes += [f"{_some(names)}: {note}" for note, names in told.items()]
     if unjudged := [qid for part in readings for qid in part.unjudged]:
         notes.append(f"{len(unjudged)} questions name no turn and have no judgment: {_some(unjudged)}")
+    if any(part.queries for part in readings):
+        notes.append("not read, being neither turns nor questions: plans, answers, rubrics and how a question was made")
     notes += [f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()]
     return ParsedInput(
         str(path),

@@ -257,7 +257,7 @@ def test_a_directory_that_is_no_conversation_is_refused(tmp_path):
         read(tmp_path, "beam")
 
 
-def said(*texts, name="c1"):
+def messages(*texts, name="c1"):
     speakers = ("User", "Assistant")
     return {"id": name, "messages": [{"speaker": speakers[n % 2], "text": text} for n, text in enumerate(texts)]}
 
@@ -267,7 +267,7 @@ def item(question, *evidences, conversations=(), **more):
     return {"question": question, "message_evidences": told, "conversations": list(conversations), **more}
 
 
-ABOUT_TEA = said(
+ABOUT_TEA = messages(
     "I drink green tea – never coffee.",
     "Noted: green tea.",
     "I moved to Porto in May, and my flat",
@@ -292,7 +292,7 @@ def test_evidence_of_convomem_is_found_by_its_words(tmp_path):
             "Which tea?",
             "green tea",
             "I drink cocoa at night",
-            conversations=[said("green tea one", "", "a green tea two")],
+            conversations=[messages("green tea one", "", "a green tea two")],
         ),
     ]
     (home / "p1_Nurse.json").write_text(json.dumps({"evidence_items": items, "checkpoint": "abc"}))
@@ -317,7 +317,7 @@ def test_evidence_of_convomem_is_found_by_its_words(tmp_path):
 
 
 def test_a_mixed_case_of_convomem_is_one_haystack_of_all_its_questions(write):
-    tea, other = ABOUT_TEA, said("I drink green tea – never coffee.", name="filler")
+    tea, other = ABOUT_TEA, messages("I drink green tea – never coffee.", name="filler")
     case = {
         "evidenceItems": [
             item("What do I drink?", "I drink green tea – never coffee.", conversations=[tea]),
