@@ -341,6 +341,18 @@ class Database:
                 cursor.close()
 
     @contextmanager
+    def long_log(self) -> Iterator[None]:
+        """During the block, write many rows without a checkpoint at every few commits; the next commit after it makes one."""
+        import duckdb
+
+        try:
+            self._file.set("checkpoint_threshold", BULK_LOG_SIZE)
+            yield
+        finally:
+            with suppress(duckdb.FatalException):  # the database can only be closed now
+                self._file.set("checkpoint_threshold", None)
+
+    @contextmanager
     def bulk_write(self, beside: int) -> Iterator[Callable[[int], None]]:
         """Write many rows quickly and with bounded memory during the block.
 
@@ -358,8 +370,7 @@ class Database:
                 self._file.set("memory_limit", f"{allowed}B")
 
         try:
-            self._file.set("checkpoint_threshold", BULK_LOG_SIZE)
-            with self._memory_limit(f"{allowed}B"):
+            with self.long_log(), self._memory_limit(f"{allowed}B"):
                 yield allow
                 # Otherwise the next commit would checkpoint, and load the written rows within the limit of that moment.
                 with (
@@ -373,9 +384,6 @@ class Database:
                 "the store's database exceeded its memory limit while writing memories; "
                 f"committed batches are kept, {again} to continue"
             ) from error
-        finally:
-            with suppress(duckdb.FatalException):  # the database can only be closed now
-                self._file.set("checkpoint_threshold", None)
 
     def full_memory(self) -> AbstractContextManager[None]:
         """Inside `bulk_write`: allow the full memory limit of the store during the block, for statements that need it."""

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -380,8 +381,9 @@ def staging(
     memories: Sequence[Memory], sha: Callable[[str], str] = text_sha, rule: TextRule = DEFAULT_TEXT_RULE
 ) -> pa.Table:
     """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it, `rule` that of the store."""
-    values: dict[str, Sequence[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
-    return _staging(values, [sha(searched_text(memory, rule)) for memory in memories], rule)
+    columns = zip(*map(_values_of, memories), strict=True) if memories else [()] * len(FIELDS)
+    shas = [sha(searched_text(memory, rule)) for memory in memories]
+    return _staging(dict(zip(FIELDS, columns, strict=True)), shas, rule)
 
 
 def staging_of_columns(taken: TakenColumns, shas: Sequence[str], rule: TextRule) -> pa.Table:
@@ -402,7 +404,8 @@ def _staging(values: Mapping[str, Sequence[Any]], shas: Sequence[str], rule: Tex
     none = [None] * len(ids)
     made["folded"] = [folded(*row) for row in zip(ids, titles or none, contents, tags or [()] * len(ids), strict=True)]
     if tags is not None:
-        made["tags"] = [json.dumps(each, ensure_ascii=False) if each else "[]" for each in tags]
+        written = {each: json.dumps(each, ensure_ascii=False) for each in set(map(tuple, tags))}
+        made["tags"] = [written[tuple(each)] for each in tags]
     columns = {}
     for name in COLUMNS:
         column = made.get(name, values.get(name))
@@ -416,6 +419,7 @@ def _staging(values: Mapping[str, Sequence[Any]], shas: Sequence[str], rule: Tex
     return pa.table(columns).replace_schema_metadata({_RULE: str(rule)})
 
 
+_values_of = attrgetter(*FIELDS)
 _DEFAULTS = {each.name: each.default for each in dataclasses.fields(Memory)}
 _RULE = "text rule"
 """Of the metadata of a staged table: by which rule its `text_sha` were made."""

@@ -160,7 +160,8 @@ class Store:
         options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportReport:
         """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
-        report = import_input(self._database, self.team, parsed, progress, options)
+        with gc_tuning.paused(), self._database.long_log():  # rows have no cycles
+            report = import_input(self._database, self.team, parsed, progress, options)
         if self.memories.hidden:  # one that an undo removed may be back
             with self._database.reading() as cursor:
                 self.memories.reload_hidden(cursor)
