@@ -16,6 +16,7 @@ from types import TracebackType
 from weakref import WeakSet
 
 from cems_workbench.errors import InputError, NoMemoriesError, StoreError
+from cems_workbench.platform import gc_tuning
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store.caches import ReplyCache, ScoreCache
