@@ -10,9 +10,10 @@ other judges of the same kind are kept too, with a note.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,8 @@ class Judgments:
         return True
 
 
-def key_of(judgment: Judgment) -> Key:
-    """The key of a judgment: query, memory, judge and kind."""
-    return judgment.qid, judgment.memory_id, judgment.judge, judgment.kind
+key_of: Callable[[Judgment], Key] = attrgetter("qid", "memory_id", "judge", "kind")
+"""The key of a judgment: query, memory, judge and kind."""
 
 
 def record(row: Sequence[Any]) -> Judgment:
@@ -183,34 +183,42 @@ def upsert(
     Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
     """
     with session.staged("staged_judgments", _staging(judgments)):
-        replaced = session.rows(
-            "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, j.judged_at, j.note, j.source, j.shown, s.grade "
-            f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
-            "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
+        return _upsert_staged(session, len(judgments), source, when, by)
+
+
+def _upsert_staged(
+    session: Session, size: int, source: str, when: datetime, by: Importing | None
+) -> tuple[RowCounts, list[str]]:
+    """As `upsert`, of the `size` rows of `staged_judgments`."""
+    replaced = session.rows(
+        "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, j.judged_at, j.note, j.source, j.shown, s.grade "
+        f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
+        "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
+    )
+    mark = str(EDITED) if by is None else by.in_team
+    if by is not None and replaced:
+        session.change(
+            "INSERT INTO judgments_before (input, origin, qid, memory_id, judge, kind, grade, judged_at, note, source, shown) "
+            "SELECT ?, j.origin, j.qid, j.memory_id, j.judge, j.kind, j.grade, j.judged_at, j.note, j.source, j.shown "
+            f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} AND {TEAM_FOREIGN.format('j')}",
+            [mark, by.inputs_in_team],
         )
-        mark = str(EDITED) if by is None else by.in_team
-        if by is not None and replaced:
-            session.change(
-                "INSERT INTO judgments_before (input, origin, qid, memory_id, judge, kind, grade, judged_at, note, source, shown) "
-                "SELECT ?, j.origin, j.qid, j.memory_id, j.judge, j.kind, j.grade, j.judged_at, j.note, j.source, j.shown "
-                f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} AND {TEAM_FOREIGN.format('j')}",
-                [mark, by.inputs_in_team],
-            )
-        for row in replaced:
-            # Before the update, which overwrites the old grade.
-            _record_replacement(session, row, source, when)
+    for row in replaced:
+        # Before the update, which overwrites the old grade.
+        _record_replacement(session, row, source, when)
+    if replaced:
         session.change(
             "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "
             f"note = coalesce(s.note, j.note), source = ?, origin = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
             [source, mark],
         )
-        added = session.change(
-            "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source, origin, added_by) "
-            "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ?, ?, ? FROM staged_judgments AS s "
-            f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
-            [source, mark, mark],
-        )
-    counts = RowCounts(added, len(replaced), len(judgments) - added - len(replaced))
+    added = session.change(
+        "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source, origin, added_by) "
+        "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ?, ?, ? FROM staged_judgments AS s "
+        f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
+        [source, mark, mark],
+    )
+    counts = RowCounts(added, len(replaced), size - added - len(replaced))
     return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
 
 
@@ -219,8 +227,8 @@ def _staging(judgments: Sequence[Judgment]) -> Any:
 
     text = pa.string()
     kinds = {"grade": pa.int64(), "judged_at": pa.timestamp("us")}
-    columns: dict[str, list[Any]] = {name: [getattr(judgment, name) for judgment in judgments] for name in FIELDS}
-    columns["judged_at"] = [to_naive(moment) for moment in columns["judged_at"]]
+    columns = {name: [*map(attrgetter(name), judgments)] for name in FIELDS}
+    columns["judged_at"] = [None if moment is None else to_naive(moment) for moment in columns["judged_at"]]
     return pa.table({name: pa.array(values, kinds.get(name, text)) for name, values in columns.items()})
 
 
@@ -284,14 +292,23 @@ def import_judgments(
         return RowCounts(), []
     place = parsed.extra.get("sources", {}).get("judgments", parsed.source)
     state = _Import(place, parsed.extra.get("fields", {}), problems)
-    for number, judgment in _possible(session, rows, known, state):
-        _take(state, number, judgment)
-    wanted, unchanged = _not_given_here(session, state)
-    if not wanted and not unchanged:
-        return RowCounts(), [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones")]
-    differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
+    possible = _possible(session, rows, known, state)
+    state.first = {key_of(row[1]): row for row in possible}
+    if len(state.first) < len(possible):  # some are repeated
+        state.first = {}
+        for number, judgment in possible:
+            _take(state, number, judgment)
     source = Path(parsed.source).name
-    counts, replaced = upsert(session, wanted, source, when, by) if wanted else (RowCounts(), list[str]())
+    counts, replaced, differing = RowCounts(), list[str](), list[str]()
+    with session.staged("staged_judgments", _staging([judgment for _, judgment in state.first.values()])):
+        wanted, unchanged = _not_given_here(session, state)
+        if not wanted and not unchanged:
+            return RowCounts(), [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones")]
+        differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
+        if len(wanted) == len(state.first):
+            counts, replaced = _upsert_staged(session, len(wanted), source, when, by)
+    if wanted and len(wanted) < len(state.first):
+        counts, replaced = upsert(session, wanted, source, when, by)
     notes = [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 
@@ -359,19 +376,20 @@ def _checked(
     good: list[tuple[int, Judgment]] = []
     wrong: list[tuple[int, Judgment, str, str]] = []
     off: list[tuple[int, Judgment]] = []
-    for number, judgment in rows:
+    fits: dict[tuple[str, int], bool] = {}
+    for row in rows:
+        number, judgment = row
         if judgment.qid not in qids:
             wrong.append((number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first"))
-        elif judgment.memory_id == WHOLE_STORE:
-            good.append((number, judgment))
-        elif judgment.memory_id not in known:
+        elif judgment.memory_id not in known and judgment.memory_id != WHOLE_STORE:
             wrong.append(
                 (number, judgment, "memory_id", f"no memory {judgment.memory_id!r} in the store; import it first")
             )
-        elif off_scale(judgment.grade, scales.get(judgment.qid, {})) is not None:
-            off.append((number, judgment))
         else:
-            good.append((number, judgment))
+            given = judgment.qid, judgment.grade
+            if given not in fits:
+                fits[given] = off_scale(judgment.grade, scales.get(judgment.qid, {})) is None
+            (good if fits[given] or judgment.memory_id == WHOLE_STORE else off).append(row)
     grades = {judgment.grade for _, judgment in off}
     for number, judgment in off:
         reason = off_scale(judgment.grade, scales[judgment.qid])
@@ -396,7 +414,7 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
 
 def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], int]:
     """The judgments to write, and the number that equal a label given here; those that contradict one are reported."""
-    given = _given_here(session, [judgment for _, judgment in state.first.values()])
+    given = _given_here(session)
     wanted, same = [], 0
     for key, (number, judgment) in state.first.items():
         if key not in given:
@@ -411,9 +429,11 @@ def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], i
 
 def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
     """A line for each grade that differs from that of another judge of the same kind in the store."""
-    changing = {key_of(judgment) for judgment in wanted}
+    others = _of_others(session)
+    if not others:
+        return []
+    changing = set(map(key_of, wanted))
     lines = []
-    others = _of_others(session, [judgment for _, judgment in state.first.values()])
     for key, (number, judgment) in state.first.items():
         said = [(judge, grade) for judge, grade in others.get(key, ()) if (*key[:2], judge, key[3]) not in changing]
         if said:
@@ -436,25 +456,23 @@ def capped(lines: list[str], rest: str) -> list[str]:
     return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
 
 
-def _given_here(session: Session, judgments: Sequence[Judgment]) -> dict[Key, int]:
-    """The stored grades of those of `judgments` that are labels of the workbench."""
-    with session.staged("staged_judgments", _staging(judgments)):
-        rows = session.rows(
-            f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
-            "WHERE j.source = ?",
-            [WORKBENCH],
-        )
+def _given_here(session: Session) -> dict[Key, int]:
+    """The stored grades of those of `staged_judgments` that are labels of the workbench."""
+    rows = session.rows(
+        f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
+        "WHERE j.source = ?",
+        [WORKBENCH],
+    )
     return {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
 
 
-def _of_others(session: Session, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
-    """By judgment key, (judge, grade) of the other judges of the same kind who graded its pair differently."""
-    with session.staged("staged_judgments", _staging(judgments)):
-        rows = session.rows(
-            "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
-            "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
-            "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
-        )
+def _of_others(session: Session) -> dict[Key, list[tuple[str, int]]]:
+    """By key of `staged_judgments`, (judge, grade) of the other judges of the same kind who graded its pair differently."""
+    rows = session.rows(
+        "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
+        "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
+        "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
+    )
     grades: dict[Key, list[tuple[str, int]]] = {}
     for qid, memory_id, judge, kind, other, grade in rows:
         grades.setdefault((qid, memory_id, judge, kind), []).append((other, grade))

@@ -506,8 +506,19 @@ def would_replace(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, own: Sequen
 
 def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:
     """Those of `ids` that have a row, deleted ones included."""
+    if len(ids) >= MANY_IDS:
+        return _but_those_not_in(cursor, ids, "memories")
     rows = cursor.execute("SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)]).fetchall()
     return {row[0] for row in rows}
+
+
+def _but_those_not_in(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], table: str) -> set[str]:
+    """Those of many ids that a table has. Nearly all are, and to read the others takes half the time (3.4 instead of 7.1 ms for 5,000)."""
+    import pyarrow as pa
+
+    with staged(cursor, "asked_ids", pa.table({"id": pa.array(list(ids), pa.string())})):
+        others = cursor.execute(f"SELECT id FROM asked_ids ANTI JOIN {table} AS m USING (id)").fetchall()
+    return set(ids) - {memory_id for (memory_id,) in others}
 
 
 def live(database: Database, ids: Collection[str]) -> set[str]:
@@ -518,14 +529,7 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
         rows = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0] if len(ids) >= MANY_IDS else 0
         if len(ids) * ROWS_PER_LOOKUP <= rows or len(ids) < MANY_IDS:
             return live_ids(cursor, ids)
-        import pyarrow as pa
-
-        # Nearly all of many ids are live; querying the others takes half the time (3.4 instead of 7.1 ms for 5,000).
-        with staged(cursor, "asked_ids", pa.table({"id": pa.array(list(ids), pa.string())})):
-            others = cursor.execute(
-                "SELECT id FROM asked_ids ANTI JOIN (SELECT id FROM memories WHERE deleted_at IS NULL) AS m USING (id)"
-            ).fetchall()
-        return set(ids) - {memory_id for (memory_id,) in others}
+        return _but_those_not_in(cursor, ids, "(SELECT id FROM memories WHERE deleted_at IS NULL)")
 
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
