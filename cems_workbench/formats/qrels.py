@@ -34,11 +34,12 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     order = _order_of_export(take_sample(path))
     exported = bool(order)
     iterations: set[str] = set()
-    widths: list[int] = []
+    width = 0
 
     def parse(line: str) -> Judgment:
-        widths[:] = widths or [len(line.split())]
-        return _parse(line, order, iterations, 3 if widths == [3] else 4)
+        nonlocal width
+        width = width or (3 if len(line.split()) == 3 else 4)
+        return _parse(line, order, iterations, width)
 
     collected = collect_judgments(str(path), _judged(read_lines(path, errors, progress), order), parse, errors)
     notes = []
@@ -57,7 +58,7 @@ def _judged(lines: Iterable[tuple[int, str]], order: dict[str, int]) -> Iterator
     """The lines without comments and header; `order` gets what the header says: the place of each part."""
     first = True
     for number, line in lines:
-        if line.lstrip().startswith("#"):
+        if "#" in line and line.lstrip().startswith("#"):
             continue
         if first and (found := _header(line)):
             order.update(found)
@@ -118,7 +119,7 @@ def _parse(
     else:
         wanted = "3 columns qid docno rel" if width == 3 else "4 columns qid 0 docno rel"
         raise FieldError("", f"must have the {wanted}, found {len(columns)}")
-    if "\0" in qid + docno:
+    if "\0" in line and "\0" in qid + docno:
         raise FieldError("", "must not contain NUL")
     return graded("rel", grade, lambda whole: Judgment(qid, docno, whole))
 

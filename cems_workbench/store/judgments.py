@@ -187,7 +187,7 @@ def upsert(
 
 
 def _upsert_staged(
-    session: Session, size: int, source: str, when: datetime, by: Importing | None
+    session: Session, size: int, source: str, when: datetime, by: Mark | None
 ) -> tuple[RowCounts, list[str]]:
     """As `upsert`, of the `size` rows of `staged_judgments`."""
     replaced = session.rows(

@@ -241,7 +241,8 @@ def versions(session: Session, name: str) -> list[QuerySet]:
 
 def get(session: Session, name: str, version: int | None = None) -> QuerySet | None:
     """One version of a set, by default the latest; None if there is none."""
-    return next((each for each in versions(session, name) if version in (None, each.version)), None)
+    asked = "s.name = ? AND s.version = coalesce(?, (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name))"
+    return next(iter(_read(session, asked, [name, version])), None)
 
 
 def members(session: Session, name: str, version: int | None = None) -> list[Member]:
@@ -314,9 +315,8 @@ def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale
             "SELECT ?, ?, qid, query, project, as_of, type, source, answerable, given FROM staged_members",
             [name, version],
         )
-    written = get(session, name)
-    assert written is not None  # just written
-    return written
+    sources = tuple(sorted({source for _, source in rows if source}))
+    return QuerySet(name, version, when.astimezone(UTC), mark, scale, len(rows), sources)
 
 
 def _read(session: Session, where: str, values: list[object]) -> list[QuerySet]:

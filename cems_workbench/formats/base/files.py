@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,9 @@ from cems_workbench.records import RowError
 
 BOM = b"\xef\xbb\xbf"
 SAMPLE_LINES = 50
+BLOCK_BYTES = 250_000
+"""Of lines that are read and decoded together."""
+_DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ def is_comment(line: str) -> bool:
 def parse_json(text: str | bytes) -> Any:
     """`json.loads` whose every failure is a ValueError with a short message; of a key that stands twice the last one counts."""
     try:
+        if isinstance(text, str) and not text.startswith("\ufeff"):
+            return _DECODER.decode(text)  # json.loads would make a decoder for every line
         return json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
@@ -164,22 +169,33 @@ def read_lines(path: Path, errors: list[RowError], progress: Progress = silent) 
     A line that is not UTF-8 is added to `errors`. Raises InputError when the file cannot be read or is blank.
     """
     size = open_file(path).stat().st_size
-    done = 0
+    done = number = 0
     blank = True
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if number % 1_000 == 1:
-                progress(f"reading {path.name}", done, size)
-            done += len(raw)
-            text = _decode(raw.removeprefix(BOM) if number == 1 else raw, path, number, errors)
-            if text is None:
-                blank = False
-            elif text.strip():
-                blank = False
-                yield number, text
+        while lines := file.readlines(BLOCK_BYTES):
+            progress(f"reading {path.name}", done, size)
+            done += sum(map(len, lines))
+            if number == 0:
+                lines[0] = lines[0].removeprefix(BOM)
+            for text in _decoded(lines, path, number + 1, errors):
+                number += 1
+                if text is None:
+                    blank = False
+                elif text and not text.isspace():
+                    blank = False
+                    yield number, text
     if blank:
         raise InputError(f"{path} is empty")
     progress(f"reading {path.name}", size, size)
+
+
+def _decoded(lines: list[bytes], path: Path, first: int, errors: list[RowError]) -> Iterable[str | None]:
+    """The texts of lines, of which `first` is the number of the first; None for one that is not UTF-8, which is added to `errors`."""
+    try:
+        texts = b"".join(lines).decode().split("\n")[: len(lines)]
+    except UnicodeDecodeError:  # one by one, to find which
+        return (_decode(raw, path, number, errors) for number, raw in enumerate(lines, first))
+    return [text.rstrip("\r") for text in texts]
 
 
 def _decode(raw: bytes, path: Path, number: int, errors: list[RowError]) -> str | None:

@@ -17,6 +17,7 @@ from cems_workbench.records import Judgment
 
 MAX_DIGITS = 18
 MAX_SHOWN = 60
+_DIGITS = frozenset("0123456789")
 
 
 class NoGradeError(FieldError):
@@ -49,6 +50,8 @@ def graded(field: str, value: Any, make: Callable[[int], Judgment], words: str |
 def whole_grade(value: Any) -> int | None:
     """A whole number in any of the ways to write one; None for anything else."""
     if isinstance(value, str):
+        if value in _DIGITS:  # nearly all
+            return int(value)
         text = value.strip()
         digits = text[1:] if text[:1] in ("-", "+") else text
         if digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS:

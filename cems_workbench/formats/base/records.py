@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -102,7 +104,7 @@ def collect_judgments(
     Of several grades of one judge for a pair all are given: which of them is on the scale only the store can tell.
     """
     collected: Collected[Judgment] = Collected()
-    first: dict[Judgment, int] = {}
+    first: dict[tuple[Any, ...], int] = {}
     repeated = []
     for number, row in rows:
         try:
@@ -113,7 +115,7 @@ def collect_judgments(
                 collected.ungraded.append(one)
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
-        before = first.setdefault(judgment, number)
+        before = first.setdefault(_values_of(judgment), number)
         if len(first) == len(collected.records):
             repeated.append(f"row {number} repeats row {before}")
         else:
@@ -124,6 +126,9 @@ def collect_judgments(
         repeated[MAX_NOTES:] = [f"{len(repeated) - MAX_NOTES} more rows repeat earlier ones"]
     collected.notes = tuple(repeated)
     return collected
+
+
+_values_of = attrgetter(*(each.name for each in dataclasses.fields(Judgment)))
 
 
 def derived_id(prefix: str, *parts: str) -> str:
