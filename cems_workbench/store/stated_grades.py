@@ -156,7 +156,11 @@ def _end(key: str, text: str, left_out: str) -> Decimal:
 
 def _unmapped(parsed: ParsedInput) -> list[str]:
     """A note where whole numbers stand among fractions: they were taken for grades."""
-    fractions = [one for one in parsed.ungraded if (number := decimal_number(one.value)) is not None and number % 1]
+    fractions = [
+        one
+        for one in parsed.ungraded
+        if (number := decimal_number(one.value)) is not None and number != number.to_integral_value()
+    ]
     if not fractions or not parsed.judgments:
         return []
     return [
