@@ -65,7 +65,7 @@ def test_what_a_form_cannot_hold_is_said_and_the_exit_code_tells(command: Comman
     )
     assert told.code == 1
     found = json.loads(told.out)
-    assert found["rows"] == {"memories": 2, "queries": 2, "judgments": 1}
+    assert found["rows"] == {"memories": 2, "queries": 1, "judgments": 1}
     assert found["not_kept"] == [f"{field} of 1 judgments, e.g. q a by Ann" for field in ("judge", "judged_at")]
     assert found["no_place_for"] == {"relations": 1}
 
