@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 
 MAX_PROBLEMS = 50
+MAX_NAMES = 5
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
 
 
@@ -246,6 +247,11 @@ def import_command(
             print_table(["input", "rows", "added", "updated", "unchanged"], rows)
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
             say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
+        if not ours:
+            for form in dict.fromkeys(report.format for report in reports):
+                names = [Path(report.source).name for report in reports if report.format == form]
+                more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""
+                say(f"read as {form}: {', '.join(names[:MAX_NAMES])}{more}")
         for line in skipped:
             say(f"note: not imported from {path.name or path}: {line}")
         for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):

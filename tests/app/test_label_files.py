@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.formats import judgment_writers
+from cems_workbench.errors import InputError
+from cems_workbench.formats import detect, judgment_writers
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit.escape import plain
 from tests.app.test_label_views import checked, press, table_with
 
 pytestmark = [pytest.mark.models]
@@ -65,6 +67,19 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
     assert "<b>gone" in reasons
     grades = {one.judge: one.grade for one in store.judgments.read(qid) if one.memory_id == memory_id}
     assert grades == {"ada": 3, "bo": 0, "cy": 1}
+
+
+def test_the_format_is_named_and_a_refusal_has_the_words_of_the_command(page: AppTest, tmp_path: Path) -> None:
+    qid, memory_id = pair(shared_resources.resources().store)
+    upload(page, "mine.jsonl", {"query-id": qid, "corpus-id": memory_id, "score": 1})
+    assert table_with(page, "added")["format"][0] == "judgments-jsonl"
+    (tmp_path / "none.jsonl").write_text('{"qid": "q", "doc_id": "d"}')
+    with pytest.raises(InputError) as refusal:
+        detect(tmp_path / "none.jsonl")
+    page.file_uploader[0].set_value([("none.jsonl", b'{"qid": "q", "doc_id": "d"}', "application/octet-stream")]).run()
+    page.button(key="label:files:import").click().run()
+    words = str(refusal.value).replace(f"{tmp_path}/", "")
+    assert [one.value for one in page.error] == [plain(words)] and "judgments-jsonl needs a field grade" in words
 
 
 @pytest.mark.parametrize("form", judgment_writers())

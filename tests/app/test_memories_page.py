@@ -20,6 +20,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Selection, Store
 from cems_workbench.ui.inspect.state import Gathered, InspectState
 from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit.escape import plain
 
 from .inspect_page import STATE, state_of
 from .pages import OpenPage, all_html, drawn
@@ -242,7 +243,8 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert list(counts["file"]) == ["rows.jsonl", "judged.qrels"], "memories come before what refers to them"
     assert (counts.iloc[0]["added"], counts.iloc[0]["left out"]) == (2, 3)
     assert [(row["file"], row["row"]) for _, row in errors.iterrows()] == [("rows.jsonl", n) for n in (2, 3, 4)]
-    assert len(page.error) == 1 and "picture" in page.error[0].value
+    assert list(counts["format"]) == ["memories-jsonl", "qrels"]
+    assert [one.value for one in page.error] == [plain("picture.png: is no text, and in no known format")]
     assert store(page).memories.count() == total + 2, "a field that cannot be read costs the field"
     assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
 

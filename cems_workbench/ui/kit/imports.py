@@ -13,7 +13,7 @@ ERROR_COLUMNS = ("file", "row", "field", "reason")
 
 
 def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
-    """One row per file and kind: added, updated and unchanged rows, and the rejected rows of each file."""
+    """One row per file and kind, with the format it was read in: added, updated, unchanged, and the rejected rows of each file."""
     rows = []
     for imported in imports:
         if imported.report is None:
@@ -24,6 +24,7 @@ def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "file": imported.name,
+                    "format": imported.report.format if i == 0 else "",
                     "rows": kind,
                     "added": counts.added,
                     "updated": counts.updated,

@@ -21,6 +21,8 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import state
 
 MAX_ROWS = 500
+JUDGMENTS = 3
+"""The order of formats that bring judgments."""
 AUTO, ALL_QUERIES, ANY_JUDGE = "recognise", "all queries", "anybody"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
@@ -71,11 +73,12 @@ def _import(resources: Resources) -> None:
     if whose is not None:
         st.caption(f"Only your own labels ({plain(whose)}) are imported; an operator can import those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
+    known = [name for name, form in FORMATS.items() if form.order == JUDGMENTS]
     chosen = kind.selectbox(
         "Format",
-        [AUTO, *judgment_writers()],
+        [AUTO, *known],
         key="label:files:format",
-        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
+        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in known),
     )
     options = import_options.draw("label:files")
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")

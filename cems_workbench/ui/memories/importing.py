@@ -155,6 +155,7 @@ def _report(files: tuple[FileImport, ...]) -> None:
             most=len(rows),
             columns={
                 "file": st.column_config.TextColumn("file", width="medium"),
+                "format": st.column_config.TextColumn("format", width="small", help="Format that the file was read in"),
                 "rows": st.column_config.TextColumn("rows", width="small", help="Kind of rows in the file"),
                 "added": number("added", help="New in this store"),
                 "updated": number("updated", help="Already here with other values"),

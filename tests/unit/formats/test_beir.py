@@ -81,7 +81,7 @@ def test_the_rest_of_a_folder_is_read_by_its_own_readers_or_noted(folder):
     parsed = read_path(home)
     assert [one.format for one in parsed] == ["beir", "relations-jsonl"]
     assert "README.md: markdown-notes is read from a file alone" in parsed[0].skipped[0]
-    assert parsed[0].skipped[1] == "more: is a directory"
+    assert parsed[0].skipped[1] == "more: is a directory with nothing in it; import it by its own path"
 
 
 def test_folders_in_a_directory_are_read_and_other_directories_are_not_descended_into(folder, tmp_path):
@@ -91,7 +91,7 @@ def test_folders_in_a_directory_are_read_and_other_directories_are_not_descended
     (tmp_path / "c" / "memories.jsonl").write_text(lines({"id": "x", "content": "y"}))
     parsed = read_path(tmp_path)
     assert [Path(one.source).name for one in parsed] == ["a", "b"]
-    assert parsed[0].skipped == ("c: is a directory",)
+    assert parsed[0].skipped == ("c: is a directory of 1 .jsonl; import it by its own path",)
     assert len(read_path(tmp_path, "beir")) == 2
     with pytest.raises(InputError, match="has no file to read"):
         read_path(tmp_path, "memories-jsonl")
