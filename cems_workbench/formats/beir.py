@@ -1,13 +1,14 @@
-"""BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files.
+"""BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files; MTEB's folders too.
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
-a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. What BEIR has no field for
+a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. In MTEB's folders a table is a
+folder of Parquet or JSON lines, a file per split (`base/published.py`), and an id may be called id. What BEIR has no field for
 is in `metadata: {"cems_workbench": {…}}`, if the workbench wrote it; other metadata is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from cems_workbench.formats.base.files import Sample, read_lines, read_records, 
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgments import one_grade_each
+from cems_workbench.formats.base.packed import unpacked
+from cems_workbench.formats.base.published import Published, configs, published
 from cems_workbench.formats.base.records import collect, collect_judgments
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
@@ -34,7 +37,6 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowErro
 
 NAME = "beir"
 TYPE, OURS = "beir", "cems_workbench"
-SPLITS = ("test", "dev", "train")
 FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 """What the fields of a judgment are called in the file."""
 MAX_HEADER_CHARS = 200
@@ -171,6 +173,9 @@ def _read_queries(path: Path, progress: Progress) -> ParsedInput:
 def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file, the metadata of ours beside their fields; `metadata` with nothing else is not worth a note."""
     for number, row in read_records(path, errors, progress):
+        if "_id" not in row and "id" in row:  # as MTEB writes its tables now
+            row = {**row, "_id": row["id"]}
+            del row["id"]
         metadata = row.get("metadata")
         if isinstance(metadata, dict) and OURS in metadata:
             row = {**row, OURS: metadata[OURS], "metadata": {key: metadata[key] for key in metadata if key != OURS}}
@@ -186,48 +191,81 @@ def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _read_folder(path: Path, progress: Progress) -> ParsedInput:
-    names = folder(path)
-    if not names:
+    found = _published(path)
+    if found is None:
+        several = _configs(path)
+        if several:
+            first = several[0]
+            raise InputError(
+                f"{path} holds {len(several)} data sets, {', '.join(several)}: put the folders of one ({first}-corpus, {first}-queries, …) "
+                "into a folder and import that"
+            )
         raise InputError(f"{path} is a directory, but not BEIR's: it has no corpus.jsonl whose rows have an _id")
-    parts = [_read_corpus(path / "corpus.jsonl", progress)]
-    if "queries.jsonl" in names:
-        parts.append(_read_queries(path / "queries.jsonl", progress))
-    there = (path / "qrels" / f"{split}{suffix}" for split in SPLITS for suffix in (".tsv", ".jsonl"))
-    splits = [place.name for place in there if place.is_file()]
-    if splits:
-        parts.append(_read_judgments(path / "qrels" / splits[0], progress))
+    split = next(iter(found.judgments), "")
+    parts = [
+        *(_read_plain(_read_corpus, file, progress) for file in found.corpus),
+        *(_read_plain(_read_queries, file, progress) for file in found.queries),
+        *(_read_plain(_read_judgments, file, progress) for file in found.judgments.get(split, ())),
+    ]
     noted = [f"{Path(part.source).name}: {note}" for part in parts for note in part.notes]
+    rows: dict[str, list[int]] = {}
+    for part in parts:
+        for kind, numbers in part.extra["rows"].items():
+            rows.setdefault(kind, []).extend(numbers)
     whole = ParsedInput(
         str(path),
         NAME,
-        memories=parts[0].memories,
+        memories=tuple(memory for part in parts for memory in part.memories),
         queries=tuple(query for part in parts for query in part.queries),
         judgments=tuple(judgment for part in parts for judgment in part.judgments),
         errors=tuple(error for part in parts for error in part.errors),
         ungraded=tuple(one for part in parts for one in part.ungraded),
         extra={
-            "rows": {kind: rows for part in parts for kind, rows in part.extra["rows"].items()},
+            "rows": rows,
             "sources": {kind: part.source for part in parts for kind in part.extra["rows"]},
             "fields": FIELDS,
         },
     )
-    return replace(whole, notes=(*noted, *_split_notes(splits, whole)))
+    splits = {name: str(files[0].relative_to(path)) for name, files in found.judgments.items()}
+    return replace(whole, notes=(*noted, *found.notes, *_split_notes([*splits.values()], whole)))
+
+
+def _read_plain(read: Callable[[Path, Progress], ParsedInput], file: Path, progress: Progress) -> ParsedInput:
+    """What a file of the folder holds, which may be packed."""
+    with unpacked(file) as plain:
+        parsed = read(plain, progress)
+    errors = tuple(replace(error, source=str(file)) for error in parsed.errors)
+    return replace(parsed, source=str(file), errors=errors)
 
 
 def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
-    """BEIR's qrels as .tsv, MTEB's as .jsonl."""
+    """BEIR's qrels as .tsv, MTEB's as .jsonl or Parquet."""
     return _read_qrels(path, progress) if path.suffix == ".tsv" else judgments_jsonl.read(path, progress)
 
 
-def _split_notes(splits: list[str], whole: ParsedInput) -> Iterator[str]:
-    if not splits:
+def _published(directory: Path) -> Published | None:
+    try:
+        return published(directory)
+    except OSError:
+        return None
+
+
+def _configs(directory: Path) -> list[str]:
+    try:
+        return configs(directory)
+    except OSError:
+        return []
+
+
+def _split_notes(files: list[str], whole: ParsedInput) -> Iterator[str]:
+    if not files:
         yield "there are no judgments: qrels has none of test, dev and train as .tsv or .jsonl"
         return
-    others = " and ".join(f"qrels/{name}" for name in splits[1:])
-    yield f"the judgments are those of qrels/{splits[0]}" + (f"; import {others} by name" if others else "")
+    others = " and ".join(files[1:])
+    yield f"the judgments are those of {files[0]}" + (f"; import {others} by name" if others else "")
     unjudged = len({query.qid for query in whole.queries} - {judgment.qid for judgment in whole.judgments})
     if unjudged:
-        yield f"{unjudged} of {len(whole.queries)} queries have no judgment in qrels/{splits[0]}"
+        yield f"{unjudged} of {len(whole.queries)} queries have no judgment in {files[0]}"
 
 
 def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
@@ -263,18 +301,11 @@ def _grade(judgment: Judgment) -> tuple[str, Judgment]:
 
 
 def folder(directory: Path) -> frozenset[str]:
-    """The entries of a BEIR folder: one in which corpus.jsonl has rows with an _id. None of any other."""
-    names = {name for name in ("corpus.jsonl", "queries.jsonl") if _has_ids(directory / name)}
-    if "corpus.jsonl" not in names:
-        return frozenset()
-    return frozenset(names | ({"qrels"} if (directory / "qrels").is_dir() else set()))
-
-
-def _has_ids(path: Path) -> bool:
-    try:
-        return path.is_file() and any("_id" in row for row in take_sample(path).objects)
-    except (InputError, OSError):
-        return False
+    """The entries of a BEIR folder: one in which corpus.jsonl, or a table of that name, has rows with an _id. None of any other."""
+    found = _published(directory)
+    if found is not None:
+        return found.names
+    return frozenset(f"{name}-{table}" for name in _configs(directory) for table in ("corpus", "queries", "qrels"))
 
 
 def sniff(sample: Sample) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cems_workbench.errors import InputError
@@ -161,3 +163,65 @@ def test_scifact():
     assert parsed.errors == ()
     assert {judgment.memory_id for judgment in parsed.judgments} <= {memory.id for memory in parsed.memories}
     assert len(read(SCIFACT / "qrels" / "train.tsv").judgments) == 919
+
+
+def parquet(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+TABLE = [{"_id": "d1", "title": "", "text": "one"}, {"_id": "d2", "title": "Two", "text": "two"}]
+JUDGED = [{"query-id": "q1", "corpus-id": "d2", "score": 1.0}]
+
+
+@pytest.mark.parametrize("ids", ["_id", "id"])
+@pytest.mark.parametrize("qrels", ["data", "qrels", "default"])
+def test_tables_of_mteb_are_read_a_split_of_each(tmp_path, ids, qrels):
+    home = tmp_path / "nfcorpus"
+    rows = [{ids: row["_id"], "title": row["title"], "text": row["text"]} for row in TABLE]
+    for number, row in enumerate(rows):
+        parquet(home / "corpus" / f"corpus-0000{number}-of-00002.parquet", [row])
+    parquet(home / "queries" / "test-00000-of-00001.parquet", [{ids: "q1", "text": "which?"}])
+    parquet(home / "queries" / "dev-00000-of-00001.parquet", [{ids: "q9", "text": "other?"}])
+    parquet(home / qrels / "test-00000-of-00001.parquet", JUDGED)
+    parquet(home / qrels / "dev-00000-of-00001.parquet", [{"query-id": "q9", "corpus-id": "d1", "score": 2}])
+    parquet(home / "top_ranked" / "test-00000-of-00001.parquet", [{"query-id": "q1", "corpus-ids": ["d1", "d2"]}])
+    (home / "README.md").write_text("# card")
+    (parsed,) = read_path(home)
+    assert parsed.format == "beir"
+    assert [(memory.id, memory.title, memory.content) for memory in parsed.memories] == [
+        ("d1", None, "one"),
+        ("d2", "Two", "two"),
+    ]
+    assert [(query.qid, query.query) for query in parsed.queries] == [("q1", "which?")]
+    assert parsed.judgments == (Judgment("q1", "d2", 1),)
+    assert parsed.notes == (
+        "top_ranked is not read: what a first search found for each query, for rerankers",
+        "of queries test is read; import dev by name",
+        f"the judgments are those of {qrels}/test-00000-of-00001.parquet; import {qrels}/dev-00000-of-00001.parquet by name",
+    )
+    assert [line.partition(":")[0] for line in parsed.skipped] == ["README.md"]
+    (dev,) = read_path(home / qrels / "dev-00000-of-00001.parquet")
+    assert dev.judgments == (Judgment("q9", "d1", 2),)
+
+
+def test_one_of_several_data_sets_is_read_and_several_are_refused(tmp_path):
+    for name in ("go", "python"):
+        parquet(tmp_path / f"{name}-corpus" / "test-00000-of-00001.parquet", TABLE)
+        parquet(tmp_path / f"{name}-queries" / "test-00000-of-00001.parquet", [{"_id": "q1", "text": "which?"}])
+        parquet(tmp_path / f"{name}-qrels" / "test-00000-of-00001.parquet", JUDGED)
+    with pytest.raises(InputError, match=r"holds 2 data sets, go, python: put the folders of one \(go-corpus"):
+        read_path(tmp_path)
+    for table in ("corpus", "queries", "qrels"):
+        (tmp_path / f"go-{table}").rename(tmp_path / f".go-{table}")
+    (parsed,) = read_path(tmp_path)
+    assert (len(parsed.memories), len(parsed.queries), parsed.judgments) == (2, 1, (Judgment("q1", "d2", 1),))
+
+
+def test_a_folder_called_data_without_judgments_has_none(folder):
+    home = folder()
+    (home / "data").mkdir()
+    (home / "data" / "train.jsonl").write_text('{"text": "anything"}')
+    parsed = read_path(home)[0]
+    assert parsed.notes[-1].startswith("there are no judgments")
+    assert any(line.startswith("data: ") for line in parsed.skipped)
