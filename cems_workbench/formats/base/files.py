@@ -20,6 +20,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
 BOM = b"\xef\xbb\xbf"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 SAMPLE_LINES = 50
 BLOCK_BYTES = 250_000
 """Of lines that are read and decoded together."""
@@ -138,6 +139,8 @@ def open_file(path: Path) -> Path:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not head:
         raise InputError(f"{path} is empty")
+    if head.startswith(LFS_POINTER):
+        raise InputError(f"{path} is a pointer of Git LFS and not the file itself: git lfs pull brings it")
     # The mark alone may be a broken first line; text in UTF-16 has zero bytes too.
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") and b"\0" in head:
         raise InputError(f"{path} is UTF-16; save it as UTF-8")

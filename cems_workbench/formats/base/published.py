@@ -63,9 +63,8 @@ def published(directory: Path) -> Published | None:
 
 def _published(directory: Path, prefix: str, corpus: Splits) -> Published:
     queries = _table(directory, f"{prefix}queries") or _table(directory, f"{prefix}query")
-    judgments = next(
-        (found for name in QRELS if (found := _judgments(directory / f"{prefix}{name}", prefix + name))), Splits()
-    )
+    folders = (_judgments(directory / f"{prefix}{name}", prefix + name) for name in QRELS)
+    judgments = next(filter(None, folders), Splits()) or _beside(directory)
     split = next(iter(judgments), "")
     notes = [
         f"{prefix}{name} is not read: {what}"
@@ -114,6 +113,12 @@ def _judgments(folder: Path, name: str) -> Splits:
     splits = _splits(folder, OF_QRELS)
     sure = name.endswith("qrels")
     return splits if sure or all(names_judgments(columns(files[0])) for files in splits.values()) else {}
+
+
+def _beside(directory: Path) -> Splits:
+    """The splits that lie beside the corpus, as BEIR's separate repositories of judgments hold them."""
+    splits = {name: files for name, files in _splits(directory, OF_QRELS).items() if name in SPLITS}
+    return splits if all(names_judgments(columns(files[0])) for files in splits.values()) else {}
 
 
 def _is_corpus(splits: Splits, with_queries: bool = True) -> bool:

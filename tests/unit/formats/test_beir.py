@@ -225,3 +225,19 @@ def test_a_folder_called_data_without_judgments_has_none(folder):
     parsed = read_path(home)[0]
     assert parsed.notes[-1].startswith("there are no judgments")
     assert any(line.startswith("data: ") for line in parsed.skipped)
+
+
+def test_judgments_beside_the_corpus_are_those_of_its_splits(folder):
+    home = folder()
+    (home / "qrels").rmdir()
+    for split, grade in (("test", 1), ("train", 2)):
+        (home / f"{split}.tsv").write_text(lines(HEADER, f"1\t4983\t{grade}"))
+    (parsed,) = read_path(home)
+    assert parsed.judgments == (Judgment("1", "4983", 1),)
+    assert parsed.notes[0] == "the judgments are those of test.tsv; import train.tsv by name"
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    with pytest.raises(InputError, match="is a pointer of Git LFS and not the file itself: git lfs pull brings it"):
+        read_path(tmp_path / "corpus.jsonl")
