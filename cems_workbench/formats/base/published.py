@@ -45,7 +45,7 @@ class Published:
 
 
 def configs(directory: Path) -> list[str]:
-    """What stands before "-corpus" in the names of a directory's folders, each of another data set."""
+    """The part before "-corpus" in the names of a directory's folders, each of another data set."""
     names = (entry.name for entry in directory.iterdir() if not entry.name.startswith("."))
     found = (name.removesuffix("-corpus") for name in names if name.endswith("-corpus"))
     return sorted(name for name in found if name and _is_corpus(_splits(directory / f"{name}-corpus", ENDINGS)))
