@@ -100,6 +100,14 @@ def import_command(
             help="Grade of a rating that is a fraction or a word, or of a range of them: 0.5..1=1, Relevant=2; repeatable.",
         ),
     ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="Labelling queue to make of the pairs that the file lists without a judgment.",
+        ),
+    ] = None,
     chunks: Annotated[
         str | None,
         typer.Option(
@@ -184,7 +192,7 @@ def import_command(
         path = SAMPLE_DATA.joinpath(*path.parts[1:])
     if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
-    options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace)
+    options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue)
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         ours = _is_sample(path)

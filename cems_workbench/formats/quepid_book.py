@@ -26,6 +26,7 @@ from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import (
+    Unrated,
     guarded_words,
     judgment_by_words,
     parsed_by_words,
@@ -61,14 +62,18 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """
     errors: list[RowError] = []
     words: dict[str, str] = {}
+    unrated: list[Unrated] = []
     table, twice = _with_unique_judges(path)
     judges = [name for n, name in enumerate(table.columns) if name.lower() not in PAIR and (name or n)]
 
     def cells() -> Iterable[tuple[int, Cell]]:
+        nonlocal unrated
         for line, row in read_rows(table, errors, progress):
-            for judge in judges:
-                if row[judge].strip():
-                    yield line, (row, judge, row[judge])
+            given = [judge for judge in judges if row[judge].strip()]
+            for judge in given:
+                yield line, (row, judge, row[judge])
+            if not given:
+                unrated += _unrated(line, row)
 
     def parse(cell: Cell) -> Judgment:
         row, judge, grade = cell
@@ -83,20 +88,23 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     if not judges:
         return _pairs(table, errors, progress)
     collected = collect_judgments(str(path), cells(), parse, errors)
-    return parsed_by_words(str(path), NAME, collected, words, errors, twice, grade_column="")
+    if unrated:
+        twice.append(f"{len(unrated):,} pairs that nobody has judged; their queries are there to be judged")
+    return parsed_by_words(str(path), NAME, collected, words, errors, twice, grade_column="", unrated=unrated)
 
 
 def _pairs(table: CsvTable, errors: list[RowError], progress: Progress) -> ParsedInput:
     """The queries of a book that nobody has judged."""
-    unrated: dict[str, int] = {}
-    rows = 0
-    for line, row in read_rows(table, errors, progress, shorter=True):
-        rows += 1
-        words = {column.lower(): cell for column, cell in row.items()}
-        if words["query"].strip():
-            unrated.setdefault(query_words(words), line)
-    note = f"the book has no judge and so no judgment: its {rows:,} pairs name {len(unrated):,} queries to be judged"
+    unrated = [each for line, row in read_rows(table, errors, progress, shorter=True) for each in _unrated(line, row)]
+    queries = len({words for _, words, _ in unrated})
+    note = f"the book has no judge and so no judgment: its {len(unrated):,} pairs name {queries:,} queries to be judged"
     return parsed_by_words(table.source, NAME, Collected(), {}, errors, [note], grade_column="", unrated=unrated)
+
+
+def _unrated(line: int, row: Mapping[str, str]) -> list[Unrated]:
+    """A row that nobody has judged; empty if it names no query."""
+    named = {column.lower(): cell for column, cell in row.items()}
+    return [(line, query_words(named), named["docid"])] if named["query"].strip() else []
 
 
 def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:

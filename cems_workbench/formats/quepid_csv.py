@@ -26,6 +26,7 @@ from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.judgments import (
+    Unrated,
     guarded_words,
     judgment_by_words,
     parsed_by_words,
@@ -72,7 +73,7 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
     """
     errors: list[RowError] = []
     words: dict[str, str] = {}
-    unrated: dict[str, int] = {}
+    unrated: list[Unrated] = []
     count = 0
     parts = _parts(table.columns)
     other = [name for name in table.columns if name not in parts.values()]
@@ -91,7 +92,7 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
                 continue
             count += 1
             if named["query"].strip():
-                unrated.setdefault(query_words(named), line)
+                unrated.append((line, query_words(named), named["docid"]))
 
     collected = collect_judgments(
         table.source, rated(read_rows(table, errors, progress, shorter=name == NAME)), parse, errors

@@ -23,7 +23,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, query_words
+from cems_workbench.formats.base.judgments import Unrated, judgment_by_words, parsed_by_words, query_words
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -39,13 +39,13 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     document = read_document(path)
     errors: list[RowError] = []
     words: dict[str, str] = {}
-    unrated: dict[str, int] = {}
+    unrated: list[Unrated] = []
 
     def rated() -> Iterator[tuple[int, Row]]:
         for number, row in enumerate(_rows(path, document), start=1):
             if row["rating"] is None:
                 try:
-                    unrated.setdefault(query_words(row), number)
+                    unrated.append((number, query_words(row), str(row["docid"] or "")))
                 except FieldError as error:
                     errors.append(RowError(str(path), number, error.reason, error.field))
             else:
@@ -57,7 +57,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         return judgment
 
     collected = collect_judgments(str(path), rated(), parse, errors)
-    count = f"{len(unrated):,} quer{'y has' if len(unrated) == 1 else 'ies have'}"
+    lacking = len({words for _, words, _ in unrated})
+    count = f"{lacking:,} quer{'y has' if lacking == 1 else 'ies have'}"
     notes = (
         [f"{count} nothing, or a pair without a rating; what is not judged is there to be judged"] if unrated else []
     )

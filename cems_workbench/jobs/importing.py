@@ -77,10 +77,12 @@ def import_options(
     relevant_from: int | str | None = None,
     *,
     replace: bool = False,
+    queue: str | None = None,
 ) -> ImportOptions:
     """The options of one import, from the texts that a person gave, with one moment for all of its files. Raises InputError."""
-    if query_set is not None:
-        check_name(query_set)
+    for name in (query_set, queue):
+        if name is not None:
+            check_name(name)
     try:
         lowest = None if relevant_from is None else int(relevant_from)
     except ValueError:
@@ -93,13 +95,16 @@ def import_options(
         grades=parse_grades(grades) or None,
         relevant_from=lowest,
         replace=replace,
+        queue=queue,
     )
 
 
 def took_nothing(reports: Iterable[ImportReport]) -> str:
     """One line if an import put nothing into the store and found nothing there; empty if it did."""
     reports = list(reports)
-    if any(report.changed or any(counts.total for counts in report.counts.values()) for report in reports):
+    if any(
+        report.changed or report.queue or any(counts.total for counts in report.counts.values()) for report in reports
+    ):
         return ""
     left_out = sum(not error.taken for report in reports for error in report.errors)
     if not left_out:

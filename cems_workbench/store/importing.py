@@ -33,6 +33,7 @@ from cems_workbench.store import (
     queries,
     query_matching,
     query_sets,
+    queues,
     recorded_answers,
     relations,
     scales,
@@ -74,6 +75,7 @@ class ImportOptions:
     words that differ only by case, blanks or marks are the same query (`query_matching.py`). `grades` states the grades of ratings that
     are fractions or words, by value or range (`stated_grades.py`). `relevant_from` is the lowest relevant grade of the set whose scale it
     is. Without `replace`, memories and queries that another file, a live source or an edit brought stay as they are.
+    `queue` is a labelling queue to make of the pairs that the input lists without a judgment.
     """
 
     query_set: str | None = None
@@ -83,6 +85,7 @@ class ImportOptions:
     grades: Mapping[str, int] | None = None
     relevant_from: int | None = None
     replace: bool = False
+    queue: str | None = None
 
     @property
     def stated(self) -> StatedScale | None:
@@ -100,6 +103,7 @@ class ImportOptions:
             "grades": dict(self.grades or {}),
             "relevant_from": self.relevant_from,
             "replace": self.replace,
+            "queue": self.queue,
         }
         return {name: value for name, value in given.items() if value not in (None, False, {})}
 
@@ -112,7 +116,7 @@ class ImportReport:
     """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version.
 
     `event` is its number among the imports on record, 0 if it changed nothing; `clashes` counts the rows that stayed as another import
-    brought them.
+    brought them, `queue` is the labelling queue that it made.
     """
 
     source: str
@@ -129,6 +133,7 @@ class ImportReport:
     query_sets: tuple[QuerySet, ...] = ()
     event: int = 0
     clashes: int = 0
+    queue: str = ""
 
     @property
     def counts(self) -> dict[str, RowCounts]:
@@ -339,7 +344,7 @@ def _import_own(
     answer_counts = RowCounts()
     if parsed.answers:
         answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
-    known = memories.known_ids(cursor, list({judgment.memory_id for judgment in parsed.judgments}))
+    known = memories.known_ids(cursor, list(_named_memories(parsed)))
     report = ImportReport(
         source=parsed.source,
         format=parsed.format,
@@ -362,11 +367,11 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
     if scale is not None:
         parsed = without_unmade(parsed, own.known, put.name, scale, problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
-    query_counts, changed = RowCounts(), list[QuerySet]()
+    query_counts, changed = RowCounts(unchanged=len(parsed.extra.get("known", ()))), list[QuerySet]()
     others = {} if own.clashes.replace else queries.would_replace(session, asked, own.mark)
     own.clashes.add("queries", {qid: each.brought_by for qid, each in others.items() if each.contradicted})
     if asked:
-        query_counts = queries.upsert(session, [query for query in asked if query.qid not in others], own.mark)
+        query_counts += queries.upsert(session, [query for query in asked if query.qid not in others], own.mark)
         query_counts += RowCounts(unchanged=sum(not each.contradicted for each in others.values()))
         # A query with the same words is in the set as the store has it; one with others is another query, unless the set has it.
         members = [others[query.qid].query if query.qid in others else query for query in asked]
@@ -387,11 +392,35 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
             *own.report.notes,
             *matched,
             *_about_scales(session, parsed, put),
+            *_queue_of_pairs(session, parsed, own.known, put),
             *judgment_notes,
             *_contradicted(session, parsed),
         ),
         query_sets=tuple(changed),
+        queue=(put.options.queue or "") if parsed.extra.get("pairs") else "",
     )
+
+
+def _named_memories(parsed: ParsedInput) -> set[str]:
+    return {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in parsed.extra.get("pairs", ())}
+
+
+def _queue_of_pairs(session: Session, parsed: ParsedInput, known: Collection[str], put: _Put) -> list[str]:
+    """Make a labelling queue of the pairs without a judgment, if the import asks for one; a note on it, or on how to get it."""
+    pairs = list(dict.fromkeys(parsed.extra.get("pairs", ())))
+    there = [pair for pair in pairs if pair[1] in known]
+    there.sort(key=lambda pair: pair[0])  # a reviewer judges one query after the other
+    name = put.options.queue
+    if not pairs:
+        return [] if name is None else [f"--queue {name}: there is no pair without a judgment"]
+    gone = (
+        f"; {len(pairs) - len(there):,} name memories that the store does not have" if len(there) < len(pairs) else ""
+    )
+    if name is None or not there:
+        way = "; --queue NAME makes a labelling queue of them" if there else ""
+        return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
+    queues.make(session, name, there, put.when, {"query_set": put.name, "source": Path(parsed.source).name})
+    return [f"labelling queue {name}: {len(there):,} pairs without a judgment{gone}"]
 
 
 def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: list[RowError]) -> ParsedInput:

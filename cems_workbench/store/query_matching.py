@@ -194,4 +194,9 @@ def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[st
         for number, query in zip(numbers["queries"], parsed.queries, strict=True)
         if query.qid not in taken and query.qid not in others
     ]
-    return replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))
+    with_ids = replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))
+    pairs = [(taken.get(qid, qid), docid) for qid, docid in parsed.extra.get("pairs", ()) if qid not in others]
+    return replace(
+        with_ids,
+        extra={**with_ids.extra, "pairs": pairs, "known": parsed.extra.get("listed", frozenset()) & taken.keys()},
+    )

@@ -6,6 +6,7 @@ Tables: `label_queues`, `label_queue_pairs`, `label_queue_rankings`. The labels 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -65,10 +66,11 @@ class Queues:
 
     @persistent
     def pairs(self, name: str) -> tuple[Pair, ...]:
-        """The pairs of a queue in order, without those of memories that are deleted or not in this store."""
+        """The pairs of a queue in order, without those of queries that are gone, and of memories that are deleted or not in this store."""
         with self._team.reading() as session:
             rows = session.rows(
-                "SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? ORDER BY position", [name]
+                "SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? AND qid IN (SELECT qid FROM queries) ORDER BY position",
+                [name],
             )
         live = memories.live(self._database, {memory_id for _, memory_id in rows})
         return tuple((qid, memory_id) for qid, memory_id in rows if memory_id in live)
@@ -109,6 +111,14 @@ class Queues:
         """Delete a queue; its labels stay. False if there was none."""
         with self._team.transaction() as session:
             return _remove(session, name)
+
+
+def make(session: Session, name: str, pairs: Sequence[Pair], when: datetime, settings: dict[str, Any]) -> None:
+    """Make a queue of pairs in their order. Raises InputError for an invalid name or one that is taken."""
+    check_name(name)
+    if session.rows("SELECT name FROM label_queues WHERE name = ?", [name]):
+        raise InputError(f"--queue: there is a queue {name} already; give the new one another name")
+    _write(session, QueueRecord(name, when, 1, settings, tuple(pairs)))
 
 
 def _write(session: Session, queue: QueueRecord) -> None:

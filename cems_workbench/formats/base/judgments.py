@@ -3,7 +3,7 @@
 The reader of such a query gives it the id `q-` and a hash of its words, and says in `extra["queries_by_words"]` that it did; the
 store then takes the query it has with these words (`store/query_matching.py`). Words may also be beside an id of the file's own, which are
 the qids in `extra["own_ids"]`. `extra["listed"]` are the qids of queries that the file
-lists without a judgment.
+lists without a judgment, `extra["pairs"]` their pairs (qid, document), which `import --queue` makes a labelling queue of.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from cems_workbench.formats.base.judgment_names import words_of
 from cems_workbench.formats.base.records import Collected, derived_id
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
 
+Unrated = tuple[int, str, str]
+"""A row without a judgment: its number, the words of its query, its document, empty where it has none."""
 _GUARDED = re.compile(r" +[-=+@]")
 
 
@@ -137,17 +139,25 @@ def parsed_by_words(
     errors: Iterable[RowError],
     notes: Iterable[str] = (),
     grade_column: str = "rating",
-    unrated: Mapping[str, int] | None = None,
+    unrated: Iterable[Unrated] = (),
 ) -> ParsedInput:
     """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge.
 
-    `unrated` are the rows of queries without a judgment, by their words: queries to be judged.
+    `unrated` are rows without a judgment: their queries are to be judged, and their pairs in a labelling queue, if one is wanted.
     """
     first: dict[str, int] = {}
-    listed = {derived_id("q", text): row for text, row in (unrated or {}).items()}
+    said: dict[str, str] = {}
+    listed: dict[str, int] = {}
+    pairs: dict[tuple[str, str], None] = {}
+    for row, text, docid in unrated:
+        qid = derived_id("q", text)
+        said.setdefault(qid, text)
+        listed.setdefault(qid, row)
+        if docid.strip():
+            pairs.setdefault((qid, docid))
     for judgment, row in zip(collected.records, collected.rows, strict=True):
         first.setdefault(judgment.qid, row)
-    named = {qid: words[qid] for qid in first} | {derived_id("q", text): text for text in unrated or {}}
+    named = {qid: words[qid] for qid in first} | said
     first = first | {qid: row for qid, row in listed.items() if qid not in first}
     return ParsedInput(
         source,
@@ -161,6 +171,7 @@ def parsed_by_words(
             "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
             "queries_by_words": True,
             "listed": listed.keys(),
+            "pairs": tuple(pairs),
         },
         ungraded=tuple(collected.ungraded),
     )

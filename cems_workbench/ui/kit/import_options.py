@@ -24,7 +24,9 @@ def draw(key: str) -> ImportOptions | None:
     """Draw the options of an import; None after an error, which is drawn. `key` begins the keys of the widgets."""
     replace = st.checkbox("Replace what others brought", key=f"{key}:replace", help=REPLACE_HELP)
     with st.expander("Query set, scale and grades", key=f"{key}:more"):
-        name, scale, relevant, match, grades = st.columns([1.4, 1, 1, 1, 1.6], vertical_alignment="bottom")
+        name, scale, relevant, match, grades, queue = st.columns(
+            [1.2, 0.8, 0.9, 0.9, 1.5, 1], vertical_alignment="bottom"
+        )
         texts = {
             "query_set": name.text_input(
                 "Query set",
@@ -45,6 +47,12 @@ def draw(key: str) -> ImportOptions | None:
                 help="Lowest grade of the set that counts as relevant (`--relevant-from`).",
             ),
             "match": match.selectbox("Match", MATCHES, key=f"{key}:match", help=MATCH_HELP),
+            "queue": queue.text_input(
+                "Queue",
+                key=f"{key}:queue",
+                placeholder="none",
+                help="Labelling queue to make of the pairs that the file lists without a judgment (`--queue`).",
+            ),
             "grades": grades.text_input(
                 "Grades",
                 key=f"{key}:grades",
@@ -60,6 +68,7 @@ def draw(key: str) -> ImportOptions | None:
             [each.strip() for each in texts["grades"].split(",") if each.strip()],
             texts["relevant_from"].strip() or None,
             replace=replace,
+            queue=texts["queue"].strip() or None,
         )
     except InputError as error:
         st.error(plain(str(error)), icon=":material/block:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cems_workbench.errors import InputError
 from cems_workbench.formats import read
 from cems_workbench.records import Memory, ParsedInput, Query
 from cems_workbench.store import ImportOptions, RowCounts, Store
@@ -167,3 +168,18 @@ def test_a_query_whose_words_were_edited_here_keeps_them(store, tmp_path):
     assert store.add(ratings(tmp_path, "teh menu,m2,1")).queries == RowCounts()
     assert [query.query for query in store.queries.read() if query.qid == known.qid] == ["the menu"]
     assert len(store.judgments.read(known.qid)) == 2
+
+
+def test_pairs_that_a_file_lists_without_a_judgment_become_a_queue_where_one_is_wanted(store, tmp_path):
+    path = tmp_path / "book.csv"
+    path.write_text(f"query,docid\n{KNOWN['q1']}?,m1\nnew,m2\nnew,gone\n")
+    parsed = read(path)
+    report = store.add(parsed)
+    assert "pairs without a judgment: 2; 1 name memories that the store does not have; --queue NAME" in report.notes[-1]
+    assert report.queries == RowCounts(added=1, unchanged=1) and store.queues.read() == []
+    report = store.add(parsed, options=ImportOptions(queue="mine"))
+    assert report.queue == "mine" and "labelling queue mine: 2 pairs" in report.notes[-1]
+    [new] = store.queries.with_words("new")
+    assert set(store.queues.pairs("mine")) == {("q1", "m1"), (new.qid, "m2")}
+    with pytest.raises(InputError, match="there is a queue mine already"):
+        store.add(parsed, options=ImportOptions(queue="mine"))
