@@ -19,9 +19,8 @@ from cems_workbench.formats.base.exports import are_spans, spans_of
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import parsed_log
-from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.spans import SEARCHERS, Span, read_span
+from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
+from cems_workbench.formats.base.spans import SEARCHERS, Documents, Span, read_span
 from cems_workbench.formats.base.traced import TracedQuery, queries_of
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError
@@ -67,8 +66,10 @@ def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) 
                 errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
 
 
-def answer_of(query: TracedQuery) -> RecordedAnswer:
-    """A traced query as a recorded answer with its lists."""
+def answer_of(query: TracedQuery) -> Asked:
+    """A traced query as a recorded answer with its lists, or without where its trace does not say what was returned."""
+    if not query.is_answered:
+        return Asking(query.row, query.qid, query.query, None, query.asked_at)
     returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(query.results, 1))
     return RecordedAnswer(query.row, query.qid, query.query, None, returned, query.lists, query.asked_at)
 
@@ -106,11 +107,17 @@ def _nested(sample: Sample) -> bool:
             if span.kind in SEARCHERS and span.output:
                 found[span.span_id] = span
     return any(
-        (above := found.get(span.parent_id)) is not None
-        and [one.id or derived_id("", one.content or "") for one in above.output or ()]
-        != [one.id or derived_id("", one.content or "") for one in span.output or ()]
+        (above := found.get(span.parent_id)) is not None and not _same(above.output or (), span.output or ())
         for span in found.values()
     )
+
+
+def _same(one: Documents, other: Documents) -> bool:
+    """Whether two lists have the same documents: by their texts where one of them has no ids, as DSPy's outer span."""
+    ids = [[document.id for document in documents] for documents in (one, other)]
+    if all(None not in each for each in ids):
+        return ids[0] == ids[1]
+    return [document.content for document in one] == [document.content for document in other]
 
 
 FORMAT = Format(

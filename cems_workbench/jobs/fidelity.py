@@ -283,10 +283,12 @@ def traced_recording(traced: EvidenceSet, name: str) -> Recording:
     answers = []
     for row, (qid, evidence) in enumerate(traced.evidences.items(), 1):
         stages = read_recorded(evidence.notes[RECORDED])
+        if stages.unknown:
+            continue
         returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(stages.results, 1))
         lists = {one.name: (tuple((key, score or 0.0) for key, score in one.hits),) for one in stages.lists}
         answers.append(RecordedAnswer(row, qid, evidence.query, None, returned, lists, evidence.as_of))
-    return Recording(name, TRACED_FORM, tuple(answers))
+    return Recording(name, TRACED_FORM, tuple(answers), doubts=_unanswered(len(traced.evidences), len(answers)))
 
 
 def kept_recording(store: Store, name: str) -> Recording:

@@ -5,7 +5,8 @@ They are the note `recorded_stages` of evidence, so that bundles and evidence fi
     {"lists":  [{"name": "bm25", "hits": [["m1", 12.3], ["m7", null]]}],
      "kept":   null, or the ids that the lists pass on together,
      "stages": [{"name": "rerank", "kind": "rerank", "ranked": true, "input": null, "output": [["m7", 0.9]],
-                 "dropped": {"m1": ["below the threshold", false]}, "ms": 4.2}]}
+                 "dropped": {"m1": ["below the threshold", false]}, "ms": 4.2}],
+     "unknown": true, where nothing says what was returned}
 
 Hits, inputs and outputs are pairs of memory and score, best first; a score is null where none was recorded. The input null is what the
 stage before left, at the first stage what the lists found. `dropped` has reasons, and whether the only fault was the rank.
@@ -61,11 +62,15 @@ class RecordedStage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStages:
-    """The lists and stages of one query, in the order in which they ran. `kept` None: everything that a list found."""
+    """The lists and stages of one query, in the order in which they ran. `kept` None: everything that a list found.
+
+    `unknown`: nothing says what was returned, so that the empty last stage is no empty answer.
+    """
 
     lists: tuple[RecordedList, ...]
     stages: tuple[RecordedStage, ...]
     kept: frozenset[str] | None = None
+    unknown: bool = False
 
     @property
     def ids(self) -> set[str]:
@@ -86,7 +91,9 @@ class RecordedStages:
             "lists": [{"name": one.name, "hits": [list(hit) for hit in one.hits]} for one in self.lists],
             "stages": [_stage_values(stage) for stage in self.stages],
         }
-        return values if self.kept is None else values | {"kept": sorted(self.kept)}
+        if self.kept is not None:
+            values["kept"] = sorted(self.kept)
+        return values | {"unknown": True} if self.unknown else values
 
 
 def _stage_values(stage: RecordedStage) -> dict[str, Any]:
@@ -121,7 +128,8 @@ def read_recorded(note: Any) -> RecordedStages:
     kept = values.get("kept")
     if kept is not None and not all(isinstance(key, str) for key in _typed(kept, list, "kept")):
         raise ValueError("kept: expected ids")
-    return RecordedStages(lists, stages, None if kept is None else frozenset(kept))
+    unknown = _typed(values.get("unknown", False), bool, "unknown")
+    return RecordedStages(lists, stages, None if kept is None else frozenset(kept), unknown)
 
 
 def _stage(values: Mapping[str, Any], where: str) -> RecordedStage:

@@ -65,8 +65,13 @@ class TracedQuery:
         return found
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the trace says what was returned."""
+        return not self.recorded.get("unknown")
+
+    @property
     def results(self) -> list[tuple[str, float | None]]:
-        """What was returned."""
+        """What was returned, empty where that is not known."""
         return [(key, score) for key, score in self.recorded["stages"][-1]["output"]]
 
 
@@ -79,6 +84,8 @@ class _Source:
     """Of a stage its place; of lists -1."""
     lists: frozenset[int] = frozenset()
     """The places of the lists."""
+    unknown: bool = False
+    """Whether it did not record what it found."""
 
     @property
     def is_list(self) -> bool:
@@ -230,12 +237,14 @@ class _Reading:
         self.lists: list[dict[str, Any]] = []
         self.stages: list[dict[str, Any]] = []
         self.kept: set[str] | None = None
+        self.unknown = False
         self.grouped: set[str] = set()
         self.names: set[str] = {LISTS}
         self.warnings: dict[str, list[str]] = {}
         self.known: set[str] = set()
         """Every memory that a list brought or a stage returned so far."""
         self.contents: dict[str, SpanDocument] = {}
+        self.by_content: dict[str, str] = {}
 
     def query(self) -> TracedQuery:
         span = self.root.span
@@ -248,6 +257,8 @@ class _Reading:
         if self.kept is not None:
             everything = {key for one in self.lists for key, _ in one["hits"]}
             recorded["kept"] = sorted(self.kept | (everything - self.grouped))
+        if self.unknown:
+            recorded["unknown"] = True
         qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
         return TracedQuery(
             span.row, qid, span.query or "", moment_of(span.start), recorded, self.warnings, self.contents
@@ -312,7 +323,7 @@ class _Reading:
             self._warn(LISTS, f"{name}: {line}")
         self.lists.append({"name": name, "hits": [list(hit) for hit in output or []]})
         self.known |= {key for key, _ in output or []}
-        return _Source(output or [], -1, frozenset({len(self.lists) - 1}))
+        return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
 
     def _group(self, inner: Sequence[_Source], output: Hits) -> _Source:
         self.grouped |= {key for one in inner for key, _ in one.hits}
@@ -407,7 +418,9 @@ class _Reading:
             self._warn(name, f"the query ended in an error{_words(span.error)} and returned nothing")
         elif len(left) == 1:
             hits = left[0].hits
+            self.unknown = left[0].unknown
         else:
+            self.unknown = True
             self._warn(name, "no stage joined the lists, and the query has no documents: what it returned is unknown")
         self.stages.append({"name": name, "kind": "other", "output": [list(hit) for hit in hits]})
 
@@ -415,13 +428,16 @@ class _Reading:
         found: dict[str, float | None] = {}
         twice = []
         for document in documents:
-            key = self.name_of(document)
+            # DSPy's outer span has the texts alone, the ids are those of the model that it called.
+            inner = None if document.id is not None else self.by_content.get(document.content or "")
+            key = inner or self.name_of(document)
             if key in found:
                 twice.append(key)
                 continue
             found[key] = document.score
             if document.content is not None and key not in self.contents:
                 self.contents[key] = document
+                self.by_content.setdefault(document.content, key)
         if twice:
             self._warn(None, f"{_shown(self._name_of_span(span))}: {twice[0]} is in it twice; its first rank counts")
         return list(found.items())
