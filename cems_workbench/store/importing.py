@@ -180,7 +180,7 @@ def import_input(
         with database.transaction() as cursor:
             language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
             mark = recorder.mark(cursor)
-            counts = memories.upsert(cursor, clashes.without(cursor, staged, mark), by=mark)
+            counts = clashes.upsert(cursor, staged, mark)
             if counts.added or counts.updated:
                 recorder.keep(cursor, mark)
                 bump_content_version(cursor)
@@ -253,15 +253,19 @@ class _Clashes:
         """Note rows of a kind ("memories", "chunks", "queries") by id, with what brought the stored ones."""
         self._brought_by |= {(kind, key): who for key, who in found.items()}
 
-    def without(self, cursor: duckdb.DuckDBPyConnection, staged: pa.Table, by: Mark) -> pa.Table:
-        """The staged memories, without those that stay as they are."""
-        found = {} if self.replace else memories.would_replace(cursor, staged, by.own)
-        if not found:
-            return staged
-        import pyarrow as pa
+    def upsert(self, cursor: duckdb.DuckDBPyConnection, staged: pa.Table, by: Mark) -> RowCounts:
+        """Write staged memories but for those that stay as they are."""
+        if self.replace:
+            return memories.upsert(cursor, staged, by=by)
+        found = memories.differing(cursor, staged, by.own)
+        if found is None:
+            return memories.upsert(cursor, staged, by=by, new=True)
+        if found.others:
+            import pyarrow as pa
 
-        self.add("memories", found)
-        return staged.filter(pa.array([key not in found for key in staged["id"].to_pylist()]))
+            self.add("memories", found.others)
+            staged = staged.filter(pa.array([key not in found.others for key in staged["id"].to_pylist()]))
+        return memories.upsert(cursor, staged, by=by, same=not found.own)
 
     def __len__(self) -> int:
         return len(self._brought_by)
@@ -331,8 +335,7 @@ def _import_own(
     relations and answers."""
     if parsed.memories:
         language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
-    last = clashes.without(cursor, left[0], mark)
-    memory_counts, notes = _import_memories(cursor, rows, (last, left[1]), progress, mark)
+    memory_counts, notes = _import_memories(cursor, rows, left, progress, mark, clashes)
     chunk_counts = _import_chunks(cursor, parsed, problems, mark, clashes)
     version = read_content_version(cursor)
     changed_now = memory_counts.added + memory_counts.updated > left[1].added + left[1].updated
@@ -511,12 +514,13 @@ def _import_memories(
     left: tuple[pa.Table, RowCounts],
     progress: Progress,
     mark: Mark,
+    clashes: _Clashes,
 ) -> tuple[RowCounts, list[str]]:
     if not rows:
         return RowCounts(), []
     last, before = left
     progress("importing memories", before.total, len(rows))
-    counts = memories.upsert(cursor, last, by=mark)
+    counts = clashes.upsert(cursor, last, mark)
     progress("importing memories", len(rows), len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
     notes = (

@@ -431,9 +431,16 @@ def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str])
 
 
 def upsert(
-    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False, by: int | Mark = EDITED
+    cursor: duckdb.DuckDBPyConnection,
+    rows: pa.Table,
+    *,
+    new: bool = False,
+    same: bool = False,
+    by: int | Mark = EDITED,
 ) -> RowCounts:
-    """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet.
+    """Insert new rows of `staging` and update those that differ; their ids must be distinct.
+
+    `new`: none of them has a row yet; `same`: none differs from its row.
 
     `by` is what writes them: an input on record, which keeps what it replaces, EDITED or FROM_SOURCE.
     Their `changed` is the content version that this transaction creates. Raises StoreError if the text rule was changed meanwhile.
@@ -452,31 +459,38 @@ def upsert(
                 [version, writer, writer],
             )
             return RowCounts(added=rows.num_rows)
-        if isinstance(by, Mark):
-            cursor.execute(
-                f"INSERT INTO memories_before (input, origin, {', '.join(FIELDS)}) "
-                f"SELECT ?, m.origin, {', '.join(f'm.{name}' for name in FIELDS)} FROM memories AS m "
-                f"JOIN staged_memories AS s USING (id) WHERE ({_changes(rows, rule)}) AND {FOREIGN.format('m')}",
-                [by.id, by.inputs],
-            )
-        updated = cursor.execute(
-            f"UPDATE memories AS m SET {_SET}, origin = ?, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
-            f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
-            [writer, version],
-        ).fetchall()[0][0]
-        # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
-        if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
-            updated += cursor.execute(
-                f"UPDATE memories AS m SET {_SET}, origin = ?, changed = ? FROM staged_memories AS s "
-                "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
-                [writer, version, rule.first_tokens is not None],
-            ).fetchall()[0][0]
+        updated = 0 if same else _update(cursor, rows, rule, version, by)
         added = cursor.execute(
             f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories "
             "WHERE id NOT IN (SELECT id FROM memories)",
             [version, writer, writer],
         ).fetchall()[0][0]
     return RowCounts(added, updated, rows.num_rows - added - updated)
+
+
+def _update(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, rule: TextRule, version: int, by: int | Mark) -> int:
+    """Update the memories from which staged rows differ; an input keeps their values before. Returns their number."""
+    if isinstance(by, Mark):
+        cursor.execute(
+            f"INSERT INTO memories_before (input, origin, {', '.join(FIELDS)}) "
+            f"SELECT ?, m.origin, {', '.join(f'm.{name}' for name in FIELDS)} FROM memories AS m "
+            f"JOIN staged_memories AS s USING (id) WHERE ({_changes(rows, rule)}) AND {FOREIGN.format('m')}",
+            [by.id, by.inputs],
+        )
+    writer = by.id if isinstance(by, Mark) else by
+    updated = cursor.execute(
+        f"UPDATE memories AS m SET {_SET}, origin = ?, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
+        f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
+        [writer, version],
+    ).fetchall()[0][0]
+    # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
+    if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
+        updated += cursor.execute(
+            f"UPDATE memories AS m SET {_SET}, origin = ?, changed = ? FROM staged_memories AS s "
+            "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
+            [writer, version, rule.first_tokens is not None],
+        ).fetchall()[0][0]
+    return int(updated)
 
 
 def _changes(rows: pa.Table, rule: TextRule) -> str:
@@ -487,21 +501,36 @@ def _changes(rows: pa.Table, rule: TextRule) -> str:
     return f"{_DIFFERS} OR (s.title <> '' AND m.content <> s.content)" if titled_rows else _DIFFERS
 
 
-def would_replace(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, own: Sequence[int]) -> dict[str, str]:
-    """The rows of `staging` that would change a memory which none of the inputs `own` wrote, by id with what did."""
+class Differing(NamedTuple):
+    """The rows of `staging` that differ from their memory: by id what brought those of others, and whether there are `own` ones."""
+
+    others: dict[str, str]
+    own: bool
+
+
+def differing(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, own: Sequence[int]) -> Differing | None:
+    """The rows of `staging` that differ from their memory, which one of the inputs `own` wrote or another; None if all rows are new."""
     with staged(cursor, "staged_memories", rows):
         if not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
-            return {}
+            return None
         found = cursor.execute(
-            f"SELECT m.id, CASE WHEN m.origin = {EDITED} THEN '{AN_EDIT}' ELSE coalesce(i.brought_by, l.address, '{NOT_RECORDED}') END "
-            "FROM memories AS m JOIN staged_memories AS s USING (id) "
+            f"SELECT m.id, {FOREIGN.format('m')}, m.origin, i.brought_by FROM memories AS m JOIN staged_memories AS s USING (id) "
             f"LEFT JOIN (SELECT id, {BROUGHT_BY} AS brought_by FROM imports) AS i ON i.id = m.origin "
-            "LEFT JOIN (SELECT r.memory_id, max(o.address) AS address FROM source_rows AS r JOIN sources AS o ON o.id = r.source_id "
-            "WHERE r.marker IS NOT NULL GROUP BY r.memory_id) AS l ON l.memory_id = m.id "
-            f"WHERE ({_changes(rows, text_rule(cursor))}) AND {FOREIGN.format('m')} ORDER BY m.id",
+            f"WHERE {_changes(rows, text_rule(cursor))} ORDER BY m.id",
             [list(own)],
         ).fetchall()
-    return dict(found)
+        others = {
+            memory_id: AN_EDIT if origin == EDITED else brought_by or NOT_RECORDED
+            for memory_id, of_others, origin, brought_by in found
+            if of_others
+        }
+        if NOT_RECORDED in others.values():
+            others |= cursor.execute(
+                "SELECT r.memory_id, o.address FROM source_rows AS r JOIN sources AS o ON o.id = r.source_id "
+                "WHERE r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) ORDER BY o.id",
+                [[memory_id for memory_id, who in others.items() if who == NOT_RECORDED]],
+            ).fetchall()
+    return Differing(others, len(others) < len(found))
 
 
 def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:
