@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from cems_workbench.store.team.session import Session, TeamTables
 
 BATCH_ROWS = 10_000
+MOST_NAMED = 3
 BATCH_CHARS = 64_000_000
 Row = TypeVar("Row")
 Numbered = list[tuple[int, Row]]
@@ -381,7 +382,17 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         other = {qid for qid, each in others.items() if not each.same_words}
         had = {query.qid for query, _ in query_sets.members(session, put.name)} if other else set()
         of_set = [query for query in members if query.qid not in other - had]
-        changed = _put_in_sets(session, parsed, of_set, put, scale) if of_set else []
+        if own.parsed.extra.get("queries_by_words"):
+            # Such an input is without the queries that the store has; they stay in the set.
+            new, source = {query.qid for query in of_set}, Path(parsed.source).name
+            earlier = query_sets.members(session, put.name)
+            of_set = [
+                *(query for query, own_source in earlier if own_source == source and query.qid not in new),
+                *of_set,
+            ]
+        if of_set:
+            matched += _no_longer_in(session, parsed, of_set, put.name)
+            changed = _put_in_sets(session, parsed, of_set, put, scale)
         parsed = _without_judgments(parsed, other, problems)
     elif put.options.stated is not None and parsed.judgments:
         changed = _rescaled(session, parsed, put.options.stated, put)
@@ -424,6 +435,19 @@ def _queue_of_pairs(session: Session, parsed: ParsedInput, known: Collection[str
         return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
     queues.make(session, name, there, put.when, {"query_set": put.name, "source": Path(parsed.source).name})
     return [f"labelling queue {name}: {len(there):,} pairs without a judgment{gone}"]
+
+
+def _no_longer_in(session: Session, parsed: ParsedInput, members: Sequence[Query], name: str) -> list[str]:
+    """A note on the queries that a set loses: those of the input before it that has the same file name, be it another file."""
+    source, kept = Path(parsed.source).name, {query.qid for query in members}
+    gone = [query.qid for query, own in query_sets.members(session, name) if own == source and query.qid not in kept]
+    if not gone:
+        return []
+    shown = ", ".join(gone[:MOST_NAMED]) + (" …" if gone[MOST_NAMED:] else "")
+    return [
+        f"query set {name} no longer has {len(gone)} queries of an earlier {source}, which this one replaces there: {shown}; "
+        "--query-set NAME puts a file into another set"
+    ]
 
 
 def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: list[RowError]) -> ParsedInput:

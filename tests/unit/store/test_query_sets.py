@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError, StoreError
+from cems_workbench.formats import read
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.importing import set_name
@@ -109,6 +110,26 @@ def test_that_nothing_answers_a_query_is_part_of_its_set(store):
     assert store.query_sets.queries("a", 1) == [Q1, Q2]
     assert store.queries.read() == [Q1, unanswerable]
     assert before.digest == digest([Q1, Q2], DEFAULT_SCALE) != store.query_sets.get("a").digest
+
+
+def test_queries_that_a_file_of_the_same_name_drops_from_a_set_are_named(store):
+    store.add(source("first/set.jsonl", Q1, Q2))
+    report = store.add(source("second/set.jsonl", Q2))
+    assert names(store) == [("set", 2, 1)]
+    assert report.notes == (
+        "query set set no longer has 1 queries of an earlier set.jsonl, which this one replaces there: q1; "
+        "--query-set NAME puts a file into another set",
+    )
+    assert store.add(source("second/set.jsonl", Q2)).notes == ()
+
+
+def test_a_file_of_words_with_one_query_more_keeps_the_others_in_its_set(store, tmp_path):
+    store.add(ParsedInput("m", "m", memories=(Memory("m1", "text"),)))
+    rows = ["query,docid,rating", "how,m1,1", "why,m1,2", "who,m1,1"]
+    for size in (3, 4):
+        (tmp_path / "case.csv").write_text("\n".join(rows[:size]))
+        report = store.add(read(tmp_path / "case.csv"))
+        assert (names(store), report.notes) == ([("case", size - 2, size - 1)], ())
 
 
 def test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept(store):
