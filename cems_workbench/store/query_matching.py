@@ -8,7 +8,8 @@ Where the input has words beside ids, a query of the store with the same id is m
 
 Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
 decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
-which keeps them. A note or an error names the queries.
+which keeps them. A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
+the wrong column: no query is made of them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Match = Literal["relaxed", "exact"]
 MATCHES: tuple[Match, ...] = ("relaxed", "exact")
 PORTION = 50_000
 """Queries of the store that are in memory at once while near words are looked for."""
+WORDS_OF = "SELECT qid, query FROM queries WHERE qid IN (SELECT unnest(?::text[]))"
 MAX_NAMED = 5
 MAX_SHOWN = 60
 _UNSEEN = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff]")
@@ -85,10 +87,17 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
                 others[query.qid] = f"query {query.qid} of the store has other words, {known[query.qid][:MAX_SHOWN]!r}"
     rest = [query for query in parsed.queries if query.qid not in taken and query.qid not in others]
     found = _found(session, rest, query_set)
+    ids = dict(session.rows(WORDS_OF, [[query.query for query in rest if query.qid not in found]]))
+    judged = {judgment.qid for judgment in parsed.judgments}
     notes: list[str] = []
     for query in rest:
         there = found.get(query.qid, _Found(()))
-        if len(there.qids) == 1 and not (there.near and match == "exact"):
+        if query.query in ids:
+            reason = f"{query.query!r} is the id of a query, {ids[query.query][:MAX_SHOWN]!r}, and no words: call the column qid"
+            others[query.qid] = reason
+            if query.qid not in judged:
+                notes.append(reason)
+        elif len(there.qids) == 1 and not (there.near and match == "exact"):
             taken[query.qid] = there.qids[0]
         elif there.qids and not there.near:
             others[query.qid] = (
@@ -122,7 +131,7 @@ def _named(qids: Sequence[str]) -> str:
 def _words_by_id(session: Session, queries: Sequence[Query]) -> dict[str, str]:
     """The words of those queries of an input that the store has under the same qid."""
     qids = [query.qid for query in queries]
-    return dict(session.rows("SELECT qid, query FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [qids]))
+    return dict(session.rows(WORDS_OF, [qids]))
 
 
 def _found(session: Session, queries: Sequence[Query], query_set: str) -> dict[str, _Found]:

@@ -183,3 +183,11 @@ def test_pairs_that_a_file_lists_without_a_judgment_become_a_queue_where_one_is_
     assert set(store.queues.pairs("mine")) == {("q1", "m1"), (new.qid, "m2")}
     with pytest.raises(InputError, match="there is a queue mine already"):
         store.add(parsed, options=ImportOptions(queue="mine"))
+
+
+def test_an_id_in_the_column_of_words_makes_no_query(store, tmp_path):
+    report = store.add(ratings(tmp_path, "q1,m1,2", "q2,,", "how are you,m1,1"))
+    assert [error.reason for error in report.errors] == [
+        "'q1' is the id of a query, 'how do releases reach the cluster', and no words: call the column qid"
+    ]
+    assert report.notes[-1].startswith("'q2' is the id of a query") and report.queries.added == 1
