@@ -87,7 +87,7 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
                 others[query.qid] = f"query {query.qid} of the store has other words, {known[query.qid][:MAX_SHOWN]!r}"
     rest = [query for query in parsed.queries if query.qid not in taken and query.qid not in others]
     found = _found(session, rest, query_set)
-    ids = dict(session.rows(WORDS_OF, [[query.query for query in rest if query.qid not in found]]))
+    ids: dict[str, str] = dict(session.rows(WORDS_OF, [[query.query for query in rest if query.qid not in found]]))
     judged = {judgment.qid for judgment in parsed.judgments}
     notes: list[str] = []
     for query in rest:
