@@ -633,8 +633,12 @@ def _distinct(
     """
     rows: Sequence[Row] = getattr(parsed, kind)
     numbers = parsed.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1)
-    first: dict[Hashable, tuple[int, Row]] = {}
-    for number, row in zip(numbers, rows, strict=True):
+    numbered = list(zip(numbers, rows, strict=True))
+    first: dict[Hashable, tuple[int, Row]] = {key(row[1]): row for row in numbered}
+    if len(first) == len(numbered):  # hardly a file repeats a key
+        return numbered
+    first = {}
+    for number, row in numbered:
         name = key(row)
         earlier, same = first.setdefault(name, (number, row))
         # Identity first: most keys occur once, and comparing long rows takes time.

@@ -139,7 +139,7 @@ def detect(texts: Iterable[str]) -> Choice:
         return Choice(
             ENGLISH, f"because the first import had too few words to detect one ({len(words)}, {MIN_WORDS} needed)"
         )
-    shares = {name: sum(word in stop_words(name) for word in words) / len(words) for name in DETECTED}
+    shares = {name: sum(map(stop_words(name).__contains__, words)) / len(words) for name in DETECTED}
     best, second = sorted(DETECTED, key=lambda name: -shares[name])[:2]
     said = f"{shares[best]:.0%} of the words are stopwords of {best}, {shares[second]:.0%} of {second}"
     if shares[best] < MIN_STOPWORD_SHARE or shares[best] < MIN_LEAD * shares[second]:

@@ -268,8 +268,9 @@ def scales_of(session: Session, qids: Sequence[str]) -> dict[str, dict[str, Grad
     read_scales: dict[str, GradeScale] = {}
     by_qid: dict[str, dict[str, GradeScale]] = {}
     for qid, name, text in rows:
-        scale = read_scales.setdefault(text, GradeScale.from_dict(json.loads(text)))
-        by_qid.setdefault(qid, {})[name] = scale
+        if text not in read_scales:
+            read_scales[text] = GradeScale.from_dict(json.loads(text))
+        by_qid.setdefault(qid, {})[name] = read_scales[text]
     return by_qid
 
 

@@ -50,7 +50,8 @@ _VALUES: Mapping[str, Callable[[Memory], str]] = {
 
 def searched_text(memory: Memory, rule: TextRule = DEFAULT_TEXT_RULE) -> str:
     """The text of a memory that is embedded and searched under a rule, if it has no chunks."""
-    return _first_tokens(_whole(memory, rule), rule.first_tokens)
+    whole = _whole(memory, rule)
+    return whole if rule.first_tokens is None else _first_tokens(whole, rule.first_tokens)
 
 
 def chunk_text(memory: Memory, chunk: str, rule: TextRule = DEFAULT_TEXT_RULE) -> str:
@@ -69,15 +70,15 @@ def parts_to_cut(memory: Memory, rule: TextRule = DEFAULT_TEXT_RULE) -> tuple[st
 
 def field_lines(memory: Memory, names: Sequence[str]) -> str:
     """A line "name: value" for each of these fields that the memory has."""
-    return "".join(f"{name}: {value}\n" for name in names if (value := _VALUES[name](memory)))
+    return "".join(f"{name}: {value}\n" for name in names if (value := _VALUES[name](memory))) if names else ""
 
 
 def _whole(memory: Memory, rule: TextRule) -> str:
     return chunk_text(memory, memory.content, rule)
 
 
-def _first_tokens(text: str, most: int | None) -> str:
-    if most is None or len(text.encode("utf-8", "replace")) <= most:  # a token has a byte at least
+def _first_tokens(text: str, most: int) -> str:
+    if len(text.encode("utf-8", "replace")) <= most:  # a token has a byte at least
         return text
     spans = tokens.spans(text)
     return text if len(spans) <= most else text[: spans[most - 1][1]]

@@ -37,7 +37,7 @@ def text(row: Row, field: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise FieldError(field, f"must be a string, found {type_name(value)}")
-    return storable(field, value) if value.strip() else None
+    return storable(field, value) if value and not value.isspace() else None
 
 
 def required_text(row: Row, field: str) -> str:
@@ -112,9 +112,9 @@ def tags(row: Row, field: str) -> tuple[str, ...]:
     value = row.get(field)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list) or not all([isinstance(item, str) for item in value]):
         raise FieldError(field, f"must be a list of strings, found {_shown(value)}")
-    return tuple(storable(field, item) for item in value)
+    return tuple([storable(field, item) for item in value])
 
 
 def texts(row: Row, field: str) -> list[str]:

@@ -101,7 +101,7 @@ def memory_of(
     read: dict[str, Any] = {}
     called = names or {}
     for field, value in values.items():
-        if field in STATE_NAMES or value is None or (isinstance(value, str) and not value.strip()):
+        if field in STATE_NAMES or value is None or (isinstance(value, str) and (not value or value.isspace())):
             continue
         try:
             read[field] = value_of(field, value)
@@ -128,9 +128,9 @@ def memory_of(
 def value_of(field: str, value: Any) -> Any:
     """The value of a field, neither None nor blank, as a memory has it. Raises FieldError."""
     reader = _READERS.get(field)
-    if reader is None and type(value) is str:
-        return fields.storable(field, value)  # most values: worth a shorter way
-    return (reader or _text)({field: value}, field)
+    if reader is not None:
+        return reader({field: value}, field)
+    return fields.storable(field, value) if type(value) is str else _text({field: value}, field)
 
 
 def column_of(field: str, values: Sequence[Any]) -> Sequence[Any] | None:
@@ -210,7 +210,7 @@ def _tags(row: Row, field: str) -> tuple[str, ...]:
             value = re.split(r"[;,]", value)
     if isinstance(value, list):
         value = [tag for tag in value if tag is not None]
-    return tuple(tag.strip() for tag in fields.tags({field: value}, field) if tag.strip())
+    return tuple([tag for each in fields.tags({field: value}, field) if (tag := each.strip())])
 
 
 def moment(row: Row, field: str) -> datetime | None:
@@ -239,6 +239,8 @@ def moment(row: Row, field: str) -> datetime | None:
 
 def _since_1970(text: str) -> float | None:
     """The number that a text of digits is; None if it is none, or too short."""
+    if not text[:1].isdecimal() or text[4:5] == "-":  # as of most times, 2024-05-08
+        return None
     whole, _, rest = text.partition(".")
     digits = whole.isdecimal() and whole.isascii() and len(whole) >= FEWEST_DIGITS
     return float(text) if digits and (not rest or (rest.isdecimal() and rest.isascii())) else None

@@ -117,6 +117,8 @@ class Layout:
 
 def _shape(payload: Payload, depth: int) -> tuple[Any, ...]:
     """The names of a payload that have a value, in order; an object with those in it."""
+    if _PLAIN.issuperset(map(type, payload.values())):
+        return tuple(payload)
     # A name with a dot hides what is in an object, also if it has no value.
     return tuple(
         [

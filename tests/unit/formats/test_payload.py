@@ -204,3 +204,17 @@ def test_the_fields_that_are_found_at_once_are_those_found_one_by_one(payload: d
     paths, values = found_values(payload, names)
     assert paths == {field: path for field in OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None}
     assert {field: values[field] for field in paths} == {field: names.value(payload, field) for field in paths}
+
+
+PAYLOADS = st.dictionaries(
+    FIELDS | st.sampled_from(["metadata.title", "meta", "is_deleted", "other"]), JSON, max_size=6
+)
+
+
+@given(st.lists(PAYLOADS | PAYLOADS.map(lambda inner: {"title": "t", "metadata": inner}), min_size=2, max_size=6))
+def test_a_layout_found_for_one_payload_holds_for_no_other(payloads: list[dict[str, Any]]) -> None:
+    shared = names_of(None)
+    for payload in payloads:
+        alone = names_of(None)
+        assert found_values(payload, shared) == found_values(payload, alone)
+        assert unread(payload, shared) == unread(payload, alone)
