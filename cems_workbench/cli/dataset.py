@@ -26,7 +26,7 @@ def dataset_command(
         str,
         typer.Option(
             "--format",
-            help="Output format: beir (a directory), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, "
+            help="Output format: beir or mteb (a directory), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, "
             "queries-jsonl.",
         ),
     ],

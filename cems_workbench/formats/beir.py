@@ -24,6 +24,7 @@ from cems_workbench.formats.base.dataset import (
     nothing_to_write,
     put_rows,
 )
+from cems_workbench.formats.base.documents import as_object
 from cems_workbench.formats.base.files import Sample, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
@@ -177,6 +178,8 @@ def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator
             row = {**row, "_id": row["id"]}
             del row["id"]
         metadata = row.get("metadata")
+        if isinstance(metadata, str) and OURS in metadata:  # as `mteb` writes it
+            row = {**row, "metadata": (metadata := dict(as_object(metadata)) or metadata)}
         if isinstance(metadata, dict) and OURS in metadata:
             row = {**row, OURS: metadata[OURS], "metadata": {key: metadata[key] for key in metadata if key != OURS}}
         yield number, {name: value for name, value in row.items() if value or name != "metadata"}

@@ -27,8 +27,8 @@ from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import (
     Unrated,
-    guarded_words,
     judgment_by_words,
+    not_by_words,
     parsed_by_words,
     query_words,
 )
@@ -47,7 +47,8 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
-        table.setdefault((guarded_words(words[judgment.qid]), judgment.memory_id), {})[judgment.judge] = judgment.grade
+        pair = cells.blank_guarded(words[judgment.qid]), cells.blank_guarded(judgment.memory_id)
+        table.setdefault(pair, {})[judgment.judge] = judgment.grade
     judges = sorted({judge for grades in table.values() for judge in grades})
     rows = [
         [query, document, *(grades.get(judge, "") for judge in judges)] for (query, document), grades in table.items()
@@ -66,7 +67,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     table, twice = _with_unique_judges(path)
     judges = [name for n, name in enumerate(table.columns) if name.lower() not in PAIR and (name or n)]
 
-    def cells() -> Iterable[tuple[int, Cell]]:
+    def graded_cells() -> Iterable[tuple[int, Cell]]:
         nonlocal unrated
         for line, row in read_rows(table, errors, progress):
             given = [judge for judge in judges if row[judge].strip()]
@@ -87,7 +88,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
     if not judges:
         return _pairs(table, errors, progress)
-    collected = collect_judgments(str(path), cells(), parse, errors)
+    collected = collect_judgments(str(path), graded_cells(), parse, errors)
     if unrated:
         twice.append(f"{len(unrated):,} pairs that nobody has judged; their queries are there to be judged")
     return parsed_by_words(str(path), NAME, collected, words, errors, twice, grade_column="", unrated=unrated)
@@ -165,7 +166,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".csv",),
-    judgments=JudgmentWriter(write, by_words=True, fitting=_with_nameable_judges, place=6),
+    judgments=JudgmentWriter(write, by_words=True, fitting=_with_nameable_judges, refused=not_by_words, place=6),
     place=17,
     shape="a header with query, docid and a column of grades per judge",
     needs=(("query",), ("docid",)),

@@ -3,7 +3,7 @@
 A query is named by its words. Quepid leaves the rating of an unrated document empty, and of a query without documents all but its words:
 such queries are there to be judged. The blank that it puts before text that begins with - = + or @ is taken off.
 
-Source: https://quepid-docs.dev.o19s.com
+Source: https://quepid-docs.dev.o19s.com; Quepid's importer (ratings_importer.rb, angular-csv-import) at f80322f, August 2026.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.csv_table import (
     DELIMITERS,
     CsvTable,
@@ -27,8 +28,8 @@ from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.judgments import (
     Unrated,
-    guarded_words,
     judgment_by_words,
+    not_by_words,
     parsed_by_words,
     query_words,
 )
@@ -44,7 +45,22 @@ COLUMNS = {"query": ("query", "query_text"), "docid": NAMES["memory_id"], "ratin
 
 def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as CSV; `words` are those of each qid. The judge is not written: there must be one grade per pair."""
-    return written([HEADER, *((guarded_words(words[each.qid]), each.memory_id, each.grade) for each in judgments)])
+    return written([HEADER, *(_row(each, words[each.qid]) for each in judgments)])
+
+
+def _row(judgment: Judgment, words: str) -> tuple[str, str, int]:
+    return cells.blank_guarded(words), cells.blank_guarded(judgment.memory_id), judgment.grade
+
+
+def refused(judgment: Judgment, words: str) -> str:
+    """Why Quepid's page refuses the row of a judgment, and the whole file with it; empty if it takes it.
+
+    Its check (import_ratings_modal_instance_controller.js, checkCSVBody) takes more than two commas only in a line with two quotes.
+    """
+    lines = written([_row(judgment, words)]).split("\n")
+    if any(line.count(",") > 2 and line.count('"') != 2 for line in lines):
+        return "a comma beside quotes, or in words and id, for which Quepid's import refuses the whole file"
+    return not_by_words(judgment, words)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -119,7 +135,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".csv",),
-    judgments=JudgmentWriter(write, by_words=True, judges=False, place=4),
+    judgments=JudgmentWriter(write, by_words=True, judges=False, refused=refused, place=4),
     place=15,
     shape="a header with query, docid and rating, and no id of the query",
     needs=tuple((name, *others) for name, others in COLUMNS.items()),

@@ -10,20 +10,29 @@
 
 A query is named by its words. One without ratings, or a pair without one, names a query to be judged.
 
-Source: the views of quepid 8.5 (app/views/api/v1/export); RRE's ratings files; docs.opensearch.org, judgments.
+Source: the views of quepid 8.5 (app/views/api/v1/export), and what imports a book there (app/services/book_importer.rb at f80322f,
+August 2026); RRE's ratings files; docs.opensearch.org, judgments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document
-from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.judgments import Unrated, judgment_by_words, parsed_by_words, query_words
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgments import (
+    Unrated,
+    judgment_by_words,
+    one_grade_each,
+    parsed_by_words,
+    query_words,
+)
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -31,7 +40,54 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 NAME = "quepid-json"
 PAIRS, GROUPS, RATINGS, QUERIES, TOPICS = "query_doc_pairs", "query_groups", "judgmentRatings", "queries", "topics"
 JUDGE = "human"
+MAX_WORDS, MAX_ID = 2048, 500
+"""Characters of query_text and doc_id in Quepid's tables."""
+MAX_GRADE = 40
+"""Of a scale in Quepid, whose numbers are a text of 255 characters."""
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 Row = dict[str, Any]
+
+
+def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
+    """The judgments as a book that Quepid imports; `words` are those of each qid.
+
+    Quepid knows a judge by the address that is its `user_email`; any other judge is nobody there. Its scale is whole numbers.
+    """
+    pairs: dict[tuple[str, str], list[Row]] = {}
+    lowest = highest = 0
+    for each in judgments:
+        judge = {"user_email": each.judge} if _is_address(each.judge) else {}
+        pairs.setdefault((words[each.qid], each.memory_id), []).append({"rating": float(each.grade), **judge})
+        lowest, highest = min(lowest, each.grade), max(highest, each.grade)
+    scale = [str(grade) for grade in range(lowest, highest + 1)]
+    document = {
+        "name": "Judgments of the CEMS Workbench",
+        "show_rank": False,
+        "support_implicit_judgements": False,
+        "scale": ",".join(scale),
+        "scale_with_labels": {grade: grade for grade in scale},
+        PAIRS: [{"query_text": query, "doc_id": docid, "judgements": rated} for (query, docid), rated in pairs.items()],
+    }
+    return f"{json.dumps(document, ensure_ascii=False, indent=1)}\n"
+
+
+def _is_address(judge: str) -> bool:
+    return _ADDRESS.fullmatch(judge) is not None
+
+
+def _with_one_unnamed(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+    """Those of judges with an address, and of the others one per pair on whose grade they agree."""
+    named = [one for one in judgments if _is_address(one.judge)]
+    return named + one_grade_each([one for one in judgments if not _is_address(one.judge)], left_out)
+
+
+def _refused(judgment: Judgment, words: str) -> str:
+    """Why Quepid's tables do not take a judgment; empty if they do."""
+    if len(words) > MAX_WORDS or len(judgment.memory_id) > MAX_ID:
+        return f"Quepid takes words of at most {MAX_WORDS:,} characters and ids of at most {MAX_ID}"
+    if not -MAX_GRADE <= judgment.grade <= MAX_GRADE:
+        return f"a grade beyond {MAX_GRADE}, the scale would be too long"
+    return ""
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -159,6 +215,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     suffixes=(".json",),
+    judgments=JudgmentWriter(write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),
     place=19,
     shape="a document with query_doc_pairs, query_groups or judgmentRatings, or with queries that have ratings",
     needs=((PAIRS, GROUPS, RATINGS),),

@@ -2,7 +2,8 @@
 
 A query is named by its words.
 
-Source: https://docs.opensearch.org/latest/search-plugins/search-relevance/judgments
+Source: https://docs.opensearch.org/latest/search-plugins/search-relevance/judgments, and what reads the file there,
+public/components/judgment/utils/judgment_file_processor.ts of dashboards-search-relevance at 15bc179, August 2026.
 """
 
 from __future__ import annotations
@@ -15,12 +16,38 @@ from cems_workbench.formats.base.csv_table import CsvTable, columns_of, read_csv
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgment_names import NAMES, plain
+from cems_workbench.formats.base.judgments import not_by_words
 from cems_workbench.formats.quepid_csv import HEADER, read_ratings, write
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress
-from cems_workbench.records import ParsedInput
+from cems_workbench.records import Judgment, ParsedInput
 
 NAME = "srw-csv"
+RESERVED = frozenset(
+    (
+        *(
+            "constructor",
+            "hasOwnProperty",
+            "isPrototypeOf",
+            "propertyIsEnumerable",
+            "toLocaleString",
+            "toString",
+            "valueOf",
+        ),
+        *("__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
+    )
+)
+"""Names that each object of JavaScript has."""
+
+
+def refused(judgment: Judgment, words: str) -> str:
+    """Why the Workbench cannot read the row of a judgment: it splits lines before cells, and keeps queries as the names of an object;
+    empty if it can."""
+    if "\n" in words:
+        return "a line break in the words, at which the Search Relevance Workbench ends the row"
+    if words.strip() in RESERVED:
+        return f"the words {words.strip()}, at which the Search Relevance Workbench refuses the whole file"
+    return not_by_words(judgment, words)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -81,7 +108,7 @@ FORMAT = Format(
     read=read,
     suffixes=(".csv",),
     breadth=3,
-    judgments=JudgmentWriter(write, by_words=True, judges=False, place=5),
+    judgments=JudgmentWriter(write, by_words=True, judges=False, refused=refused, place=5),
     place=16,
     doubt=doubt,
     shape="three columns without a header: words of the query, docid, number",

@@ -87,7 +87,7 @@ def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form:
     checked(page.selectbox(key="label:out:form").set_value(form).run())
     labels = " ".join(one.value for one in page.caption)
     assert "judgments can be exported" in labels
-    one_grade_each = form in ("qrels", "ranx-json", "quepid-csv", "srw-csv")
+    one_grade_each = form in ("qrels", "ranx-json", "quepid-csv", "quepid-json", "srw-csv", "srw-json")
     assert any("adjudicate, or choose a judge" in one.value for one in page.code) == one_grade_each
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,19 +100,76 @@ def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments)
     assert len(written.left_out) >= len(left)
 
 
-@pytest.mark.parametrize("format", ["quepid-csv", "srw-csv"])
+def quepid_reads(text: str) -> list[tuple[str, str, int]]:
+    """What Quepid's page and importer make of a CSV of ratings, which is refused as a whole by an AssertionError.
+
+    Quepid at f80322f: import_ratings_modal_instance_controller.js (checkCSVHeaders, checkCSVBody), vendor/angular-csv-import
+    (csvToJSON, cleanCsvValue), app/services/ratings_importer.rb (extract_rating_info).
+    """
+    lines = text.split("\n")
+    assert lines[0].split(",") == ["query", "docid", "rating"]
+    assert not any(len(line.split(",")) > 3 and line.count('"') != 2 for line in lines[1:])
+    outside = '(?![^"]*"(?:(?:[^"]*"){2})*[^"]*$)'
+    rows = [re.split(f",{outside}", row) for row in re.split(f"\n{outside}", re.sub("\r\n|\r", "\n", text))[1:]]
+    cells = [
+        [re.sub('^"|"$', "", trimmed(cell)).replace('""', '"').strip() for cell in row] for row in rows if len(row) == 3
+    ]
+    return [(query, docid, int(rating)) for query, docid, rating in cells]
+
+
+def workbench_reads(text: str) -> list[tuple[str, str, int]]:
+    """What the Search Relevance Workbench makes of it: judgment_file_processor.ts of dashboards-search-relevance at 15bc179."""
+    found = []
+    for line in filter(None, map(trimmed, re.split("\r?\n", text))):
+        cells = [trimmed(cell) for cell in next(csv.reader([line], strict=True))]
+        if [cell.lower() for cell in cells] != ["query", "docid", "rating"]:
+            query, docid, rating = cells
+            assert query and docid
+            found.append((query, docid, int(rating)))
+    return found
+
+
+def trimmed(text: str) -> str:
+    """As trim() in JavaScript."""
+    return text.strip(
+        " \t\n\v\f\r\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+    )
+
+
+@pytest.mark.parametrize(("format", "reader"), [("quepid-csv", quepid_reads), ("srw-csv", workbench_reads)])
 @given(judgments=JUDGMENTS, words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True))
-def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
+def test_ratings_are_read_by_their_tool_and_here_as_they_were(format, reader, judgments, words):
     first = {(one.qid, one.memory_id): one for one in judgments}
-    judgments = list(first.values())
     queries = words_of(judgments, words)
-    written = write_judgments(format, judgments, queries)
+    written = write_judgments(format, list(first.values()), queries)
+    left = {line.split(": ")[0] for line in written.left_out}
+    kept = [one for one in first.values() if f"{one.qid} {one.memory_id}" not in left]
+    if len(kept) != written.rows:  # an id with ": " in it
+        return
+    expected = [(queries[one.qid].query, one.memory_id, one.grade) for one in kept]
+    assert reader(written.text) == expected
+    if not kept:
+        return
     parsed, found = reread(written.text, format, "file.csv")
     assert [(one.qid, one.memory_id, one.grade) for one in parsed.judgments] == [
-        (derived_id("q", queries[one.qid].query), one.memory_id, one.grade) for one in judgments
+        (derived_id("q", query), docid, grade) for query, docid, grade in expected
     ]
-    assert {one.query for one in parsed.queries} == {queries[one.qid].query for one in judgments}
+    assert {one.query for one in parsed.queries} == {query for query, *_ in expected}
     assert parsed.errors == () and found == "quepid-csv"
+
+
+@pytest.mark.parametrize("format", ["quepid-json", "srw-json"])
+@given(judgments=JUDGMENTS, words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True))
+def test_json_by_words_keeps_every_query_document_and_grade(format, judgments, words):
+    first = {(one.qid, one.memory_id): one for one in judgments}
+    queries = words_of(judgments, words)
+    written = write_judgments(format, list(first.values()), queries)
+    assert written.left_out == ()
+    parsed, found = reread(written.text, format, "file.json")
+    assert {(one.qid, one.memory_id, one.grade) for one in parsed.judgments} == {
+        (derived_id("q", queries[one.qid].query), one.memory_id, one.grade) for one in first.values()
+    }
+    assert parsed.errors == () and found == "quepid-json" and parsed.format == format
 
 
 @given(judgments=JUDGMENTS, words=st.lists(WORDS.map(clean_words).filter(bool), min_size=8, max_size=8, unique=True))
@@ -212,5 +271,7 @@ def test_every_form_is_tested_here():
         "quepid-csv",
         "srw-csv",
         "quepid-book",
+        "quepid-json",
+        "srw-json",
         "cems-feedback",
     }

@@ -15,7 +15,7 @@ from records import MEMORIES, QUERIES, RELATIONS, judgments
 from cems_workbench.formats import DataSet, detect, read, write_dataset
 from cems_workbench.formats.base import cells
 
-SUFFIX = {"memories-csv": "csv", "beir": "folder"}
+SUFFIX = {"memories-csv": "csv", "beir": "folder", "mteb": "folder"}
 SOME_MEMORIES = st.lists(MEMORIES, min_size=1, max_size=5, unique_by=lambda one: one.id)
 SOME_QUERIES = st.lists(QUERIES, max_size=4, unique_by=lambda one: one.qid)
 
@@ -55,13 +55,16 @@ def test_relations_lose_nothing(relations):
     assert (done.left_out, done.not_kept, parsed.errors, found) == ((), (), (), "relations-jsonl")
 
 
+@pytest.mark.parametrize("form", ["beir", "mteb"])
 @given(data=st.data(), memories=SOME_MEMORIES, queries=SOME_QUERIES)
-def test_beir_loses_nothing_of_memories_and_queries_and_of_judgments_only_what_it_names(data, memories, queries):
+def test_beir_and_mteb_lose_nothing_of_memories_and_queries_and_of_judgments_only_what_they_name(
+    form, data, memories, queries
+):
     labels = []
     if queries:
         pairs = judgments(st.sampled_from([one.qid for one in queries]), st.sampled_from([one.id for one in memories]))
         labels = data.draw(st.lists(pairs, max_size=5, unique_by=lambda one: (one.qid, one.memory_id, one.judge)))
-    done, parsed, _ = through("beir", DataSet(memories, queries=queries, judgments=labels))
+    done, parsed, _ = through(form, DataSet(memories, queries=queries, judgments=labels))
     assert (parsed.memories, parsed.queries, parsed.errors) == (tuple(memories), tuple(queries), ())
     assert all("judgments" in line for line in done.not_kept)
     grades = {}

@@ -29,6 +29,16 @@ def restored(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell, 1) else cell
 
 
+def blank_guarded(text: str) -> str:
+    """As `guarded`, with the guard of Quepid: a blank, which it and the Search Relevance Workbench cut off when they read."""
+    return f" {text}" if _FORMULA.match(text) else text
+
+
+def blank_restored(cell: str) -> str:
+    """The text that `blank_guarded` made the cell from."""
+    return cell[1:] if cell.startswith(" ") and _FORMULA.match(cell, 1) else cell
+
+
 def number(cell: str) -> Any:
     """A number where the cell is one, else the cell itself, for the check of its field to refuse."""
     cell = cell.strip()

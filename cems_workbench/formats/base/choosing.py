@@ -254,10 +254,12 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
         left_out += [f"{one.qid}: whether anything answers it has no place in this format" for one in of_store]
     if writer.by_words:
         fitting = with_unique_words(fitting, queries, left_out)
-    fitting = writer.fitting(fitting, left_out)
+    words = {qid: query.query for qid, query in queries.items()}
+    reasons = [(one, writer.refused(one, words.get(one.qid, ""))) for one in fitting]
+    left_out += [f"{one.qid} {one.memory_id}: {reason}" for one, reason in reasons if reason]
+    fitting = writer.fitting([one for one, reason in reasons if not reason], left_out)
     if not writer.judges:
         fitting = one_grade_each(fitting, left_out)
-    words = {qid: query.query for qid, query in queries.items()}
     with FORMATS.guarded(format, InputError):
         return Written(writer.write(fitting, words), len(fitting), tuple(left_out))
 

@@ -22,6 +22,10 @@ def _no_folder(directory: Path) -> frozenset[str]:
     return frozenset()
 
 
+def _holds_all(judgment: Judgment, words: str) -> str:
+    return ""
+
+
 def _no_doubt(sample: Sample) -> str:
     return ""
 
@@ -37,7 +41,8 @@ class JudgmentWriter:
     `write` gives the text of judgments; it gets the words of each query by qid. `by_words` says that a query is named by its words,
     which must be unique; `whole_store` that there is a place for judgments of the whole store; without `judges` there is one grade per
     pair, so judges must agree. `fitting` gives the judgments that the format can hold, and adds a line to its second argument for
-    each that cannot. `place` is where it stands among the writers.
+    each that cannot; `refused` gives why it cannot hold a judgment of a query with these words, empty if it can. `place` is where it stands
+    among the writers.
     """
 
     write: Callable[[Sequence[Judgment], Mapping[str, str]], str]
@@ -45,6 +50,7 @@ class JudgmentWriter:
     whole_store: bool = False
     judges: bool = True
     fitting: Callable[[Sequence[Judgment], list[str]], list[Judgment]] = _all_fit
+    refused: Callable[[Judgment, str], str] = _holds_all
     place: int = extensions.DEFAULT_PLACE
 
 

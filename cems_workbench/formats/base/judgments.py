@@ -8,12 +8,12 @@ lists without a judgment, `extra["pairs"]` their pairs (qid, document), which `i
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.fields import identifier, required_text
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgment_names import words_of
@@ -22,7 +22,11 @@ from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, Ro
 
 Unrated = tuple[int, str, str]
 """A row without a judgment: its number, the words of its query, its document, empty where it has none."""
-_GUARDED = re.compile(r" +[-=+@]")
+TRIMMED = frozenset(
+    " \t\n\v\f\r\0\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+)
+"""What tools in JavaScript and Ruby trim off a cell, or Python off words."""
 
 
 def of_memories(judgments: Iterable[Judgment]) -> tuple[list[Judgment], list[Judgment]]:
@@ -70,8 +74,9 @@ def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[J
 
 def judgment_by_words(row: Mapping[str, Any], field: str, rating: Any, judge: str = "human") -> tuple[Judgment, str]:
     """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
-    words = query_words(row)
-    qid, docid = derived_id("q", words), identifier(row, "docid")
+    words, document = query_words(row), row.get("docid")
+    named = {"docid": cells.blank_restored(document) if isinstance(document, str) else document}
+    qid, docid = derived_id("q", words), identifier(named, "docid")
     return graded(field, rating, lambda grade: Judgment(qid, docid, grade, judge), words), words
 
 
@@ -126,9 +131,15 @@ class WordsBeside:
         )
 
 
-def guarded_words(words: str) -> str:
-    """Words that begin with blanks and one of - = + @, with one blank more, which `query_words` takes off."""
-    return f" {words}" if _GUARDED.match(words) else words
+def not_by_words(judgment: Judgment, words: str) -> str:
+    """Why Quepid and the Search Relevance Workbench read another judgment than this, which trim each cell; empty if they read it."""
+    if any(text[:1] in TRIMMED or text[-1:] in TRIMMED for text in (clean_words(words), judgment.memory_id)):
+        return (
+            "blanks around an id, or a mark before the words, which Quepid and the Search Relevance Workbench cut off"
+        )
+    if "\r" in words:
+        return "a carriage return in the words, which Quepid reads as a line feed"
+    return ""
 
 
 def parsed_by_words(

@@ -161,7 +161,7 @@ def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
 def test_an_unknown_format_names_the_known_ones():
     with pytest.raises(InputError, match="did you mean qrels"):
         write_judgments("qrel", [], {})
-    assert len(judgment_writers()) == 8
+    assert len(judgment_writers()) == 10
 
 
 @pytest.fixture
