@@ -1,12 +1,15 @@
 """judgments.csv: the fields of judgments.jsonl as columns; qid, memory_id and grade are required, an empty cell is absent.
 
+A row without a grade is a pair to be judged.
+
 The three may have the names of other tools (`base/judgment_names.py`): `qid,docno,label` of PyTerrier, ir_datasets' `query_id`, `doc_id`,
 `relevance`. A column `query` has the words of the query, which the store may know under another id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +49,23 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     table = _open(path)
     rows = read_rows(table, errors, progress)
     beside = WordsBeside()
-    collected = collect_judgments(str(path), rows, lambda row: _parse(row, beside), errors)
+    unrated: list[tuple[str, str]] = []
+    places = fields_of(table.columns)
+
+    def rated() -> Iterator[tuple[int, dict[str, str]]]:
+        for number, row in rows:
+            qid, document, grade = (row[places[name]].strip() for name in REQUIRED)
+            if grade or not (qid and document):
+                yield number, row
+            else:
+                unrated.append((qid, document))
+
+    collected = collect_judgments(str(path), rated(), lambda row: _parse(row, beside), errors)
     read = {*fields_of(table.columns).values()}
     unknown = [name for name in table.columns if name not in read and plain(name) not in (*KNOWN, *IGNORED, *WORDS)]
     notes = (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
-    return beside.parsed(collected.parsed(path, NAME, "judgments", errors, notes, fields=fields_of(table.columns)))
+    parsed = beside.parsed(collected.parsed(path, NAME, "judgments", errors, notes, fields=places))
+    return replace(parsed, extra={**parsed.extra, "pairs": tuple(unrated)}) if unrated else parsed
 
 
 def _open(path: Path) -> CsvTable:

@@ -113,7 +113,8 @@ def read_ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
     collected = collect_judgments(
         table.source, rated(read_rows(table, errors, progress, shorter=name == NAME)), parse, errors
     )
-    notes = [f"{count} rows have no rating; their queries are there to be judged"] if count else []
+    many = f"{count:,} rows have no rating; their queries are there to be judged"
+    notes = [many if count > 1 else "1 row has no rating; its query is there to be judged"] if count else []
     if other:
         notes.append(f"columns not read: {', '.join(map(ascii, other))}")
     return parsed_by_words(table.source, name, collected, words, errors, notes, unrated=unrated)

@@ -194,7 +194,7 @@ def import_input(
         session = team.beside(cursor)
         if session is not None:
             return _finished(cursor, recorder, mark, clashes, _import_shared(session, own, put))
-        if not (own.parsed.queries or own.parsed.judgments):
+        if not (own.parsed.queries or own.parsed.judgments or own.parsed.extra.get("pairs")):
             return _finished(cursor, recorder, mark, clashes, own.report)
         recorder.keep(cursor, mark)
 
@@ -422,13 +422,16 @@ def _named_memories(parsed: ParsedInput) -> set[str]:
 def _queue_of_pairs(session: Session, parsed: ParsedInput, known: Collection[str], put: _Put) -> list[str]:
     """Make a labelling queue of the pairs without a judgment, if the import asks for one; a note on it, or on how to get it."""
     pairs = list(dict.fromkeys(parsed.extra.get("pairs", ())))
-    there = [pair for pair in pairs if pair[1] in known]
+    qids = queries.known_qids(session, list({qid for qid, _ in pairs})) if pairs else set()
+    there = [pair for pair in pairs if pair[1] in known and pair[0] in qids]
     there.sort(key=lambda pair: pair[0])  # a reviewer judges one query after the other
     name = put.options.queue
     if not pairs:
         return [] if name is None else [f"--queue {name}: there is no pair without a judgment"]
     gone = (
-        f"; {len(pairs) - len(there):,} name memories that the store does not have" if len(there) < len(pairs) else ""
+        f"; {len(pairs) - len(there):,} name memories or queries that the store does not have"
+        if len(there) < len(pairs)
+        else ""
     )
     if name is None or not there:
         way = "; --queue NAME makes a labelling queue of them" if there else ""

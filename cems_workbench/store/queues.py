@@ -114,11 +114,17 @@ class Queues:
 
 
 def make(session: Session, name: str, pairs: Sequence[Pair], when: datetime, settings: dict[str, Any]) -> None:
-    """Make a queue of pairs in their order. Raises InputError for an invalid name or one that is taken."""
+    """Make a queue of pairs in their order, or add them to the one made at the same time, by another file of an import.
+
+    Raises InputError for an invalid name or one that is taken.
+    """
     check_name(name)
-    if session.rows("SELECT name FROM label_queues WHERE name = ?", [name]):
+    there = session.rows("SELECT created_at FROM label_queues WHERE name = ?", [name])
+    if there and there[0][0] != to_naive(when):
         raise InputError(f"--queue: there is a queue {name} already; give the new one another name")
-    _write(session, QueueRecord(name, when, 1, settings, tuple(pairs)))
+    rows = session.rows("SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? ORDER BY position", [name])
+    every = tuple(dict.fromkeys([*((qid, memory_id) for qid, memory_id in rows), *pairs]))
+    _write(session, QueueRecord(name, when, 1, settings, every))
 
 
 def _write(session: Session, queue: QueueRecord) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from cems_workbench.errors import InputError
@@ -175,12 +177,17 @@ def test_pairs_that_a_file_lists_without_a_judgment_become_a_queue_where_one_is_
     path.write_text(f"query,docid\n{KNOWN['q1']}?,m1\nnew,m2\nnew,gone\n")
     parsed = read(path)
     report = store.add(parsed)
-    assert "pairs without a judgment: 2; 1 name memories that the store does not have; --queue NAME" in report.notes[-1]
+    assert (
+        "pairs without a judgment: 2; 1 name memories or queries that the store does not have; --queue NAME"
+        in report.notes[-1]
+    )
     assert report.queries == RowCounts(added=1, unchanged=1) and store.queues.read() == []
-    report = store.add(parsed, options=ImportOptions(queue="mine"))
+    once = ImportOptions(queue="mine", when=datetime.now(UTC))
+    assert store.add(ratings(tmp_path, "new,m3,"), options=once).queue == "mine"  # another file of the same import
+    report = store.add(parsed, options=once)
     assert report.queue == "mine" and "labelling queue mine: 2 pairs" in report.notes[-1]
     [new] = store.queries.with_words("new")
-    assert set(store.queues.pairs("mine")) == {("q1", "m1"), (new.qid, "m2")}
+    assert set(store.queues.pairs("mine")) == {("q1", "m1"), (new.qid, "m2"), (new.qid, "m3")}
     with pytest.raises(InputError, match="there is a queue mine already"):
         store.add(parsed, options=ImportOptions(queue="mine"))
 
@@ -191,3 +198,11 @@ def test_an_id_in_the_column_of_words_makes_no_query(store, tmp_path):
         "'q1' is the id of a query, 'how do releases reach the cluster', and no words: call the column qid"
     ]
     assert report.notes[-1].startswith("'q2' is the id of a query") and report.queries.added == 1
+
+
+def test_rows_of_ids_without_a_grade_are_pairs_to_be_judged_and_no_error(store, tmp_path):
+    path = tmp_path / "sheet.csv"
+    path.write_text("qid,docno,label\nq1,m1,2\nq1,m2,\nq9,m2,\n,m1,\n")
+    report = store.add(read(path), options=ImportOptions(queue="left"))
+    assert [(error.row, error.field) for error in report.errors] == [(5, "qid")]
+    assert store.queues.pairs("left") == (("q1", "m2"),) and "1 name memories or queries" in report.notes[-1]
