@@ -260,6 +260,33 @@ CASES = [
         answers={RELEASES: ("m01", "m07"), INVOICES: ("m05",)},
     ),
     Case("18-phoenix-rest-page/spans.json", "Phoenix's REST page", answers={RELEASES: ("m01",)}),
+    *(
+        Case(f"34-engine-answers/{name}.json", report, left_out=("would replace memory",) * rows)
+        for name, report, rows in (
+            ("a_mem_distance_score", "A-mem#23, 2026-02-28", 2),
+            ("chroma_get", "Chroma's get(), seen 2026-11", 2),
+            ("pgvector_rows", "rows of pgvector, seen 2026-11", 2),
+            ("letta_passages", "Letta's passages, seen 2026-11", 1),
+        )
+    ),
+    *(
+        Case(
+            f"34-engine-answers/{name}.json",
+            "what an engine found, seen 2026-11",
+            refused="may be memories, or what a query",
+        )
+        for name in (
+            "chroma_query",
+            "elastic",
+            "graphiti_edges",
+            "langgraph_search",
+            "llamaindex_nodes",
+            "mem0_search",
+            "qdrant_rest",
+            "weaviate",
+        )
+    ),
+    Case("34-engine-answers/zep_facts.json", "Zep's facts, seen 2026-11", memories=1),
 ]
 
 
@@ -314,3 +341,13 @@ def test_file_of_a_report(base, case):
     )
     for said in case.said:
         assert any(said in note for note in notes), notes
+
+
+def test_what_another_import_brought_is_replaced_only_on_demand(base):
+    path = "34-engine-answers/chroma_get.json"  # Chroma's get(), seen 2026-11
+    before = base.memories.read(["m01", "m07"])
+    notes = imported(base, path)[1]
+    assert any("2 memories would be replaced, which base/memories.jsonl brought" in note for note in notes), notes
+    assert base.memories.read(["m01", "m07"]) == before
+    assert imported(base, path, ImportOptions(replace=True))[0] == []
+    assert base.memories.read(["m07"])["m07"].content == "The rollback command"
