@@ -14,7 +14,6 @@ Python does and DeepEval, in its JSON lines too, joins texts by "|".
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +21,9 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.documents import as_object
+from cems_workbench.formats.base.documents import as_object, parse_literal
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
-from cems_workbench.formats.base.files import Sample, parse_json, read_records
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.base.records import derived_id
@@ -131,12 +130,9 @@ def _read_list(name: str, text: str) -> list[Any]:
     if not text.startswith("["):
         return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
     try:
-        found = parse_json(text)
+        found = parse_literal(text)
     except ValueError:
-        try:
-            found = ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            raise FieldError(name, "begins like a list and is none") from None
+        raise FieldError(name, "begins like a list and is none") from None
     if not isinstance(found, list):
         raise FieldError(name, "must be a list")
     return found

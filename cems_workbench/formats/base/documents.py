@@ -15,6 +15,7 @@ A document without an id has that of its metadata, an object or its JSON. A list
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,6 +55,8 @@ LISTS = (
 )
 """Names under which a list of documents may stand, likelier ones first."""
 MAX_DEPTH = 4
+MAX_LITERAL = 1_000_000
+"""Characters of a text that is read as Python; its reader takes some hundred times as many bytes."""
 _PREFIX = "document."
 _NODE = re.compile(r"<?\w*\(?node=\w+\((?:id_|node_id)=['\"]?([^'\")]+)['\"]?\).*?score=([^)]+)\)>?\Z", re.DOTALL)
 _DOCUMENT = re.compile(r"Document\(id=([^,]+),(?:.*\bscore: ([-+0-9.e]+))?.*\)\Z", re.DOTALL)
@@ -63,7 +66,7 @@ def documents_in(output: Any, depth: int = 0) -> list[Any] | None:
     """The documents of an output, as they stand there; None where it says nothing of any."""
     if isinstance(output, str) and output.lstrip().startswith(("[", "{")):
         try:
-            output = parse_json(output)
+            output = parse_literal(output)
         except ValueError:
             return None
     if isinstance(output, list):
@@ -116,13 +119,26 @@ def document_fields(value: Any) -> dict[str, Any]:
 
 
 def as_object(value: Any) -> Mapping[str, Any]:
-    """An object, or the one that a JSON text is; empty for anything else."""
+    """An object, or the one that a text is; empty for anything else."""
     if isinstance(value, str):
         try:
-            value = parse_json(value)
+            value = parse_literal(value)
         except ValueError:
             return {}
     return value if isinstance(value, dict) else {}
+
+
+def parse_literal(text: str) -> Any:
+    """The value that a text is in JSON, or as Python writes it, such as a cell that pandas wrote. Raises ValueError."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        if len(text) > MAX_LITERAL:
+            raise
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("is neither JSON nor a literal of Python") from None
 
 
 def nested(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Spans as a log: each retrieval is a query with its recorded answer.
 
-- Spans of another kind are counted. A retrieval that failed is reported, and one whose input has no words, such as an embedding; each
-  reason is one line with its count.
+- Spans of another kind are counted. A retrieval that failed is reported.
+- A retrieval whose input has no words, such as an embedding, has those that were embedded in its trace, if these are one text, as where
+  Haystack embeds the query in another component; else it is reported, each reason in one line with its count.
 - A retrieval directly below another of the same words is that one, which some frameworks record twice; where only the inner one says what
   was returned, or which ids, that counts.
 - A time that cannot be read costs the time.
@@ -9,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,19 +39,23 @@ from cems_workbench.formats.base.spans import (
     words_of_query,
 )
 from cems_workbench.formats.responses import rows_of_answer
-from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
+from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
 
 DOCUMENTS = "retrieval.documents"
-RETRIEVER = "RETRIEVER"
+RETRIEVER, EMBEDDING = "RETRIEVER", "EMBEDDING"
+EMBEDDED = "embedding.embeddings.0.embedding.text"
+OPERATION = "gen_ai.operation.name"
+GENAI_QUERIES = {"retrieval": "gen_ai.retrieval.query.text", "search_memory": "gen_ai.memory.query.text"}
 FOUND_IN = ", ".join(QUERY_FIELDS[:4])
 _VECTORS = ("embedding", "vector")
 
 
 @dataclass(slots=True)
 class _Retrieval:
-    """One asking, and where its span stands."""
+    """One asking, and where its span stands; `wordless` is what is wrong with an input without words."""
 
     asked: Asked
+    wordless: RowError | None
     trace: str
     span: str
     parent: str
@@ -80,32 +86,37 @@ class _Reading:
     def __init__(self, source: str, errors: list[RowError], documents: str) -> None:
         self._source, self._errors, self._documents = source, errors, documents
         self._found: list[_Retrieval] = []
-        self._others = self._inner = 0
-        self._wordless: dict[str, tuple[int, RowError]] = {}
+        self._others = self._inner = self._embedded = 0
+        self._words: dict[str, set[str]] = {}
+        """By trace the texts that were embedded in it as queries."""
 
     def add(self, number: int, where: str, values: Mapping[str, Any]) -> None:
         """Take a span. Raises FieldError for a retrieval that failed."""
-        if kind_of(values) != RETRIEVER:
+        kind = kind_of(values)
+        if kind != RETRIEVER:
             self._others += 1
+            if kind == EMBEDDING and (text := _embedded(values)):
+                self._words.setdefault(str(first_of(values, TRACE_IDS) or ""), set()).add(text)
             return
         if has_failed(values):
             raise FieldError("status", "the retrieval ended in an error and answered nothing")
         query = next((words for name in QUERIES if (words := words_of_query(values.get(name))) is not None), None)
+        wordless = None
         if query is None:
             field, reason = _wordless(values)
-            count, first = self._wordless.get(reason, (0, RowError(self._source, number, reason, f"{where}{field}")))
-            self._wordless[reason] = count + 1, first
-            return
+            wordless = RowError(self._source, number, reason, f"{where}{field}")
         moment = self._moment(number, where, values)
         lists, unread = listed(values)
         self._errors += [RowError(self._source, number, NO_LIST, f"{where}{name}") for name in unread]
         rows = returned_of(values, RETRIEVER, lists)
         asked: Asked = Asking(number, "", query, None, moment)
         if rows is not None:
-            returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
+            returned = _plain_results(rows)
+            if returned is None:
+                returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
             asked = RecordedAnswer(number, "", query, None, returned, asked_at=moment)
         place = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
-        self._found.append(_Retrieval(asked, *place))
+        self._found.append(_Retrieval(asked, wordless, *place))
 
     def _moment(self, number: int, where: str, values: Mapping[str, Any]) -> datetime | None:
         try:
@@ -116,9 +127,7 @@ class _Reading:
 
     def askings(self) -> list[Asked]:
         """Each retrieval once, in the order of the file."""
-        for fault, (count, first) in self._wordless.items():
-            several = f"; {count:,} spans have none, this is the first" if count > 1 else ""
-            self._errors.append(replace(first, reason=f"{fault}{several}"))
+        self._find_words()
         by_span = {(one.trace, one.span): one for one in self._found if one.span}
         kept = []
         for one in self._found:
@@ -130,12 +139,45 @@ class _Reading:
             outer.asked = _fuller(outer.asked, one.asked)
         return [one.asked for one in kept]
 
+    def _find_words(self) -> None:
+        """Give retrievals without words those of their trace; without any they are left out, with a line for each reason."""
+        faults: dict[str, list[RowError]] = {}
+        for one in self._found:
+            words = self._words.get(one.trace, set()) if one.trace else set()
+            if one.wordless is None:
+                continue
+            if len(words) == 1:
+                one.asked, one.wordless = replace(one.asked, query=next(iter(words))), None
+                self._embedded += 1
+            else:
+                faults.setdefault(one.wordless.reason, []).append(one.wordless)
+        for reason, errors in faults.items():
+            several = f"; {len(errors):,} spans have none, this is the first" if len(errors) > 1 else ""
+            self._errors.append(replace(errors[0], reason=f"{reason}{several}"))
+        self._found = [one for one in self._found if one.wordless is None]
+
     def notes(self) -> list[str]:
         """What was passed over."""
         notes = [f"{self._others} spans are of another kind than {RETRIEVER}"] if self._others else []
         if self._inner:
             notes.append(f"{self._inner} spans are the same retrieval as the one around them, recorded twice")
+        if self._embedded:
+            several = "1 retrieval was" if self._embedded == 1 else f"{self._embedded:,} retrievals were"
+            notes.append(f"{several} given an embedding: the words are those that the trace embedded")
         return notes
+
+
+def _plain_results(rows: Sequence[Mapping[str, Any]]) -> tuple[Returned, ...] | None:
+    """Documents of which nothing has to be reported, as nearly all are: texts as ids, each once, and finite scores; else None."""
+    returned = []
+    for place, row in enumerate(rows, 1):
+        named, score, content = row.get("id"), row.get("score"), row.get("content")
+        if type(named) is not str or not named or not (content is None or type(content) is str):
+            return None
+        if score is not None and (type(score) not in (float, int) or not math.isfinite(score)):
+            return None
+        returned.append(Returned(place, named, None if score is None else float(score), content))
+    return tuple(returned) if len({row.memory_id for row in returned}) == len(returned) else None
 
 
 def _fuller(outer: Asked, inner: Asked) -> Asked:
@@ -150,9 +192,19 @@ def _fuller(outer: Asked, inner: Asked) -> Asked:
     return outer
 
 
+def _embedded(values: Mapping[str, Any]) -> str | None:
+    """The query that an EMBEDDING span embedded; None for texts, which are documents."""
+    given = values.get(EMBEDDED)
+    if isinstance(given, str) and f"{EMBEDDED.replace('.0.', '.1.')}" not in values:
+        return words_of_query(given)
+    return words_of_query(values.get(QUERIES[0]))
+
+
 def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
     """The field of an input without words, and what is wrong with it."""
     field = next((name for name in QUERIES if values.get(name) is not None), QUERIES[0])
+    if values.get(field) is None and OPERATION in values:  # only written where its instrumentation is told to
+        field = GENAI_QUERIES.get(values[OPERATION], field)
     value = values.get(field)
     if value is None:
         return field, "is missing"

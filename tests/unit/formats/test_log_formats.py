@@ -274,9 +274,60 @@ class TestSpans:
         assert ("1 query: answer not recorded" in parsed.notes) == (results is None)
         assert bool(parsed.errors) == ("retrieval.documents" in attributes and results is None)
 
+    def test_words_of_an_embedding_are_those_that_its_trace_embedded(self, tmp_path: Path) -> None:
+        """Haystack 3.4 with openinference-instrumentation-haystack 0.1.46: a text embedder before an embedding retriever."""
+        given = json.dumps({"query_embedding": "<3-dimensional vector>", "filters": None, "top_k": None})
+        spans = [flattened(given, context={"trace_id": trace, "span_id": f"s{n}"}) for n, trace in enumerate("aabc")]
+        for trace, text in (("a", "which port?"), ("c", "one"), ("c", "other")):
+            embedder = {"openinference.span.kind": "EMBEDDING", "input.value": json.dumps({"text": text})}
+            spans.append({**flattened(), "attributes": embedder, "context": {"trace_id": trace, "span_id": text}})
+        parsed = read(lines(tmp_path / "a.jsonl", *spans))
+        assert [query.query for query in parsed.queries] == ["which port?", "which port?"]
+        assert "2 retrievals were given an embedding: the words are those that the trace embedded" in parsed.notes
+        (error,) = said(parsed)
+        assert error.startswith(":3: input.value: is an embedding") and error.endswith(
+            "2 spans have none, this is the first"
+        )
+
+    def test_a_chat_is_asked_what_its_last_user_said(self, tmp_path: Path) -> None:
+        said_last = {"role": "user", "content": [{"type": "text", "text": "which port?"}]}
+        told = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}, said_last]
+        chats = (
+            {"messages": told},
+            told,
+            {"input": {"query": "which port?"}},
+            {"messages": [{"kwargs": {"type": "human", "content": "which port?"}}, {"type": "ai", "content": "80"}]},
+            {"args": ["which port?"], "kwargs": {"k": 3}},
+            {"query_bundle": {"query_str": "which port?", "embedding": None}},
+            {"str_or_query_bundle": {"query_str": "which port?"}},
+        )
+        parsed = read(lines(tmp_path / "a.jsonl", *(flattened(json.dumps(chat)) for chat in chats)))
+        assert [query.query for query in parsed.queries] == ["which port?"] * len(chats)
+
+    def test_the_table_of_phoenix_as_csv(self, tmp_path: Path) -> None:
+        """Cells of `DataFrame.to_csv` have lists as Python writes them."""
+        path = tmp_path / "spans.csv"
+        row = [
+            "2026-03-01 12:00:00+00:00",
+            "RETRIEVER",
+            "which port?",
+            str(
+                [
+                    {"document.id": key, "document.content": text, "document.score": score}
+                    for key, text, score in DOCUMENTS
+                ]
+            ),
+        ]
+        header = "start_time,span_kind,attributes.input.value,attributes.retrieval.documents"
+        path.write_text(f"{header}\n" + ",".join(f'"{cell}"' for cell in row) + "\n")
+        assert detect(path) == "openinference-spans"
+        parsed = read(path)
+        assert [(row.memory_id, row.content, row.score) for row in parsed.answers[0].returned] == DOCUMENTS
+        assert parsed.queries[0].as_of == NOON
+
     def test_a_query_in_json_and_an_id_in_metadata_are_found(self, tmp_path: Path) -> None:
         span = flattened(json.dumps({"query": "which port?", "k": 5}))
-        for n, metadata in enumerate(['{"memory_id": "m7"}', "{'not': json}"]):
+        for n, metadata in enumerate(['{"memory_id": "m7"}', "{'not': json"]):
             del span["attributes"][f"retrieval.documents.{n}.document.id"]
             span["attributes"][f"retrieval.documents.{n}.document.metadata"] = metadata
         (answer,) = read(lines(tmp_path / "a.jsonl", span)).answers
