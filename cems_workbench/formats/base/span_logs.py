@@ -203,7 +203,7 @@ def _embedded(values: Mapping[str, Any]) -> str | None:
 def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
     """The field of an input without words, and what is wrong with it."""
     field = next((name for name in QUERIES if values.get(name) is not None), QUERIES[0])
-    if values.get(field) is None and OPERATION in values:  # only written where its instrumentation is told to
+    if values.get(field) is None and OPERATION in values:  # written on request only
         field = GENAI_QUERIES.get(values[OPERATION], field)
     value = values.get(field)
     if value is None:
