@@ -23,6 +23,7 @@ from cems_workbench.formats.base.engine_answers import (
     Answers,
     answers_in,
     flat,
+    flat_of,
     is_scored,
     shape_of,
 )
@@ -66,9 +67,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def _rows(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_records(path, errors, progress):
-        found = answers_in(row) if shape_of(row) is None else None
+        shape = shape_of(row)
+        found = answers_in(row) if shape is None else None
         if found is None:
-            yield number, flat(row)
+            yield number, flat_of(row, shape)
             continue
         items = [item for items in found.rows for item in items]
         for place, item in enumerate(items, start=1):

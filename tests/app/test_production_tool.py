@@ -43,6 +43,16 @@ def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
     assert set(placed["lost at"]) == {""}
 
 
+def test_what_chroma_answered_is_matched_by_its_ids_and_its_distances_are_named(open_page: OpenPage) -> None:
+    page = tool(search(open_page()), TOOL)
+    ids = order(page)
+    texts = [f"cut text {n}" for n in range(len(ids))]
+    distances = [n / 10 for n in range(len(ids))]
+    page = pasted(page, json.dumps({"ids": [ids], "documents": [texts], "metadatas": None, "distances": [distances]}))
+    assert f"The first {len(ids)} are the same, in the same order." in markdown(page)
+    assert "distance is smaller for what is nearer: minus it was read as the score" in captions(page)
+
+
 @pytest.mark.thorough
 def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(open_page: OpenPage) -> None:
     page = search(open_page())

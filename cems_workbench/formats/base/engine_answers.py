@@ -30,6 +30,7 @@ LISTS = (
     "results",
     "memories",
     "hits",
+    "documents",
     "items",
     "matches",
     "passages",
@@ -38,7 +39,6 @@ LISTS = (
     "facts",
     "points",
     "objects",
-    "documents",
     "docs",
     "data",
     "Get",
@@ -87,7 +87,7 @@ DISTANCES = (
     "vector_distance",
     "?column?",
 )
-VECTORS = ("vector", "vectors", "embedding", "embeddings")
+VECTORS = frozenset(("vector", "vectors", "embedding", "embeddings"))
 MAX_DEPTH = 4
 SEARCH, CHROMA, LETTA, ELASTIC = "a search", "Chroma", "Letta", "Elasticsearch"
 
@@ -190,9 +190,13 @@ def flat(row: Any) -> Any:
         return {**flat(row[0]), "score": row[1]}
     if not isinstance(row, dict):
         return row
-    shape = shape_of(row)
+    return flat_of(row, shape_of(row))
+
+
+def flat_of(row: Row, shape: RowShape | None) -> dict[str, Any]:
+    """As `flat`, of a row whose shape is known."""
     fields = dict(row) if shape is None else shape.flat(row)
-    return {name: value for name, value in fields.items() if name not in VECTORS}
+    return fields if VECTORS.isdisjoint(fields) else {key: value for key, value in fields.items() if key not in VECTORS}
 
 
 def is_scored(row: Any) -> bool:
