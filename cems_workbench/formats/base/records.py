@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -104,8 +102,7 @@ def collect_judgments(
     Of several grades of one judge for a pair all are given: which of them is on the scale only the store can tell.
     """
     collected: Collected[Judgment] = Collected()
-    first: dict[tuple[Any, ...], int] = {}
-    repeated = []
+    made: list[tuple[int, Judgment]] = []
     for number, row in rows:
         try:
             judgment = make(row)
@@ -115,20 +112,23 @@ def collect_judgments(
                 collected.ungraded.append(one)
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
-        before = first.setdefault(_values_of(judgment), number)
-        if len(first) == len(collected.records):
-            repeated.append(f"row {number} repeats row {before}")
-        else:
-            collected.records.append(judgment)
-            collected.rows.append(number)
+        made.append((number, judgment))
+    repeated = []
+    if len({(judgment.qid, judgment.memory_id) for _, judgment in made}) < len(made):  # else none repeats another
+        first: dict[Judgment, int] = {}
+        for number, judgment in made:
+            if judgment in first:
+                repeated.append(f"row {number} repeats row {first[judgment]}")
+            else:
+                first[judgment] = number
+        made = [(number, judgment) for judgment, number in first.items()]
+    collected.records = [judgment for _, judgment in made]
+    collected.rows = [number for number, _ in made]
     errors.sort(key=lambda error: error.row)
     if len(repeated) > MAX_NOTES:
         repeated[MAX_NOTES:] = [f"{len(repeated) - MAX_NOTES} more rows repeat earlier ones"]
     collected.notes = tuple(repeated)
     return collected
-
-
-_values_of = attrgetter(*(each.name for each in dataclasses.fields(Judgment)))
 
 
 def derived_id(prefix: str, *parts: str) -> str:
