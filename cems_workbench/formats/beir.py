@@ -133,12 +133,12 @@ ROLES = {"corpus": ("corpus", "documents", "docs", "passages"), "queries": ("que
 def _role(path: Path) -> tuple[str, str]:
     """Which file of a folder this is, and a note if only its name says so. Raises InputError when nothing says it.
 
-    A header of qrels decides, else the name, as the queries of some data sets have titles too, else a title with words in it.
+    A header of qrels decides, else the name, as the queries of some data sets have titles too, else titles of their own in most rows.
     """
     sample = take_sample(path)
     if _is_header(sample.header):
         return "qrels", ""
-    titled = any(row.get("title") for row in sample.rows)
+    titled = sample.mostly(lambda row: bool(row.get("title")) and row["title"] != row.get("text"))
     name = path.stem.lower()
     for role, words in ROLES.items():
         if any(word in name for word in words):
@@ -151,7 +151,7 @@ def _role(path: Path) -> tuple[str, str]:
     if titled:
         return "corpus", ""
     raise InputError(
-        f"{path}: _id and text without a title may be a corpus (memories) or queries: put corpus or queries into its name, "
+        f"{path}: _id and text without titles of their own may be a corpus (memories) or queries: put corpus or queries into its name, "
         "or call the fields id and content, or qid and query"
     )
 

@@ -74,10 +74,12 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
             if place == path:  # a data set; a file's neighbours are read all the same
                 raise
             errors.append(RowError(str(place), 0, _without_path(error, place)))
-    if not parsed and errors:
+    if not parsed and errors and not skipped:
         raise InputError(f"{errors[0]}{f' (and {len(errors) - 1} more files)' if errors[1:] else ''}")
     if not parsed:
-        seen = _lines(skipped) or ["it is empty"]
+        seen = [*(f"{Path(error.source).name}: {error.reason}" for error in errors), *_lines(skipped)] or [
+            "it is empty"
+        ]
         more = f"; and {len(seen) - MOST_IN_ERROR} more" if seen[MOST_IN_ERROR:] else ""
         raise InputError(f"{path} has no file to read: {'; '.join(seen[:MOST_IN_ERROR])}{more}")
     parsed.sort(key=_order)
@@ -161,7 +163,7 @@ def _inside(directory: Path) -> str:
         names = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
     except OSError:
         return ""
-    counts = Counter("directories" if entry.is_dir() else _ending(entry.name) for entry in names)
+    counts = Counter("folder" if entry.is_dir() else _ending(entry.name) for entry in names)
     said = [f"{count:,} {ending}" for ending, count in counts.most_common(MOST_ENDINGS)]
     return f" of {', '.join(said)}" if said else " with nothing in it"
 

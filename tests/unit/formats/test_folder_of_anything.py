@@ -100,3 +100,13 @@ def test_many_entries_that_are_not_read_share_a_line_each_entry_counted(tmp_path
         "40 .json, such as 0.json: the format is not recognised: its first object has field 0",
         "one.txt: the format is not recognised",
     )
+
+
+def test_files_that_cannot_be_read_are_named_beside_what_was_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"entities": [{"observations": 3}], "type": "entity"}')
+    (tmp_path / "broken.jsonl").symlink_to("nowhere")
+    (tmp_path / "words.txt").write_text("words\n")
+    with pytest.raises(InputError) as caught:
+        read_path(tmp_path, "qrels")
+    assert "broken.jsonl: does not exist; " in str(caught.value)
+    assert "a.json: its format is mcp-memory-server; words.txt: the format is not recognised" in str(caught.value)

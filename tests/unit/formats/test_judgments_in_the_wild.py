@@ -197,8 +197,9 @@ def test_queries_with_an_empty_title_are_no_corpus(write):
     rows = [{"_id": "P1", "title": "", "text": "what lowers blood pressure"}]
     assert [query.qid for query in read(write("nf_queries.jsonl", *rows)).queries] == ["P1"]
     assert [memory.id for memory in read(write("my_corpus.jsonl", *rows)).memories] == ["P1"]
-    with pytest.raises(InputError, match=r"may be a corpus .* or queries"):
-        read(write("dev.jsonl", *rows))
+    for title in ("", None, rows[0]["text"]):
+        with pytest.raises(InputError, match=r"may be a corpus .* or queries"):
+            read(write("dev.jsonl", {**rows[0], "title": title}))
 
 
 def test_ranx_gets_back_what_was_read(write):
