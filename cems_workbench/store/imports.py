@@ -134,7 +134,7 @@ class Recorder:
         folder = path.resolve().parent.name if path.exists() else path.parent.name
         self._source, self._format = parsed.source, parsed.format
         self._folder, self._name = folder, path.name
-        self._options, self._when = json.dumps(options, ensure_ascii=False), to_naive(when)
+        self._options, self._when = json.dumps(options, ensure_ascii=False), to_naive(when) or when
         self._there = False
 
     def mark(self, cursor: duckdb.DuckDBPyConnection) -> Mark:
@@ -155,7 +155,8 @@ class Recorder:
         ).fetchall()
         inputs = sorted({number, *(row[0] for row in rows)})
         store = read_meta(cursor, STORE_ID) or ""
-        return Mark(number, event, inputs, [number, *(row[0] for row in own)], store, self._folder, self._name)
+        own_inputs = [number, *(row[0] for row in own)]
+        return Mark(number, event, inputs, own_inputs, store, self._when, self._folder, self._name)
 
     def keep(self, cursor: duckdb.DuckDBPyConnection, mark: Mark) -> None:
         """Put the input on record, unless it is."""
@@ -287,8 +288,8 @@ class Imports:
         return plan
 
     def _marks(self, cursor: duckdb.DuckDBPyConnection, event: int) -> list[str]:
-        rows = cursor.execute("SELECT id FROM imports WHERE event = ?", [event]).fetchall()
-        return [in_team(self._store_id, number) for (number,) in rows]
+        rows = cursor.execute("SELECT id, imported_at FROM imports WHERE event = ?", [event]).fetchall()
+        return [in_team(self._store_id, number, when) for number, when in rows]
 
 
 # The store's own tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 EDITED, FROM_SOURCE = 0, -1
 """The marks of a person's edit and of a live source; those of inputs are `imports.id`, from 1."""
@@ -25,7 +26,8 @@ class Mark:
     """An input on record, while it is imported.
 
     `inputs` are those of its event, itself included: what one of them writes over another's rows is no change to undo. `own` are all inputs
-    of the same file, whose rows it updates freely. `store` is the store's id, which tells inputs apart in a team's tables.
+    of the same file, whose rows it updates freely. `store` is the store's id, and `when` the moment of the import, by which inputs are told
+    apart in a team's tables, also those of copies of a store.
     """
 
     id: int
@@ -33,6 +35,7 @@ class Mark:
     inputs: Sequence[int]
     own: Sequence[int]
     store: str
+    when: datetime
     folder: str
     name: str
 
@@ -51,14 +54,14 @@ class Mark:
     @property
     def in_team(self) -> str:
         """The mark in a team's tables."""
-        return in_team(self.store, self.id)
+        return in_team(self.store, self.id, self.when)
 
     @property
     def inputs_in_team(self) -> list[str]:
         """The marks of the event's inputs in a team's tables."""
-        return [in_team(self.store, each) for each in self.inputs]
+        return [in_team(self.store, each, self.when) for each in self.inputs]
 
 
-def in_team(store: str, number: int) -> str:
-    """The mark of a store's input in a team's tables."""
-    return f"{store}:{number}"
+def in_team(store: str, number: int, when: datetime) -> str:
+    """The mark of a store's input in a team's tables; `when` is UTC without a zone, the same of all inputs of an event."""
+    return f"{store}:{number}:{when.isoformat()}"

@@ -41,7 +41,10 @@ def prepared(server: Server) -> str:
 def team(prepared: str, server: Server) -> str:
     """The address of a team's database that holds nothing."""
     with server.connect("team") as connection:
-        names = ", ".join(f"cems_workbench.{name}" for name in (*TABLES, "label_claims", "pushed_looks"))
+        names = ", ".join(
+            f"cems_workbench.{name}"
+            for name in (*TABLES, "label_claims", "pushed_looks", "queries_before", "judgments_before")
+        )
         connection.execute(f"TRUNCATE {names} RESTART IDENTITY".encode())
     return prepared
 

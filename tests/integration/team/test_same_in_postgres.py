@@ -65,3 +65,4 @@ from tests.unit.store.test_supersessions import (
     test_the_latest_decision_counts_and_undo_restores_the_one_before,
     three,
 )
+from tests.unit.store.test_undo_properties import test_imports_undone_in_reverse_order_leave_the_store_as_before

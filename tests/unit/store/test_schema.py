@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.records import DEFAULT_SCALE, Judgment, Memory, Query, Relation
-from cems_workbench.store import Selection, Store
+from cems_workbench.records import DEFAULT_SCALE, Judgment, Memory, ParsedInput, Query, Relation
+from cems_workbench.store import ImportOptions, Selection, Store
 from cems_workbench.store.query_sets import digest
 from cems_workbench.store.schema import migrations
 
@@ -75,6 +75,25 @@ def test_an_older_store_has_the_tables_of_a_new_one_once_it_was_opened(tmp_path,
     Store.open(old).close()
     Store.open(tmp_path / "new").close()
     assert tables(old) == tables(tmp_path / "new")
+
+
+def test_what_was_imported_before_imports_were_recorded_is_replaced_only_when_told(old):
+    edited, reworded = replace(KAFKA, content="another text"), replace(Q1, query="when are deploys?")
+    with Store.open(old) as store:
+        left = store.add(ParsedInput("m.jsonl", "t", memories=(DEPLOY, edited)))
+        assert [error.reason for error in left.errors] == [
+            "would replace memory 'm2', which an import that is not on record brought; --replace takes this row"
+        ]
+        assert left.memories.unchanged == 1
+        taken = store.add(ParsedInput("m.jsonl", "t", memories=(DEPLOY, edited)), options=ImportOptions(replace=True))
+        assert (taken.errors, taken.memories.updated) == ((), 1)
+        # Of a query it is known which file put it into its set: that file changes it freely.
+        asked = ParsedInput("team.jsonl", "t", queries=(reworded,))
+        assert store.add(asked).queries.updated == 1
+        for former in (Q1, KAFKA):
+            store.imports.undo()
+            assert former in (*store.queries.read(), *store.memories.read().values())
+        assert store.imports.read()[0].undone_at is not None
 
 
 def test_memories_relations_and_what_is_derived_from_them_stay(old):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,22 +81,21 @@ def content(store: Store) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))
-def test_imports_undone_in_reverse_order_leave_the_store_as_before(tmp_path: Path, seed: int) -> None:
+def test_imports_undone_in_reverse_order_leave_the_store_as_before(store: Store, seed: int) -> None:
     chance = random.Random(seed)
-    with Store.open(tmp_path / "store") as store:
-        before = [content(store)]
-        for _ in range(chance.randint(2, 5)):
-            options = ImportOptions(
-                query_set=chance.choice((None, "set")),
-                scale=chance.choice((None, None, WIDE)),
-                replace=chance.random() < 0.6,
-            )
-            event = store.add(random_input(chance), options=options).event
-            now = content(store)
-            assert (now != before[-1]) >= bool(event)
-            if event:
-                before.append(now)
-        for former in reversed(before[:-1]):
-            store.imports.undo()
-            assert content(store) == former
-        assert all(event.undone_at for event in store.imports.read())
+    before = [content(store)]
+    for _ in range(chance.randint(2, 5)):
+        options = ImportOptions(
+            query_set=chance.choice((None, "set")),
+            scale=chance.choice((None, None, WIDE)),
+            replace=chance.random() < 0.6,
+        )
+        event = store.add(random_input(chance), options=options).event
+        now = content(store)
+        assert (now != before[-1]) >= bool(event)
+        if event:
+            before.append(now)
+    for former in reversed(before[:-1]):
+        store.imports.undo()
+        assert content(store) == former
+    assert all(event.undone_at for event in store.imports.read())
