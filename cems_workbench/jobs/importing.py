@@ -52,8 +52,9 @@ def import_files(
 
     A file of traces brings its queries with their recorded stages (`jobs.traces`). With a `judge`, a reviewer, only this person's labels
     and their queries are imported (`own_labels`). Raises what `progress` raises (Cancelled): the present file is then left out as a whole,
-    earlier ones stay.
+    earlier ones stay. The files are one import on record.
     """
+    options = replace(options, when=options.when or datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
         paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
         for path in sorted(paths, key=lambda path: _order(path, format)):

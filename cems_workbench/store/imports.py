@@ -484,7 +484,7 @@ def _team_plan(session: Session, marks: list[str], when: datetime) -> _TeamPlan:
     ]
     used = _used(session, asked, sets, marks)
     still = [(qid,) for qid in asked if qid in used]
-    stay += [_of_rows(still, "queries", "were judged after it, or put into another set")] if still else []
+    stay += [_of_rows(still, "queries", "were judged after it, or put into a query set")] if still else []
     reworded = number(
         f"queries AS m JOIN queries_before AS b ON b.qid = m.qid WHERE b.input {_IN_TEAM} AND m.origin {_IN_TEAM}",
         [marks, marks],

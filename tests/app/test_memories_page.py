@@ -81,6 +81,25 @@ def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
     return drawn(page.button(key="memories:import").click().run())
 
 
+def test_an_import_replaces_only_when_told_and_is_undone_on_the_page(open_memories: OpenPage, total: int) -> None:
+    page = show(drawn(open_memories()), "Import")
+    theirs = ("theirs.jsonl", b'{"id": "m003", "content": "a query of theirs"}\n{"id": "new", "content": "new"}')
+    page = upload(page, theirs)
+    assert any("1 memory would be replaced" in caption.value for caption in page.caption)
+    assert store(page).memories.read()["m003"].content != "a query of theirs"
+    page = upload(drawn(page.checkbox(key="memories:import:replace").check().run()), theirs)
+    assert store(page).memories.read()["m003"].content == "a query of theirs"
+    number = store(page).imports.get().number
+    assert any(
+        f"The undo of **import {number}**" in text.value and "restores 1 memory" in text.value for text in page.markdown
+    )
+    page = drawn(page.button(key=f"memories:undo:{number}").click().run())
+    assert any("is undone: restored 1 memory" in message.value for message in page.success)
+    assert store(page).memories.read()["m003"].content != "a query of theirs"
+    page = drawn(page.text_input(key="memories:import:scale").set_value("3..1").run())
+    assert any("--scale: 3..1 has" in message.value for message in page.error)
+
+
 def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage, total: int) -> None:
     page = drawn(open_memories())
     assert len(ids(page)) == total

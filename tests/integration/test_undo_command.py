@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ import pytest
 
 from cems_workbench.jobs.importing import plan_undo, undo_import
 from cems_workbench.progress import Cancelled
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store import importing as importing_module
+from cems_workbench.store.sources import ImportRows
 from tests.small_store import HashEmbedder
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def test_what_was_changed_after_an_import_stays_and_is_named(tmp_path: Path) -> 
         done = store.imports.undo(first)
         assert done.stay == (
             "1 memory stays, because it was changed after it, or a live source has it: one",
-            "1 query stays, because it was judged after it, or put into another set: q2",
+            "1 query stays, because it was judged after it, or put into a query set: q2",
         )
         assert list(store.memories.read()) == ["one"]
         assert [query.qid for query in store.queries.read()] == ["q2"]
@@ -124,6 +126,56 @@ def test_an_undo_that_was_killed_is_continued(tmp_path: Path) -> None:
         assert store.memories.count() == 10
         assert store.imports.undo().words == "removes 10 memories"
         assert store.memories.count() == 0
+
+
+def test_a_memory_of_a_live_source_is_replaced_only_when_told_and_stays_after_an_undo(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.add(given("a.jsonl", Memory("ours", "of the file"), Memory("both", "of both")))
+        source = store.sources.begin("qdrant://host/notes", {}, None, None, "", datetime(2026, 11, 1, tzinfo=UTC))
+        taken = [TakenMemory(Memory("both", "of both"), "1"), TakenMemory(Memory("theirs", "of the source"), "1")]
+        store.sources.put(source, ImportRows.of(taken))
+        left = store.add(given("b.jsonl", Memory("theirs", "of a file")))
+        assert [error.reason for error in left.errors] == [
+            "would replace memory 'theirs', which qdrant://host/notes brought; --replace takes this row"
+        ]
+        done = store.imports.undo()
+        assert done.words == "removes 1 memory"
+        assert done.stay == ("1 memory stays, because it was changed after it, or a live source has it: both",)
+        assert list(store.memories.read()) == ["both", "theirs"]
+
+
+def test_files_of_one_folder_do_not_replace_each_other_and_are_undone_together(tmp_path: Path) -> None:
+    when = datetime(2026, 11, 28, tzinfo=UTC)
+    with Store.open(tmp_path / "store") as store:
+        one = store.add(given("f/a.jsonl", Memory("m", "first"), Memory("a", "a")), options=ImportOptions(when=when))
+        two = store.add(given("f/b.jsonl", Memory("m", "second"), Memory("b", "b")), options=ImportOptions(when=when))
+        assert (one.event, two.event, len(two.errors)) == (1, 1, 1)
+        forced = ImportOptions(when=when, replace=True)
+        assert store.add(given("f/c.jsonl", Memory("m", "third")), options=forced).memories.updated == 1
+        assert store.imports.get().name == "f/a.jsonl and 2 more"
+        assert store.imports.undo().words == "removes 3 memories"
+        assert store.memories.count() == 0
+
+
+def test_two_processes_that_import_at_once_are_two_events(tmp_path: Path) -> None:
+    Store.open(tmp_path / "store").close()
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from cems_workbench.records import Memory, ParsedInput\n"
+        "from cems_workbench.store import Store, importing\n"
+        "importing.BATCH_ROWS = 5\n"
+        "name = sys.argv[2]\n"
+        "rows = tuple(Memory(f'{name}{i}', 'text') for i in range(40))\n"
+        "Store.open(Path(sys.argv[1])).add(ParsedInput(f'{name}.jsonl', 'test', memories=rows))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "store"), name]) for name in "ab"]
+    with Store.open(tmp_path / "store") as store:  # an app that has the store open
+        assert [process.wait(60) for process in running] == [0, 0]
+        assert store.memories.count() == 80
+        first, last = store.imports.read()[::-1]
+        assert store.imports.undo(first.number).words == "removes 40 memories"
+        assert {key[0] for key in store.memories.read()} == {last.inputs[0].name[0]}
 
 
 @pytest.mark.models

@@ -19,6 +19,7 @@ from cems_workbench.evaluation.losses import stream_losses
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
+from cems_workbench.jobs.importing import undo_import
 from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
@@ -144,6 +145,22 @@ def test_another_file_adds_its_queries_and_replaces_those_it_has(store: Store, t
     assert found is not None and set(found.evidences) == {"q1", "q2", "q3"}
     assert found.evidences["q2"].recorded.results == (("d", 0.9),)  # type: ignore[union-attr]
     assert {query.qid for query in store.query_sets.queries("mine")} == {"q1", "q2", "q3"}
+
+
+def test_an_undo_puts_back_the_stages_that_an_import_replaced(store: Store, tmp_path: Path) -> None:
+    first = import_traces(written(tmp_path / "one.jsonl", ("q1", HYBRID)), store, options=ImportOptions("mine"))
+    before = read_traced(store, "mine")
+    changed = [*HYBRID[:4], reranker("cross-encoder", 4, FUSED, [("d", 0.9)])]
+    import_traces(
+        written(tmp_path / "two.jsonl", ("q1", changed), ("q2", HYBRID)), store, options=ImportOptions("mine")
+    )
+    assert undo_import(store, first.event).stay[0] == (
+        "1 query stays, because it was judged after it, or put into a query set: q1"
+    )
+    assert "1 file of recorded stages" in undo_import(store).done_words
+    after = read_traced(store, "mine")
+    assert after is not None and before is not None
+    assert after.evidences["q1"].recorded == before.evidences["q1"].recorded
 
 
 def test_of_a_query_traced_twice_the_last_trace_counts(
