@@ -94,10 +94,10 @@ def test_an_import_replaces_only_when_told_and_is_undone_on_the_page(open_memori
         f"The undo of **import {number}**" in text.value and "restores 1 memory" in text.value for text in page.markdown
     )
     page = drawn(page.button(key=f"memories:undo:{number}").click().run())
-    assert any("is undone: restored 1 memory" in message.value for message in page.success)
+    assert any("restored 1 memory" in message.value for message in page.success)
     assert store(page).memories.read()["m003"].content != "a query of theirs"
     page = drawn(page.text_input(key="memories:import:scale").set_value("3..1").run())
-    assert any("--scale: 3..1 has" in message.value for message in page.error)
+    assert any("possible" in message.value for message in page.error)
 
 
 def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage, total: int) -> None:
