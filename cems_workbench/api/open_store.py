@@ -16,6 +16,7 @@ from cems_workbench.errors import InputError
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Memory, Query
+    from cems_workbench.store.imports import ImportEvent, Undo
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +64,29 @@ class OpenStore(Result):
         from cems_workbench.jobs.query_set_evidence import queries_named
 
         return tuple(queries_named(query_set, self.resources, judged)[0])
+
+    def imports(self) -> tuple[ImportEvent, ...]:
+        """The imports on record, newest first: number, time, files with their counts, and when one was undone."""
+        return tuple(self.resources.store.imports.read())
+
+    def plan_undo(self, number: int | None = None) -> Undo:
+        """What `undo_import` would do, as rows by kind and a line for what stays. Raises InputError for a number that is not on record."""
+        from cems_workbench.jobs.importing import plan_undo
+
+        return plan_undo(self.resources.store, number)
+
+    def undo_import(self, number: int | None = None) -> Undo:
+        """Undo an import: remove what it added, restore what it replaced; what was changed after it stays.
+
+        Args:
+            number: that of `imports`; None is the last that was not undone.
+
+        Raises:
+            InputError: no such import, or it was undone.
+        """
+        from cems_workbench.jobs.importing import undo_import
+
+        return undo_import(self.resources.store, number)
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import cems_workbench as cw
+from cems_workbench.records import Memory, ParsedInput
 from tests.sample import FAILING
 
 AS_OF = "2026-09-01"
@@ -41,6 +42,15 @@ def test_a_store_says_what_it_holds(store: cw.OpenStore) -> None:
     assert store.memory("m089").content.startswith("The dashboard tab grew")
     with pytest.raises(cw.InputError, match="m0899: no such memory; the nearest are m089"):
         store.memory("m0899")
+
+
+def test_an_import_is_listed_and_undone(store: cw.OpenStore) -> None:
+    store.resources.store.add(ParsedInput("late.jsonl", "t", memories=(Memory("late", "a late note"),)))
+    assert (store.imports()[0].name, store.plan_undo().words) == ("late.jsonl", "removes 1 memory")
+    assert store.undo_import().done_words == "removed 1 memory"
+    assert store.imports()[0].undone_at is not None
+    with pytest.raises(cw.WorkbenchError, match="no import 77 on record"):
+        store.undo_import(77)
 
 
 def test_search_is_that_of_the_pipeline(store: cw.OpenStore, cems: cw.PipelineConfig, answer: cw.Answer) -> None:
