@@ -407,6 +407,9 @@ def _undo_own(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:
     cursor.execute(f"DELETE FROM recorded_answers AS m WHERE {_WRITTEN}", values)
     cursor.execute("INSERT INTO recorded_answers BY NAME SELECT * FROM answers_again")
     cursor.execute("DROP TABLE answers_again")
+    # What was kept for this undo is not needed any more.
+    for table in ("memories", "relations", "chunked", "chunks", "answers"):
+        cursor.execute(f"DELETE FROM {table}_before WHERE input IN {_INPUTS}", values)
     return changed
 
 
@@ -589,3 +592,5 @@ def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None
         [marks, marks],
     )
     query_sets.follow_queries(session, when)
+    for table in ("queries", "judgments"):
+        session.change(f"DELETE FROM {table}_before WHERE input {_IN_TEAM}", [marks])

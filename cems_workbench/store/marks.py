@@ -26,8 +26,8 @@ class Mark:
     """An input on record, while it is imported.
 
     `inputs` are those of its event, itself included: what one of them writes over another's rows is no change to undo. `own` are all inputs
-    of the same file, whose rows it updates freely. `store` is the store's id, and `when` the moment of the import, by which inputs are told
-    apart in a team's tables, also those of copies of a store.
+    of the same file, whose rows it updates freely. `store` is the store's id, and `when` the moment of the import: together they tell
+    inputs apart in a team's tables, also those of copies of a store.
     """
 
     id: int
