@@ -119,7 +119,7 @@ def _is_run(sample: Sample, names: Sequence[str]) -> str:
         return f"is a TREC run, qid Q0 docno rank score tag: {SYSTEM}. fidelity FILE reads it, import does not"
     found = [name for name in names if plain(name) in RUN]
     if found and {"qid", "memory_id"} <= fields_of(names).keys():
-        return f"has a column {found[0]}, so it is a run: {SYSTEM}, and no judgments. fidelity reads it as TREC lines"
+        return f"has a column {found[0]}, so it is a run: {SYSTEM}, and no judgments. fidelity FILE reads it, import does not"
     return ""
 
 
