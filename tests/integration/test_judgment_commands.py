@@ -76,7 +76,9 @@ def test_a_bad_argument_is_one_line(command: Command, labelled: Path, arguments:
 
 def test_a_log_is_sampled_into_a_set_and_the_set_is_written(command: Command, labelled: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    rows = [{"query": "how do we roll back a failed deploy?", "results": ["m001"]}] * 2 + [{"query": "who is on call?"}]
+    rows = [{"query": "how do we roll back a failed deploy?", "results": ["m001"]}] * 2 + [
+        {"query": "who is on call?", "results": []}
+    ]
     log.write_text("\n".join(map(json.dumps, rows)))
     finished = command("sample", log, "--query-set", "bad", "--strategy", "worst", "--size", 1, "--store", labelled)
     assert finished.code == 0, finished.err

@@ -1,7 +1,8 @@
 """What engines and memory libraries return, as people paste or save it: read as an answer to compare with, and as memories or not.
 
 Chroma 1.5.9, langgraph-checkpoint 4, llama-index-core 0.14.25, haystack-ai 3.4.1, langchain-core and qdrant-client were run, and their
-JSON is kept below; Elasticsearch, Weaviate, Milvus and Letta are written after their documentation.
+JSON is kept below. The JSON of Elasticsearch, Weaviate, Milvus, Letta, mem0, Graphiti, Zep and A-MEM is written after reports of their
+users (tests/recordings/reports/34-engine-answers), not recorded.
 """
 
 from __future__ import annotations
