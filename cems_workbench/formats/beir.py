@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import judgments_jsonl, memories_jsonl, queries_jsonl
+from cems_workbench.formats import judgments_csv, judgments_jsonl, memories_jsonl, qrels, queries_jsonl
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import (
     DataSet,
@@ -25,7 +26,7 @@ from cems_workbench.formats.base.dataset import (
     put_rows,
 )
 from cems_workbench.formats.base.documents import as_object
-from cems_workbench.formats.base.files import Sample, read_lines, read_records, take_sample
+from cems_workbench.formats.base.files import Sample, is_comment, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgments import one_grade_each
@@ -41,6 +42,7 @@ TYPE, OURS = "beir", "cems_workbench"
 FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 """What the fields of a judgment are called in the file."""
 MAX_HEADER_CHARS = 200
+TREC_COLUMNS = 4
 HEADER = ["query-id", "corpus-id", "score"]
 
 
@@ -188,6 +190,7 @@ def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator
 def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     lines = read_lines(path, errors, progress)
+    lines = dropwhile(lambda line: is_comment(line[1]), lines)
     below = (line for n, line in enumerate(lines) if n > 0 or not _is_header(line[1]))
     collected = collect_judgments(str(path), below, parse_judgment, errors)
     return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)
@@ -242,8 +245,16 @@ def _read_plain(read: Callable[[Path, Progress], ParsedInput], file: Path, progr
 
 
 def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
-    """BEIR's qrels as .tsv, MTEB's as .jsonl or Parquet."""
-    return _read_qrels(path, progress) if path.suffix == ".tsv" else judgments_jsonl.read(path, progress)
+    """BEIR's qrels as .tsv, MTEB's as .jsonl or Parquet; tables with other names of the columns, and TREC's four columns."""
+    if path.suffix not in (".tsv", ".csv"):
+        return judgments_jsonl.read(path, progress)
+    sample = take_sample(path)
+    if not _is_header(sample.header):
+        if judgments_csv.sniff(sample):
+            return judgments_csv.read(path, progress)
+        if len(_columns(sample.header)) == TREC_COLUMNS:
+            return qrels.read(path, progress)
+    return _read_qrels(path, progress)
 
 
 def _published(directory: Path) -> Published | None:

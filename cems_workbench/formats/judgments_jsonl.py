@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import fields
+from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter
@@ -41,7 +41,7 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
         grade=int(answerable or 0),
         judge="human" if row.get("judge") is None else fields.identifier(row, "judge"),
         kind=fields.choice(row, "kind", KINDS, "human"),
-        judged_at=fields.moment(row, "judged_at"),
+        judged_at=memory_fields.moment(row, "judged_at") if row.get("judged_at") else None,
         note=fields.text(row, "note"),
     )
     return (

@@ -36,7 +36,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         words[judgment.qid] = said
         return judgment
 
-    collected = collect_judgments(str(path), read_lines(path, errors, progress), parse, errors)
+    lines = (line for line in read_lines(path, errors, progress) if not line[1].lstrip().startswith("#"))
+    collected = collect_judgments(str(path), lines, parse, errors)
     return parsed_by_words(str(path), NAME, collected, words, errors, grade_column="grade")
 
 

@@ -78,7 +78,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
     def parse(cell: Cell) -> Judgment:
         row, judge, grade = cell
-        if not judge:
+        if not judge.strip():
             raise FieldError("", "has a grade in a column without the name of a judge")
         named = {column.lower(): text for column, text in row.items() if column.lower() in PAIR}
         judge = identifier({"judge": judge}, "judge")
@@ -111,15 +111,24 @@ def _unrated(line: int, row: Mapping[str, str]) -> list[Unrated]:
 def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:
     """The book with its judges' names made unique, as Quepid allows two of one name, and a note of it. Raises InputError."""
     table = open_table(path, PAIR, unique=False)
-    seen: dict[str, int] = {}
-    columns = []
+    others: dict[str, list[str]] = {}
+    columns: list[str] = []
     for name in table.columns:
-        seen[name] = seen.get(name, 0) + 1
-        columns.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    twice = [name for name, count in seen.items() if count > 1]
-    if any(name.lower() in PAIR for name in twice):
-        raise InputError(f"{path}: the header has the column {ascii(twice[0])[:60]} more than once")
-    notes = [f"{name!r} names {seen[name]} judges; the others are {name} (2) and so on" for name in twice]
+        unique, number = name, 1
+        while unique in columns or (number > 1 and unique in table.columns):
+            number += 1
+            unique = f"{name} ({number})" if name else " " * number
+        columns.append(unique)
+        if unique != name:
+            others.setdefault(name, []).append(unique)
+    again = [name for name in others if name.lower() in PAIR]
+    if again:
+        raise InputError(f"{path}: the header has the column {ascii(again[0])[:60]} more than once")
+    notes = [
+        f"{name!r} names {len(more) + 1} judges; the others are {more[0]} and so on"
+        for name, more in others.items()
+        if name
+    ]
     return replace(table, columns=tuple(columns)), notes
 
 

@@ -14,6 +14,7 @@ from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.judgment_names import names_judgments
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
@@ -85,8 +86,15 @@ def _line(query: Query) -> tuple[str, Query]:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid and a query, or several wordings of it, and no results: those are of a log."""
-    return sample.mostly(lambda row: "qid" in row and "results" not in row and ("query" in row or _wordings_alone(row)))
+    """Objects with a qid and a query, or several wordings of it, and no results or grade: those are of a log, or judgments."""
+    return sample.mostly(
+        lambda row: (
+            "qid" in row
+            and "results" not in row
+            and ("query" in row or _wordings_alone(row))
+            and not names_judgments(row)
+        )
+    )
 
 
 def _wordings_alone(row: Mapping[str, Any]) -> bool:

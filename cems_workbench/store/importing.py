@@ -7,11 +7,11 @@ answers belong to a query set; judgments.py has the rules for judgments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress
@@ -348,7 +348,9 @@ def _import_own(
     answer_counts = RowCounts()
     if parsed.answers:
         answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
-    known = memories.known_ids(cursor, list(_named_memories(parsed)))
+    named = _named_memories(parsed)
+    known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
+    parsed = _without_blanks(parsed, "memory_id", named, known)
     report = ImportReport(
         source=parsed.source,
         format=parsed.format,
@@ -396,6 +398,9 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         parsed = _without_judgments(parsed, other, problems)
     elif put.options.stated is not None and parsed.judgments:
         changed = _rescaled(session, parsed, put.options.stated, put)
+    blank = [judgment.qid for judgment in parsed.judgments if judgment.qid != judgment.qid.strip()]
+    if blank:
+        parsed = _without_blanks(parsed, "qid", blank, queries.known_qids(session, [*blank, *map(str.strip, blank)]))
     judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when, own.mark)
     return replace(
         own.report,
@@ -417,6 +422,21 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
 
 def _named_memories(parsed: ParsedInput) -> set[str]:
     return {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in parsed.extra.get("pairs", ())}
+
+
+def _without_blanks(
+    parsed: ParsedInput, field: Literal["qid", "memory_id"], names: Iterable[str], known: Collection[str]
+) -> ParsedInput:
+    """The input with the known ids that its judgments and pairs have blanks around, as `q1, m1, 2` without quotes has."""
+    bare = {name: name.strip() for name in names if name not in known and name.strip() in known}
+    if not bare:
+        return parsed
+    judgments = tuple(
+        replace(each, **{field: bare[name]}) if (name := getattr(each, field)) in bare else each
+        for each in parsed.judgments
+    )
+    pairs = [(qid, bare.get(docid, docid)) for qid, docid in parsed.extra.get("pairs", ())]
+    return replace(parsed, judgments=judgments, extra={**parsed.extra, "pairs": pairs})
 
 
 def _queue_of_pairs(session: Session, parsed: ParsedInput, known: Collection[str], put: _Put) -> list[str]:

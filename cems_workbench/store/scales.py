@@ -43,7 +43,9 @@ def parse_scale(text: str) -> GradeScale:
     try:
         grades = range(int(low), int(high) + 1)
     except ValueError:
-        raise InputError(f"--scale: {text!r} is not LOW..HIGH, such as 0..4") from None
+        grades = range(0)
+    if not grades:
+        raise InputError(f"--scale: {text!r} is not LOW..HIGH, such as 0..4")
     if not 2 <= len(grades) <= MAX_GRADES:
         said = f"--scale: {text} has {len(grades)} grades; 2 to {MAX_GRADES} are possible"
         raise InputError(f"{said}: --grade makes fewer of them, such as --grade 0..50=0 --grade 50..100=1")

@@ -57,13 +57,15 @@ class _Stated:
         self._ranges: list[_Range] = []
         for key, grade in grades.items():
             low, dots, high = key.partition("..")
-            number = decimal_number(key)
+            number, known = decimal_number(key), (key, grade)
             if number is not None:
-                self._numbers[number] = key, grade
+                known = self._numbers.setdefault(number, (key, grade))
             elif dots:
                 self._ranges.append(_Range(key, _end(key, low, "-Infinity"), _end(key, high, "Infinity"), grade))
             else:
-                self._words[key.casefold()] = key, grade
+                known = self._words.setdefault(key.casefold(), (key, grade))
+            if known[1] != grade:
+                raise InputError(f"--grade: {key} has the grades {known[1]} and {grade}")
         self._ranges.sort(key=lambda one: (one.low, one.high))
         for one in self._ranges:
             if one.low >= one.high:

@@ -6,6 +6,7 @@ Nothing here raises anything but InputError, and that only when a whole file is 
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 SAMPLE_LINES = 50
 BLOCK_BYTES = 250_000
 """Of lines that are read and decoded together."""
+_EXCEL = re.compile(r'"?sep=.?"?', re.IGNORECASE)
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs))
 
 
@@ -58,8 +60,9 @@ class Sample:
 
 
 def is_comment(line: str) -> bool:
-    """Whether a line above a header is a comment: it begins with #, and not with a column called so."""
-    return line.lstrip().startswith("#") and line.lstrip()[1:2] not in (",", ";", "\t")
+    """Whether a line above a header is a comment, or Excel's `sep=;`: it begins with #, and not with a column called so."""
+    text = line.strip()
+    return (text.startswith("#") and text[1:2] not in (",", ";", "\t")) or _EXCEL.fullmatch(text) is not None
 
 
 def parse_json(text: str | bytes) -> Any:

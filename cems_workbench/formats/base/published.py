@@ -18,7 +18,7 @@ from cems_workbench.formats.base.judgment_names import names_judgments
 from cems_workbench.formats.base.packed import unpacked
 
 ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".parquet")
-OF_QRELS = (".tsv", ".jsonl", ".ndjson", ".tsv.gz", ".jsonl.gz", ".parquet")
+OF_QRELS = (".tsv", ".jsonl", ".ndjson", ".tsv.gz", ".jsonl.gz", ".parquet", ".csv")
 """Of two files of one split the ending that comes first is read."""
 SPLITS = ("test", "dev", "validation", "val", "train")
 """The split whose judgments are read is the first of these that is there, or else the first by name."""

@@ -70,6 +70,22 @@ def test_one_split_is_read_test_before_dev_before_train(folder, splits, note):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test.csv", "query-id,corpus-id,score\n1,4983,1\n"),
+        ("test.tsv", "1 0 4983 1\n"),
+        ("test.tsv", "query_id\tdoc_id\trelevance\titeration\n1\t4983\t1\t0\n"),
+    ],
+)
+def test_judgments_of_a_folder_may_be_a_table_of_other_tools(folder, name, text):
+    home = folder()
+    (home / "qrels").mkdir(exist_ok=True)
+    (home / "qrels" / name).write_text(text)
+    (parsed,) = read_path(home)
+    assert (parsed.judgments, parsed.errors) == ((Judgment("1", "4983", 1),), ())
+
+
 def test_a_folder_without_judgments_says_so(folder):
     (parsed,) = read_path(folder())
     assert parsed.notes == ("there are no judgments: qrels has none of test, dev and train as .tsv or .jsonl",)

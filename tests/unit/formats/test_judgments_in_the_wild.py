@@ -42,6 +42,8 @@ def by_words(parsed):
         ("headerless.tsv", ["q1\tm01\t2", "q2\tm02\t1"], "qrels"),
         ("pyterrier.csv", ["qid,docno,label", "q1,m01,2", "q2,m02,1"], "judgments-csv"),
         ("irds.tsv", ["query_id\tdoc_id\trelevance\titeration", "q1\tm01\t2\t0", "q2\tm02\t1\t0"], "judgments-csv"),
+        ("excel.csv", ["sep=;", "qid;docno;label", "q1;m01;2", "q2;m02;1"], "judgments-csv"),
+        ("comment.tsv", ["# judged", "query-id\tcorpus-id\tscore", "q1\tm01\t2", "q2\tm02\t1"], "beir"),
         ("blanks.csv", ["Query ID; Doc-ID; Relevance", "q1 ; m01; 2,0", "q2; m02; 1"], "judgments-csv"),
         ("irds.jsonl", [IRDS % ("q1", "m01", 2), IRDS % ("q2", "m02", 1)], "judgments-jsonl"),
         ("mteb.jsonl", [MTEB % ("q1", "m01", 2), MTEB % ("q2", "m02", 1)], "judgments-jsonl"),
@@ -109,6 +111,9 @@ def test_judges_of_one_name_are_two(write):
     parsed = read(write("book.csv", "query,docid,Kim Lee,Kim Lee,Unknown", "what,m1,3,2,"))
     assert by_words(parsed) == [("what", "m1", 3, "Kim Lee"), ("what", "m1", 2, "Kim Lee (2)")]
     assert parsed.notes == ("'Kim Lee' names 2 judges; the others are Kim Lee (2) and so on",)
+    parsed = read(write("book.csv", "query,docid,Kim,Kim,Kim (2),,", "what,m1,3,2,1,2,"))
+    assert by_words(parsed) == [("what", "m1", 3, "Kim"), ("what", "m1", 2, "Kim (3)"), ("what", "m1", 1, "Kim (2)")]
+    assert [error.reason for error in parsed.errors] == ["has a grade in a column without the name of a judge"]
 
 
 def test_other_exports_of_quepid_and_the_search_relevance_workbench(write):

@@ -206,3 +206,25 @@ def test_rows_of_ids_without_a_grade_are_pairs_to_be_judged_and_no_error(store, 
     report = store.add(read(path), options=ImportOptions(queue="left"))
     assert [(error.row, error.field) for error in report.errors] == [(5, "qid")]
     assert store.queues.pairs("left") == (("q1", "m2"),) and "1 name memories or queries" in report.notes[-1]
+
+
+@pytest.mark.parametrize("name", ["cells.csv", "words.csv", "ids.jsonl"])
+def test_blanks_around_ids_that_the_store_knows_are_no_part_of_them(store, tmp_path, name):
+    lines = {
+        "cells.csv": "qid,docno,label\nq1 , m1, 2\n",
+        "words.csv": f"query,docid,rating\n{KNOWN['q1']} , m1, 2\n",
+        "ids.jsonl": '{"qid": "q1 ", "docid": "m1\\u00a0", "rating": 2}\n',
+    }
+    (tmp_path / name).write_text(lines[name])
+    report = store.add(read(tmp_path / name))
+    assert (report.errors, report.queries) == ((), RowCounts())
+    assert [(each.qid, each.memory_id, each.grade) for each in store.judgments.read()] == [("q1", "m1", 2)]
+
+
+def test_judgments_with_the_words_of_their_queries_are_no_queries(store, tmp_path):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(f'{{"qid": "x1", "query": "{KNOWN["q1"]}", "docno": "m1", "label": 2, "judged_at": 1704061531}}\n')
+    report = store.add(read(path))
+    [judgment] = store.judgments.read()
+    assert (judgment.qid, judgment.memory_id, judgment.grade) == ("q1", "m1", 2) and report.queries == RowCounts()
+    assert judgment.judged_at is not None and judgment.judged_at.year == 2023

@@ -146,6 +146,8 @@ def test_words_and_truth_values_become_the_grades_that_are_stated(store, tmp_pat
         (["0.5"], "is not VALUE=GRADE"),
         (["a=b"], "is not VALUE=GRADE"),
         (["a=1", "a=2"], "a has the grades 1 and 2"),
+        (["2=1", "2.0=3"], "2.0 has the grades 1 and 3"),
+        (["Yes=1", "yes=2"], "yes has the grades 1 and 2"),
         (["0..0.5=0", "0.4..1=1"], "the ranges 0..0.5 and 0.4..1 overlap"),
         (["1..0=0"], "ends before it begins"),
         (["a..b=0"], "is no range of numbers"),
