@@ -428,14 +428,15 @@ def _without_blanks(
     parsed: ParsedInput, field: Literal["qid", "memory_id"], names: Iterable[str], known: Collection[str]
 ) -> ParsedInput:
     """The input with the known ids that its judgments and pairs have blanks around, as `q1, m1, 2` without quotes has."""
-    bare = {name: name.strip() for name in names if name not in known and name.strip() in known}
+    bare: dict[str, dict[str, Any]] = {
+        name: {field: name.strip()} for name in names if name not in known and name.strip() in known
+    }
     if not bare:
         return parsed
     judgments = tuple(
-        replace(each, **{field: bare[name]}) if (name := getattr(each, field)) in bare else each
-        for each in parsed.judgments
+        replace(each, **bare[name]) if (name := getattr(each, field)) in bare else each for each in parsed.judgments
     )
-    pairs = [(qid, bare.get(docid, docid)) for qid, docid in parsed.extra.get("pairs", ())]
+    pairs = [(qid, docid.strip() if docid in bare else docid) for qid, docid in parsed.extra.get("pairs", ())]
     return replace(parsed, judgments=judgments, extra={**parsed.extra, "pairs": pairs})
 
 
