@@ -31,6 +31,7 @@ from cems_workbench.formats.base.conversations import (
     Part,
     conversation_writer,
     said_by,
+    some,
     spread,
 )
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
@@ -168,9 +169,9 @@ def _together(readings: list[_Reading], path: Path, unknown: dict[str, UnknownFi
     for part in readings:
         for note in part.notes:
             told.setdefault(note, []).append(part.name)
-    notes += [f"{_some(names)}: {note}" for note, names in told.items()]
+    notes += [f"{some(names)}: {note}" for note, names in told.items()]
     if unjudged := [qid for part in readings for qid in part.unjudged]:
-        notes.append(f"{len(unjudged)} questions name no turn and have no judgment: {_some(unjudged)}")
+        notes.append(f"{len(unjudged)} questions name no turn and have no judgment: {some(unjudged)}")
     if any(part.queries for part in readings):
         notes.append("not read, being neither turns nor questions: plans, answers, rubrics and how a question was made")
     notes += [f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()]
@@ -183,11 +184,6 @@ def _together(readings: list[_Reading], path: Path, unknown: dict[str, UnknownFi
         errors=tuple(error for part in readings for error in part.errors),
         notes=tuple(notes),
     )
-
-
-def _some(names: list[str]) -> str:
-    """The first of some names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
 
 
 def _name(given: Any, default: str) -> str:

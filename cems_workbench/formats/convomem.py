@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.conversations import Reading, some
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 
 NAME = "convomem"
 PROJECT = "convomem/"
@@ -39,7 +40,6 @@ SHARE = 0.8
 FEWEST_WORDS = 4
 """Shorter messages, such as "yes, please", are no part of an evidence."""
 NOT_READ = ("answer", "scenario_description", "personId", "use_case_model_name", "core_model_name")
-SHOWN = 3
 
 
 @dataclass
@@ -52,14 +52,9 @@ class _Message:
 
 
 @dataclass
-class _Reading:
+class _Reading(Reading):
     """What has been read so far."""
 
-    source: str
-    memories: list[Memory] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    judgments: list[Judgment] = field(default_factory=list)
-    errors: list[RowError] = field(default_factory=list)
     unknown: dict[str, UnknownFields] = field(
         default_factory=lambda: {
             "items": UnknownFields(("question", "message_evidences", "conversations", "category", *NOT_READ)),
@@ -71,15 +66,11 @@ class _Reading:
     unanswerable: int = 0
     without_question: int = 0
 
-    def report(self, row: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, row, reason, where))
-
     def notes(self) -> Iterator[str]:
         if self.unanswerable:
             yield f"{self.unanswerable} questions of abstention have no answer; the messages that they name are not judged"
         if self.unjudged:
-            more = f" and {len(self.unjudged) - SHOWN} more" if self.unjudged[SHOWN:] else ""
-            yield f"{len(self.unjudged)} questions have no judgment: {', '.join(self.unjudged[:SHOWN])}{more}"
+            yield f"{len(self.unjudged)} questions have no judgment: {some(self.unjudged)}"
         if self.without_question:
             yield f"{self.without_question} items ask nothing: their conversations are memories"
         if self.queries:
@@ -104,15 +95,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             reading.report(number, "", "is neither an item with conversations nor a test case")
     if not found:
         raise InputError(f"{path}: no evidence_items, and no item with message_evidences and conversations, in it")
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(reading.memories),
-        queries=tuple(reading.queries),
-        judgments=tuple(reading.judgments),
-        errors=tuple(reading.errors),
-        notes=tuple(reading.notes()),
-    )
+    return reading.parsed(NAME)
 
 
 def _is_case(row: Any) -> bool:

@@ -31,6 +31,7 @@ from cems_workbench.formats.base.conversations import (
     TIMES,
     ConversationForm,
     Part,
+    Reading,
     conversation_writer,
     first_of,
     is_said,
@@ -80,14 +81,9 @@ V2_FILES = {
 
 
 @dataclass
-class _Reading:
+class _Reading(Reading):
     """What has been read so far."""
 
-    source: str
-    memories: list[Memory] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    judgments: list[Judgment] = field(default_factory=list)
-    errors: list[RowError] = field(default_factory=list)
     unknown_of_questions: UnknownFields = field(default_factory=lambda: UnknownFields(QUESTION_FIELDS))
     unknown_of_turns: UnknownFields = field(default_factory=lambda: UnknownFields(("role", "content", "has_answer")))
     answers: int = 0
@@ -95,9 +91,6 @@ class _Reading:
     by_session: int = 0
     unanswered: list[str] = field(default_factory=list)
     not_judged: int = 0
-
-    def report(self, row: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, row, reason, where or None))
 
     def notes(self) -> Iterator[str]:
         if len(self.queries) > 1:
@@ -177,15 +170,7 @@ def _parse(rows: Iterable[tuple[int, Any]], path: Path, errors: list[RowError]) 
             reading.report(number, error.field, error.reason)
     if not some:
         raise InputError(f"{path}: {v2 or 'no question with a haystack in it'}")
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(reading.memories),
-        queries=tuple(reading.queries),
-        judgments=tuple(reading.judgments),
-        errors=tuple(reading.errors),
-        notes=tuple(reading.notes()),
-    )
+    return reading.parsed(NAME)
 
 
 def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> None:

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.conversations import said_at
+from cems_workbench.formats.base.conversations import Reading, said_at, some
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 
 NAME = "memoryagentbench"
 PROJECT = "memoryagentbench/"
@@ -41,41 +41,28 @@ _FACT = re.compile(r"\s*([0-9]{1,9})\.\s+\S.*")
 _DOCUMENT = re.compile(r"^Document ([0-9]{1,9}):", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _NUMBER = re.compile(r"_no[0-9]+$")
-SHOWN = 3
 Said = dict[tuple[Any, Any], list[str]]
 """The ids of turns by role and words."""
 
 
 @dataclass
-class _Reading:
+class _Reading(Reading):
     """What has been read so far."""
 
-    source: str
-    memories: list[Memory] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    judgments: list[Judgment] = field(default_factory=list)
-    errors: list[RowError] = field(default_factory=list)
     names: Counter[str] = field(default_factory=Counter)
     cut: list[str] = field(default_factory=list)
     without_gold: list[str] = field(default_factory=list)
     unjudged: list[str] = field(default_factory=list)
 
-    def report(self, row: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, row, reason, where or None))
-
     def notes(self) -> Iterator[str]:
         if self.without_gold:
-            yield f"no judgments for {_some(self.without_gold)}: their gold are answers, not passages"
+            yield f"no judgments for {some(self.without_gold)}: their gold are answers, not passages"
         if self.unjudged:
-            yield f"{len(self.unjudged)} questions name no turn with has_answer and have no judgment: {_some(self.unjudged)}"
+            yield f"{len(self.unjudged)} questions name no turn with has_answer and have no judgment: {some(self.unjudged)}"
         if self.cut:
-            yield f"the contexts of {_some(self.cut)} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters"
+            yield f"the contexts of {some(self.cut)} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters"
         if self.queries:
             yield "not read, being neither questions nor memories: answers, and of metadata demo, keypoints and previous_events"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -88,15 +75,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             reading.report(number, "", "must have a context with questions and answers")
     if not reading.queries and not reading.memories:
         raise InputError(f"{path}: no context with questions and answers in it")
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(reading.memories),
-        queries=tuple(reading.queries),
-        judgments=tuple(reading.judgments),
-        errors=tuple(reading.errors),
-        notes=tuple(reading.notes()),
-    )
+    return reading.parsed(NAME)
 
 
 def _is_row(row: Any) -> bool:

@@ -13,7 +13,6 @@ its kin order by score alone: a note says where ranks and scores contradict each
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +20,15 @@ from itertools import pairwise
 from typing import Any
 
 from cems_workbench.formats.base.csv_table import DELIMITERS, names_of
+from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json
-from cems_workbench.formats.base.judgment_names import NAMES, plain
+from cems_workbench.formats.base.judgment_names import NAMES, WORDS, plain
 from cems_workbench.records import Returned, RowError
 
 TREC, TABLE, BY_QUERY = "TREC run", "run as a table", "run by query"
 COLUMNS = "qid Q0 docno rank score tag"
 QID, DOCNO = NAMES["qid"], NAMES["memory_id"]
-RANK, SCORE, WORDS = ("rank", "position"), ("score", "sim", "similarity", "relevance_score"), ("query", "query_text")
+RANK, SCORE = ("rank", "position"), ("score", "sim", "similarity", "relevance_score")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _RANKED = re.compile(r"(\S+)\s+(\S+)\s+(\d+)")
 
@@ -103,7 +103,7 @@ def _of_trec(lines: Iterable[tuple[int, str]], source: str, errors: list[RowErro
         if not _WHOLE.fullmatch(rank):
             errors.append(RowError(source, number, f"must be a whole number, found {ascii(rank)[:60]}", "rank"))
             continue
-        score = _number(said)
+        score = finite(said)
         if score is None:
             errors.append(RowError(source, number, f"must be a finite number, found {ascii(said)[:60]}", "score"))
         else:
@@ -139,7 +139,7 @@ def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
     if not isinstance(document, dict) or not document or not all(map(_is_ranking, document.values())):
         return None
     rows = (
-        _Row(n, qid, docno, None, _number(score))
+        _Row(n, qid, docno, None, finite(score))
         for n, (qid, ranking) in enumerate(document.items(), 1)
         for docno, score in ranking.items()
     )
@@ -169,7 +169,7 @@ def _of_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], source: str, errors:
                 missing = "qid" if qid is None else "docno"
                 errors.append(RowError(source, number, "is missing", missing))
                 continue
-            place, value = _number(rank), _number(score)
+            place, value = finite(rank), finite(score)
             if score is not None and value is None:
                 reason = f"must be a finite number, found {ascii(score)[:60]}"
                 errors.append(RowError(source, number, reason, "score"))
@@ -217,14 +217,3 @@ def _notes(ranked: bool, tied: bool, wrong: Sequence[tuple[str, _Row, _Row]], qu
             f"the run is ordered by its ranks, which its scores contradict in {len(wrong):,} of {queries:,} queries, such as {qid}: "
             f"{one.docno} ({one.score:g}) is before {other.docno} ({other.score:g}); trec_eval orders by score"
         )
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, also one written as text."""
-    if value is None or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

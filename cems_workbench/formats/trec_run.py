@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cems_workbench.formats.base.files import read_lines
 from cems_workbench.formats.qrels import writable
+from cems_workbench.formats.runs import COLUMNS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
-COLUMNS = "qid Q0 docno rank score tag"
 _RANK = re.compile(r"[0-9]{1,9}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from cems_workbench.formats.base.format import DatasetWriter
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 MONTHS = (
     "january",
@@ -57,6 +57,45 @@ WRITTEN_PATH = Path("written.json")
 """What a document is called that is read back before it is written."""
 MAX_EMPTY_TURNS = 10_000
 """How many places of one conversation are held by empty turns at most."""
+
+SHOWN = 3
+"""Names that a note lists."""
+
+
+@dataclass
+class Reading:
+    """What has been read so far of the file `source`."""
+
+    source: str
+    memories: list[Memory] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    judgments: list[Judgment] = field(default_factory=list)
+    errors: list[RowError] = field(default_factory=list)
+
+    def report(self, row: int, where: str, reason: str) -> None:
+        """A row, or its field `where`, that cannot be used."""
+        self.errors.append(RowError(self.source, row, reason, where or None))
+
+    def notes(self) -> Iterator[str]:
+        """Lines about the whole file; none unless a format has some."""
+        yield from ()
+
+    def parsed(self, format: str) -> ParsedInput:
+        """All of it, as read by a format."""
+        return ParsedInput(
+            self.source,
+            format,
+            memories=tuple(self.memories),
+            queries=tuple(self.queries),
+            judgments=tuple(self.judgments),
+            errors=tuple(self.errors),
+            notes=tuple(self.notes()),
+        )
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
 
 
 @dataclass

@@ -20,10 +20,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cems_workbench.formats.base.engine_answers import METADATA_IDS
 from cems_workbench.formats.base.files import parse_json
 
 IDS = ("id", "memory_id", "document_id", "doc_id", "node_id", "id_", "chunk_id", "docid", "docno", "_id", "uuid", "pid")
-METADATA_IDS = ("memory_id", "id", "doc_id", "document_id", "_id", "uuid")
 CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage", "long_text", "chunk", "fact", "body")
 SCORES = ("score", "relevance_score", "similarity_score", "similarity", "relevance", "rerank_score", "_score")
 METADATA = ("metadata", "meta", "payload", "extra_info")

@@ -18,6 +18,7 @@ from typing import Any
 
 from cems_workbench.formats.base.documents import documents_in
 from cems_workbench.formats.base.spans import (
+    END_FIELDS,
     KIND,
     KINDS,
     OUTPUT,
@@ -138,7 +139,7 @@ def _span(
         "span_id": row.get("id"),
         "parent_id": parent,
         "start_time": first_of(row, START_FIELDS),
-        "end_time": first_of(row, ("endTime", "end_time")),
+        "end_time": first_of(row, END_FIELDS),
         "status_code": "ERROR" if failed else "OK",
         "status_message": message,
         "attributes": {KIND: kind, "input.value": given, OUTPUT: output},
