@@ -22,10 +22,10 @@ from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.records import WHOLE_STORE, Judgment, Memory, Query
+from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.label.card import card_html, dates_text, mark_words, split_meaning
+from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words, split_meaning
 from tests.app.conftest import ROOT, release
 
 from .pages import OpenPage, checked, press
@@ -280,3 +280,16 @@ def test_a_reader_looks_and_a_reviewer_labels(
     checked(opened.switch_page("pages/memories.py").run())
     (views,) = [each for each in opened.get("button_group") if each.key == "memories:view"]
     assert views.options == ["Browse", "Statistics"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0, 10, "**10** (no key)"),
+        (1, 10, "**10** (key **0**)"),
+        (-2, 3, "**-2** (keys **Shift 2**)"),
+        (5, 15, "**15** (no key)"),
+    ],
+)
+def test_the_help_names_the_key_of_each_grade_that_is_no_digit(low: int, high: int, said: str) -> None:
+    assert said in help_text(GradeScale(tuple((grade, f"Grade {grade}") for grade in range(low, high + 1))))

@@ -6,6 +6,7 @@ The card is a fragment, so that a key press reruns only the card. Keys press the
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from datetime import UTC, datetime
 
 import streamlit as st
@@ -115,14 +116,20 @@ def dates_text(memory: Memory, asked: datetime) -> str:
 
 def help_text(scale: GradeScale | None) -> str:
     """The meanings of grades and keys."""
-    meanings = () if scale is None else scale.grades
-    grades = "  \n".join(f"**{grade}**{_key_of(grade)} {plain(meaning)}" for grade, meaning in meanings)
+    meanings = {} if scale is None else dict(scale.grades)
+    grades = "  \n".join(
+        f"**{grade}**{_key_of(grade, meanings)} {plain(meaning)}" for grade, meaning in meanings.items()
+    )
     return "\n\n".join(part for part in (grades, KEYS_HELP) if part)
 
 
-def _key_of(grade: int) -> str:
-    """The key of a grade that is no single digit."""
-    return " (key **0**)" if grade == 10 else f" (keys **Shift {-grade}**)" if grade < 0 else ""
+def _key_of(grade: int, grades: Container[int]) -> str:
+    """The key of a grade that is no single digit, as label_keys.js has it."""
+    if 0 <= grade <= 9:
+        return ""
+    if -9 <= grade < 0:
+        return f" (keys **Shift {-grade}**)"
+    return " (key **0**)" if grade == 10 and 0 not in grades else " (no key)"
 
 
 def mark_words(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
