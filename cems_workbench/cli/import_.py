@@ -311,14 +311,14 @@ def _refresh(
 
 
 def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
-    from cems_workbench.jobs.factory import open_filled
+    from cems_workbench.jobs.factory import open_resources
     from cems_workbench.jobs.importing import undo_import
 
     said = "" if number is None else str(number)
-    if said and not said.isdigit():
+    if said and not said.isdecimal():
         raise InputError(f"--undo: {said!r} is not the number of an import; the command imports lists them")
     with progress_bar(as_json) as progress:
-        resources = open_filled(settings_for(store))
+        resources = open_resources(settings_for(store), create=False)
         try:
             done = undo_import(resources.store, int(said) if said else None, progress)
             _, problem = _refresh(resources, progress)

@@ -229,12 +229,13 @@ class Imports:
                 if number is not None
                 else "there is no import to undo: none is on record, or all were undone"
             )
-        if found.undone_at is not None:
-            raise InputError(f"import {number} was undone on {found.undone_at:%Y-%m-%d %H:%M} UTC")
         return found
 
     def plan(self, number: int | None = None) -> Undo:
-        """What the undo of an import would do; nothing is changed. Raises InputError and StoreError."""
+        """What the undo of an import would do; nothing is changed. Raises InputError and StoreError.
+
+        One that was undone is undone again where the undo of a later one has brought rows of it back.
+        """
         event = self.get(number)
         with self._database.reading() as cursor:
             removed, restored, stay = _own_plan(cursor, event.number)
@@ -242,11 +243,13 @@ class Imports:
 
         def shared() -> _TeamPlan:
             with self._team.reading() as session:
-                return _team_plan(session, marks, event.imported_at)
+                return _team_plan(session, marks, event)
 
         team = self._team.persist(shared)
         removed |= {"queries": len(team.queries), "judgments": team.judgments}
         restored |= {"queries": team.reworded, "judgments": team.regraded, "query sets": len(team.sets)}
+        if event.undone_at is not None and not any((*removed.values(), *restored.values())):
+            raise InputError(f"import {event.number} was undone on {event.undone_at:%Y-%m-%d %H:%M} UTC")
         return Undo(event, removed, restored, (*stay, *team.stay))
 
     def undo(self, number: int | None = None, progress: Progress = silent) -> Undo:
@@ -309,8 +312,8 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
     for kind, (table, key) in _TABLES.items():
         kept = f" OR {_FROM_SOURCE}" if kind == "memories" else ""
         ((removed[kind], restored[kind]),) = rows(
-            f"SELECT count(*) FILTER ({_ADDED}{f' AND NOT {_FROM_SOURCE}' if kept else ''}), count(*) FILTER (NOT {_ADDED}) "
-            f"FROM {table} AS m WHERE {_WRITTEN}"
+            f"SELECT count(*) FILTER ({_ADDED}{f' AND NOT {_FROM_SOURCE}' if kept else ''}), "
+            f"count(*) FILTER (NOT coalesce({_ADDED}, FALSE)) FROM {table} AS m WHERE {_WRITTEN}"
         )
         ids = (
             "m.id = b.id"
@@ -406,10 +409,12 @@ def _undo_own(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:
     )
     cursor.execute(f"DELETE FROM recorded_answers AS m WHERE {_WRITTEN}", values)
     cursor.execute("INSERT INTO recorded_answers BY NAME SELECT * FROM answers_again")
+    # The others stay kept: where a later import has taken their place, its undo leads back to here.
+    cursor.execute(
+        f"DELETE FROM answers_before WHERE input IN {_INPUTS} AND (set_name, qid) IN (SELECT set_name, qid FROM answers_again)",
+        values,
+    )
     cursor.execute("DROP TABLE answers_again")
-    # What was kept for this undo is not needed any more.
-    for table in ("memories", "relations", "chunked", "chunks", "answers"):
-        cursor.execute(f"DELETE FROM {table}_before WHERE input IN {_INPUTS}", values)
     return changed
 
 
@@ -461,7 +466,7 @@ _UNCHANGED = f"(m.origin {_IN_TEAM} AND m.source <> '{WORKBENCH}')"
 """That a judgment is as an import wrote it: a label that was given here since has another source."""
 
 
-def _team_plan(session: Session, marks: list[str], when: datetime) -> _TeamPlan:
+def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamPlan:
     def number(sql: str, values: Sequence[Any]) -> int:
         return int(session.rows(f"SELECT count(*) FROM {sql}", values)[0][0])
 
@@ -477,7 +482,7 @@ def _team_plan(session: Session, marks: list[str], when: datetime) -> _TeamPlan:
         [marks, marks, marks],
     )
     stay = [_of_rows(labelled, "judgments", "were changed after it")] if labelled else []
-    sets = _sets_before(session, when)
+    sets = _sets_before(session, event)
     asked = [
         qid
         for (qid,) in session.rows(
@@ -521,8 +526,8 @@ def _used(
     return {qid for (qid,) in judged} | {qid for qid in qids if qid in left or scales.get(qid, {}).keys() - sets.keys()}
 
 
-def _sets_before(session: Session, when: datetime) -> dict[str, tuple[list[Member], Any]]:
-    """The sets of which the import at `when` made a version, by name with the members and scale that they have without it.
+def _sets_before(session: Session, event: ImportEvent) -> dict[str, tuple[list[Member], Any]]:
+    """The sets of which an import made a version, by name with the members and scale that they have without it.
 
     What was changed after it stays: only members that it put in are taken out, and those that it took out are put back.
     """
@@ -530,7 +535,7 @@ def _sets_before(session: Session, when: datetime) -> dict[str, tuple[list[Membe
     made = session.rows(
         "SELECT name, version, (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name) FROM query_sets AS s "
         "WHERE created_at = ? ORDER BY name",
-        [to_naive(when)],
+        [to_naive(event.imported_at)],
     )
     for name, version, last in made:
         before, after, now = (query_sets.get(session, name, each) for each in (version - 1, version, last))
@@ -547,7 +552,10 @@ def _sets_before(session: Session, when: datetime) -> dict[str, tuple[list[Membe
                 else:
                     query = former[qid][0] if members[qid] == written[qid] else members[qid][0]
                     members[qid] = query, former[qid][1]
-        members |= {qid: member for qid, member in former.items() if qid not in written and qid not in members}
+        # They were put back by an undo before this one; a query that another undo removed since is not put back.
+        gone = [] if event.undone_at else list(former.keys() - written.keys() - members.keys())
+        out = queries.known_qids(session, gone)
+        members |= {qid: member for qid, member in former.items() if qid in out}
         scale = before.scale if before is not None and now.scale == after.scale else now.scale
         rows = list(members.values())
         if query_sets.digest([query for query, _ in rows], scale) != now.digest:
@@ -558,7 +566,7 @@ def _sets_before(session: Session, when: datetime) -> dict[str, tuple[list[Membe
 def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None:
     """Undo an event's judgments, query sets and queries, the team's tables."""
     when = datetime.now(UTC)
-    plan = _team_plan(session, marks, event.imported_at)
+    plan = _team_plan(session, marks, event)
     session.change(f"DELETE FROM judgments AS m WHERE m.added_by {_IN_TEAM} AND {_UNCHANGED}", [marks, marks])
     keys = ("qid", "memory_id", "judge", "kind")
     columns = ("grade", "note", "judged_at", "source", "shown")
@@ -592,5 +600,3 @@ def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None
         [marks, marks],
     )
     query_sets.follow_queries(session, when)
-    for table in ("queries", "judgments"):
-        session.change(f"DELETE FROM {table}_before WHERE input {_IN_TEAM}", [marks])

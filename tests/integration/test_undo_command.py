@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cems_workbench.errors import InputError
 from cems_workbench.jobs.importing import plan_undo, undo_import
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
@@ -106,6 +107,24 @@ def test_an_import_that_was_cancelled_between_its_portions_can_be_undone(
         assert store.imports.get().words == "cut off before its end"
         assert undo_import(store).done_words == "removed 19 memories; restored 1 memory"
         assert store.memories.read() == {"m05": Memory("m05", "as it was")}
+
+
+def test_imports_undone_in_their_order_leave_nothing_of_the_undone(tmp_path: Path) -> None:
+    def two(name: str, text: str, qid: str) -> ParsedInput:
+        return ParsedInput(name, "test", memories=(Memory("one", text),), queries=(Query(qid, "which kettle"),))
+
+    with Store.open(tmp_path / "store") as store:
+        store.add(two("a/queries.jsonl", "blue kettle", "q1"), options=ImportOptions("set"))
+        store.add(two("b/queries.jsonl", "green lamp", "q2"), options=ImportOptions("set", replace=True))
+        # The set has the second file in place of the first, which has the same name.
+        assert len(store.imports.undo(1).stay) == 1
+        assert store.imports.undo(2).restored["memories"] == 1
+        assert store.query_sets.queries("set") == []
+        # It is as the first import left it, which its undo could not take back before.
+        assert store.imports.undo(1).words == "removes 1 memory"
+        assert store.memories.count() == 0
+        with pytest.raises(InputError, match="import 1 was undone on"):
+            store.imports.undo(1)
 
 
 def test_an_undo_that_was_killed_is_continued(tmp_path: Path) -> None:
@@ -204,5 +223,9 @@ def test_the_command_line_replaces_only_when_told_and_takes_it_back(command: Com
     assert (undone.code, "is undone: restored 1 memory" in undone.out) == (0, True)
     with Store.open(store) as opened:
         assert opened.memories.read() == {"m1": Memory("m1", "how releases reach the cluster")}
+    assert (command("import", "1", "--undo", "--store", store).code, command("imports", "--store", store).code) == (
+        0,
+        0,
+    )
     again = command("import", "2", "--undo", "--store", store)
     assert (again.code, "import 2 was undone on" in again.err) == (2, True)

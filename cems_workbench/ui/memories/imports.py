@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.importing import plan_undo, undo_import
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store.imports import ImportEvent
@@ -62,19 +62,23 @@ def _row(event: ImportEvent) -> dict[str, object]:
 
 def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None) -> None:
     """Draw the button that opens what the undo of an import will do, and does it once that is confirmed."""
-    there = event is not None and event.undone_at is None
+    plan, problem = None, ""
+    if event is not None:
+        try:
+            plan = plan_undo(resources.store, event.number)
+        except InputError as error:  # it was undone, and no later undo has brought rows of it back
+            problem = str(error)
     label = f"Undo import {event.number}" if event is not None else "Undo"
     with st.popover(
         label,
         icon=":material/undo:",
         key="memories:undo",
-        disabled=not there,
+        disabled=plan is None,
         width="stretch",
-        help="Remove what this import added and restore what it replaced. Select another one in the table.",
+        help=f"{problem or 'Remove what this import added and restore what it replaced'}. Select another one in the table.",
     ):
-        if event is None or not there:
+        if event is None or plan is None:
             return
-        plan = plan_undo(resources.store, event.number)
         st.markdown(f"The undo of **import {event.number}** ({plain(event.name)}) {plain(plan.words)}.")
         for line in plan.stay:
             st.caption(plain(line))
