@@ -56,7 +56,7 @@ class _Reading(Reading):
 
     def notes(self) -> Iterator[str]:
         if self.without_gold:
-            yield f"no judgments for {some(self.without_gold)}: their gold are answers, not passages"
+            yield f"no judgments for {some(self.without_gold)}: their gold labels are answers, not passages"
         if self.unjudged:
             yield f"{len(self.unjudged)} questions name no turn with has_answer and have no judgment: {some(self.unjudged)}"
         if self.cut:

@@ -112,7 +112,7 @@ def _items(rows: Iterable[tuple[int, Any]], source: str, errors: list[RowError])
 def _oriented(
     returned: tuple[Returned, ...], rows: Sequence[tuple[int, Any]], notes: list[str]
 ) -> tuple[Returned, ...]:
-    """The answer with minus its distances as scores, whatever they are called; a note says so."""
+    """The answer with its distances negated as scores, whatever they are called; a line in `notes` says so."""
     named = {found for _, value in rows if (found := engine_answers.score_of(engine_answers.flat(value))) is not None}
     name, called = min(named, default=("score", False))
     sign = -1.0 if called else 1.0
@@ -121,12 +121,12 @@ def _oriented(
         return returned
     distances = engine_answers.are_distances(said, called)
     if called and distances:
-        notes.append(f"{name} is smaller for what is nearer: minus it was read as the score")
+        notes.append(f"{name} is smaller for what is nearer: its negative was read as the score")
     elif called:
         notes.append(f"{name} falls from the first to the last result, as a similarity does: it was read as the score")
     elif distances:
         notes.append(
-            f"{name} rises from the first to the last result, as a distance does: minus it was read as the score"
+            f"{name} rises from the first to the last result, as a distance does: its negative was read as the score"
         )
     if called == distances:
         return returned

@@ -109,7 +109,7 @@ def took_nothing(reports: Iterable[ImportReport]) -> str:
         return ""
     left_out = sum(not error.taken for report in reports for error in report.errors)
     if not left_out:
-        return "nothing was imported: there is no row in it that a store has"
+        return "nothing was imported: it has no rows for a store"
     return f"nothing was imported: {'the only row was' if left_out == 1 else f'all {left_out:,} rows were'} left out"
 
 

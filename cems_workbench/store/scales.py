@@ -132,7 +132,9 @@ def remarks(name: str, scale: GradeScale) -> list[str]:
     """What to know of a set's scale: whether all of its grades count as relevant, or none."""
     if scale.grades[0][0] >= scale.relevant_from:
         said = f"query set {name}: every grade of {scale} counts as relevant, {scale.grades[0][0]} too"
-        return [f"{said}; --relevant-from N names the lowest that does"]
+        return [f"{said}; --relevant-from N sets the lowest relevant grade"]
     if scale.grades[-1][0] < scale.relevant_from:
-        return [f"query set {name}: no grade of {scale} counts as relevant, which begins at {scale.relevant_from}"]
+        return [
+            f"query set {name}: no grade of {scale} counts as relevant: relevant grades begin at {scale.relevant_from}"
+        ]
     return []

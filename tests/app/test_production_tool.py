@@ -50,7 +50,7 @@ def test_what_chroma_answered_is_matched_by_its_ids_and_its_distances_are_named(
     distances = [n / 10 for n in range(len(ids))]
     page = pasted(page, json.dumps({"ids": [ids], "documents": [texts], "metadatas": None, "distances": [distances]}))
     assert f"The first {len(ids)} are the same, in the same order." in markdown(page)
-    assert "distance is smaller for what is nearer: minus it was read as the score" in captions(page)
+    assert "distance is smaller for what is nearer: its negative was read as the score" in captions(page)
 
 
 @pytest.mark.thorough

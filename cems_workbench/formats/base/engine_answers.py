@@ -14,7 +14,7 @@
 | Graphiti, Zep | `edges`, `facts` | `uuid`, `fact` |
 | Letta | `passages` | `id`, `text` |
 
-A distance falls from far to near: minus it is the score, so that more is nearer everywhere. Where the values of an answer say otherwise
+A distance falls from far to near: its negative is the score, so that more is nearer everywhere. Where the values of an answer say otherwise
 they decide, best first: what Milvus calls distance falls if its metric is a similarity, and A-MEM calls its distances score.
 """
 

@@ -389,7 +389,7 @@ def test_memoryagentbench_judges_turns_and_guesses_no_passage_from_an_answer(wri
     assert [(error.row, error.field) for error in parsed.errors] == [(2, "questions[4]"), (5, None)]
     assert asked["longmemeval_s*/q3"].answerable is False
     assert parsed.notes[:3] == (
-        "no judgments for factconsolidation_sh_6k, rows-3, rows-4: their gold are answers, not passages",
+        "no judgments for factconsolidation_sh_6k, rows-3, rows-4: their gold labels are answers, not passages",
         "1 questions name no turn with has_answer and have no judgment: longmemeval_s*/q2",
         "the contexts of rows-4 are passages of whole sentences, of at most 2,000 characters",
     )

@@ -69,9 +69,7 @@ def test_whose_scale_it_is_must_be_clear(store, tmp_path):
 def test_a_scale_without_an_irrelevant_grade_is_said_and_its_lowest_relevant_grade_can_be_set(store, tmp_path):
     parsed = given(tmp_path, "query,docid,rating", "new,m1,10", "new,m2,1", name="ten.csv")
     report = store.add(parsed, options=ImportOptions(scale=parse_scale("1..10")))
-    every = (
-        "query set ten: every grade of 1 to 10 counts as relevant, 1 too; --relevant-from N names the lowest that does"
-    )
+    every = "query set ten: every grade of 1 to 10 counts as relevant, 1 too; --relevant-from N sets the lowest relevant grade"
     assert every in report.notes and report.errors == ()
     report = store.add(parsed, options=ImportOptions(query_set="ten", relevant_from=6))
     assert report.notes == ("query set ten: grades 1 to 10, relevant from 6",)
