@@ -17,7 +17,7 @@ from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import graded
+from cems_workbench.formats.base.grades import TakenInPartError, graded
 from cems_workbench.formats.base.judgment_names import NAMES, WORDS, names_judgments, names_words, renamed
 from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.records import collect_judgments
@@ -31,7 +31,7 @@ KINDS = ("human", "model")
 
 
 def parse_judgment(row: dict[str, Any]) -> Judgment:
-    """One judgment; raises FieldError."""
+    """One judgment; raises FieldError, TakenInPartError if its time cannot be read."""
     answerable = fields.said(row, OF_STORE)
     if answerable is not None and any(row.get(name) is not None for name in ("memory_id", "grade")):
         raise fields.FieldError(OF_STORE, "is of the whole store, and stands without memory_id and grade")
@@ -41,14 +41,18 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
         grade=int(answerable or 0),
         judge="human" if row.get("judge") is None else fields.identifier(row, "judge"),
         kind=fields.choice(row, "kind", KINDS, "human"),
-        judged_at=memory_fields.moment(row, "judged_at") if row.get("judged_at") else None,
         note=fields.text(row, "note"),
     )
-    return (
-        judgment
-        if answerable is not None
-        else graded("grade", row.get("grade"), lambda grade: replace(judgment, grade=grade))
-    )
+    try:
+        judgment = replace(judgment, judged_at=memory_fields.moment(row, "judged_at") if row.get("judged_at") else None)
+        unread = None
+    except fields.FieldError as error:
+        unread = error
+    if answerable is None:
+        judgment = graded("grade", row.get("grade"), lambda grade: replace(judgment, grade=grade))
+    if unread is not None:
+        raise TakenInPartError(unread, judgment)
+    return judgment
 
 
 def as_row(judgment: Judgment) -> dict[str, Any]:

@@ -30,6 +30,14 @@ class NoGradeError(FieldError):
         self.words = words
 
 
+class TakenInPartError(FieldError):
+    """A judgment that is whole but for a field beside its grade; `judgment` is without that field."""
+
+    def __init__(self, error: FieldError, judgment: Judgment) -> None:
+        super().__init__(error.field, error.reason)
+        self.judgment = judgment
+
+
 def graded(field: str, value: Any, make: Callable[[int], Judgment], words: str | None = None) -> Judgment:
     """The judgment that `make` gives of a grade; raises FieldError, and NoGradeError if only the grade is unusable."""
     grade = whole_grade(value)

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, UnknownFields
 from cems_workbench.formats.base.files import read_records
-from cems_workbench.formats.base.grades import NoGradeError
+from cems_workbench.formats.base.grades import NoGradeError, TakenInPartError
 from cems_workbench.formats.base.payload import is_deleted
 from cems_workbench.progress import Progress
 from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem, UngradedJudgment
@@ -106,6 +106,9 @@ def collect_judgments(
     for number, row in rows:
         try:
             judgment = make(row)
+        except TakenInPartError as error:
+            errors.append(RowError(source, number, error.reason, error.field, taken=True))
+            judgment = error.judgment
         except FieldError as error:
             if isinstance(error, NoGradeError):
                 one = UngradedJudgment(number, error.judgment, error.value, error.field, error.words)

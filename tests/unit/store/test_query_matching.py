@@ -228,3 +228,14 @@ def test_judgments_with_the_words_of_their_queries_are_no_queries(store, tmp_pat
     [judgment] = store.judgments.read()
     assert (judgment.qid, judgment.memory_id, judgment.grade) == ("q1", "m1", 2) and report.queries == RowCounts()
     assert judgment.judged_at is not None and judgment.judged_at.year == 2023
+
+
+def test_a_time_of_a_judgment_that_cannot_be_read_costs_the_time(store, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("qid,memory_id,grade,judged_at\nq1,m1,2,2024-13-01\nq1,m2,1,2024-05-08\n")
+    report = store.add(read(path))
+    assert [(judgment.grade, judgment.judged_at is None) for judgment in store.judgments.read()] == [
+        (2, True),
+        (1, False),
+    ]
+    assert [(error.row, error.field, error.taken) for error in report.errors] == [(2, "judged_at", True)]
