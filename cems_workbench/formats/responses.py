@@ -10,7 +10,6 @@ Rows that cannot be used are reported and the others kept.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import engine_answers, payload
+from cems_workbench.formats.base.csv_table import records
 from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json, type_name
 from cems_workbench.formats.base.payload import NESTED
@@ -188,7 +188,11 @@ def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError
     for place, (number, line) in enumerate(lines):
         if place == 0 and _HEADER.fullmatch(line.replace('"', "")):
             continue
-        cells = [cell.strip() for cell in next(csv.reader([line], delimiter="\t" if "\t" in line else ","))]
+        _, read = next(records([line], 0, "\t" if "\t" in line else ","))
+        if isinstance(read, str):
+            errors.append(RowError(source, number, read))
+            continue
+        cells = [cell.strip() for cell in read]
         if len(cells) == 1:
             words = line.split()
             cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and finite(words[-1]) is not None else [line]

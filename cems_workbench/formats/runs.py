@@ -12,14 +12,15 @@ its kin order by score alone: a note says where ranks and scores contradict each
 
 from __future__ import annotations
 
-import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from cems_workbench.formats.base.csv_table import DELIMITERS, names_of
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.csv_table import DELIMITERS, is_padded, names_of, records
 from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.judgment_names import NAMES, WORDS, plain
@@ -56,12 +57,10 @@ def run_of(text: str, source: str, errors: list[RowError]) -> Run | None:
     """The run that a text is, rows that cannot be used reported; None if it is none."""
     if text[:1] in ("{", "["):
         return _of_json(text, source, errors)
-    # A table of pandas may begin with a tab, below which its index is.
-    table = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    lines = [(number, line.strip()) for number, line in table]
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         return None
-    found = _of_table(table, source, errors)
+    found = _of_table(text, source, errors)
     if found is not None:
         return found
     if sum(_is_trec(_columns(line)) for _, line in lines) * 2 > len(lines):
@@ -110,17 +109,26 @@ def _of_trec(lines: Iterable[tuple[int, str]], source: str, errors: list[RowErro
             yield _Row(number, qid, docno, int(rank), score)
 
 
-def _of_table(lines: Sequence[tuple[int, str]], source: str, errors: list[RowError]) -> Run | None:
+def _of_table(text: str, source: str, errors: list[RowError]) -> Run | None:
     """A run below a header that names a query, a document and a rank or score."""
+    # Not stripped: a table of pandas may begin with a tab, below which its index is.
+    lines = io.StringIO(text, newline="").readlines()
+    start = next(number for number, line in enumerate(lines) if line.strip())
     for delimiter in DELIMITERS:
-        names = names_of(lines[0][1], delimiter)
+        names = names_of(lines[start], delimiter)
         if _names_run(names):
             break
     else:
         return None
-    cells = csv.DictReader((line for _, line in lines[1:]), fieldnames=names, delimiter=delimiter)
-    rows = zip((number for number, _ in lines[1:]), cells, strict=False)
-    return _of_rows(rows, source, errors)
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        for number, row in records(lines, start + 1, delimiter, is_padded(lines[start], delimiter)):
+            if isinstance(row, str):
+                errors.append(RowError(source, number, row))
+            elif any(cell.strip() for cell in row):
+                yield number, dict(zip(names, map(cells.restored, row), strict=False))
+
+    return _of_rows(rows(), source, errors)
 
 
 def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:

@@ -88,3 +88,19 @@ def test_three_columns_are_a_run_where_the_last_counts_from_1():
 def test_what_is_the_answer_to_one_query_is_no_run(text):
     recording = parse_recording(text)
     assert order(recording) == {"1": ["a", "b"]} and not recording.doubts
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "faults"),
+    [
+        ("qid, docno, rank\nq1, m1, 1\nq1, m2, 2\n", {"q1": ["m1", "m2"]}, []),
+        ("qid,docno,rank\nq1,'=m1,1\n", {"q1": ["=m1"]}, []),
+        ('qid,docno,rank\nq1,"m1,1\nq1,m2,2\nq1,m3,3\n', {"q1": ["m2", "m3"]}, [2]),
+        ('m1,0.5\n"m2,0.4\nm3,0.3', {"1": ["m1", "m3"]}, [2]),
+    ],
+    ids=["blanks", "guard", "open-quote", "open-quote-in-a-list"],
+)
+def test_cells_are_those_of_any_csv(text, found, faults):
+    recording = parse_recording(text)
+    assert order(recording) == found
+    assert [error.row for error in recording.errors] == faults
