@@ -223,6 +223,7 @@ GOOD = {
         lambda name: f"{name}\td\t1".encode(),
     ),
     "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
+    "queries-csv": ("file.csv", "queries", b"qid,query", lambda name: f'"{name}","kept"'.encode()),
     "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
     "qrels": ("file.qrels", "judgments", b"", lambda name: f"{name} 0 d 1".encode()),
     "ltr-text": ("file.txt", "judgments", b"", lambda name: f"1 qid:1 # {name} words".encode()),

@@ -431,6 +431,14 @@ def queries_jsonl(random: Random) -> Made:
     return Made(ending, raw, ("queries-jsonl",), frozenset((row["qid"], row["query"]) for row in rows))
 
 
+def queries_csv(random: Random) -> Made:
+    names = {"qid": random.choice(NAMES["qid"]), "query": random.choice(("query", "query_text", "question", "text"))}
+    rows = [{"qid": name, "query": random.choice(TEXTS)} for name in some(random, QIDS)]
+    _, raw = table(random, rows, {field: spelled(random, name) for field, name in names.items()})
+    ending = random.choice((".csv", ".tsv", ".txt"))
+    return Made(ending, raw, ("queries-csv",), frozenset((row["qid"], row["query"]) for row in rows))
+
+
 def relations_jsonl(random: Random) -> Made:
     rows = [{"source_id": name, "target_id": "other", "kind": "knows", "weight": 0.5} for name in some(random, IDS)]
     ending, raw = objects(random, rows)
@@ -611,6 +619,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "quepid-csv": quepid_csv,
     "quepid-json": quepid_json,
     "queries-jsonl": queries_jsonl,
+    "queries-csv": queries_csv,
     "query-log": query_log,
     "rag-samples": rag_samples,
     "observations": observations,

@@ -217,6 +217,7 @@ def test_a_long_text_comes_back(tmp_path):
 
 
 NOT_WRITTEN = {
+    "queries-csv",
     "facts-jsonl",
     "messages-jsonl",
     "cems-export",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cems_workbench.errors import InputError
 from cems_workbench.formats import read
 from cems_workbench.formats.queries_jsonl import as_row
 from cems_workbench.records import Judgment, Query, Relation
@@ -96,3 +97,21 @@ def test_two_grades_for_one_pair_are_both_handed_on_and_repetitions_are_noted(wr
     assert parsed.judgments == (Judgment("q", "m", 1), Judgment("q", "m", 2))
     assert parsed.extra["rows"] == {"judgments": [1, 2]}
     assert (parsed.errors, parsed.notes) == ((), ("row 3 repeats row 1",))
+
+
+def test_a_table_of_queries_is_read_under_the_names_of_other_tools(write):
+    lines = [
+        "Query ID\tText\ttype\tanswerable\tsource",
+        "10\twho is on call\tteam\tno\tweb",
+        "\twho\t\t\t",
+        "11\tx\t\tperhaps\t",
+    ]
+    parsed = read(write("topics.tsv", *lines))
+    assert parsed.format == "queries-csv"
+    assert parsed.queries == (Query("10", "who is on call", type="team", answerable=False),)
+    assert [(error.row, error.field) for error in parsed.errors] == [(3, "Query ID"), (4, "answerable")]
+    assert parsed.notes == ("columns not known and left out: 'source'",)
+    bare = read(write("bare.tsv", "10\twho is on call", "11\twhere, and when"), "queries-csv")
+    assert [(query.qid, query.query) for query in bare.queries] == [("10", "who is on call"), ("11", "where, and when")]
+    with pytest.raises(InputError, match="has no column qid and no column query"):
+        read(write("other.csv", "a,b", "1,2"), "queries-csv")

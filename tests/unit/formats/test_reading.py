@@ -47,8 +47,8 @@ def test_a_file_that_fits_two_formats_is_refused_with_what_decides(write):
 
 def test_a_refusal_says_what_the_nearest_formats_need(write):
     for name, line, said in [
-        ("x.csv", "qid,doc_id,text", "its header has qid, doc_id, text; judgments-csv needs a column grade;"),
-        ("x.tsv", "qid\tquery", "queries-jsonl needs JSON objects instead of a table"),
+        ("x.csv", "qid,doc_id,text", "judgments-csv needs a column grade;"),
+        ("x.tsv", "qid\tresults", "its header has qid, results;"),
         ("x.jsonl", {"subject": "a", "object": "b"}, "facts-jsonl needs a field predicate;"),
         ("README", "Some words.", "the format is not recognised; --format NAME"),
         ("x.run", "q1 Q0 d1 1 0.5 tag", "is a TREC run"),
