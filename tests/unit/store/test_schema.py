@@ -90,8 +90,8 @@ def test_what_was_imported_before_imports_were_recorded_is_replaced_only_when_to
         # Of a query it is known which file put it into its set: that file changes it freely.
         asked = ParsedInput("team.jsonl", "t", queries=(reworded,))
         assert store.add(asked).queries.updated == 1
-        for former in (Q1, KAFKA):
-            store.imports.undo()
+        for kind, former in (("queries", Q1), ("memories", KAFKA)):
+            assert store.imports.undo().restored[kind] == 1
             assert former in (*store.queries.read(), *store.memories.read().values())
         assert store.imports.read()[0].undone_at is not None
 
