@@ -80,7 +80,7 @@ def write(judgments: Iterable[Judgment]) -> str:
     """
     lines = []
     for judgment in judgments:
-        if not (writable(judgment.qid) and writable(judgment.memory_id)):
+        if not _fits(judgment):
             raise ValueError(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot be written as qrels")
         lines.append(f"{judgment.qid} 0 {judgment.memory_id} {judgment.grade}\n")
     return "".join(lines)
@@ -91,10 +91,15 @@ def writable(name: str) -> bool:
     return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
 
 
+def _fits(judgment: Judgment) -> bool:
+    # A line that begins with # is a comment.
+    return writable(judgment.qid) and writable(judgment.memory_id) and not judgment.qid.startswith("#")
+
+
 def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
     fitting = []
     for judgment in judgments:
-        if writable(judgment.qid) and writable(judgment.memory_id):
+        if _fits(judgment):
             fitting.append(judgment)
         else:
             left_out.append(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot stand in this format")

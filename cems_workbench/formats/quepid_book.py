@@ -133,12 +133,12 @@ def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:
 
 
 def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
-    """Those whose judge can head a column: not called like the other two, no blanks at the ends, and of one kind."""
+    """Those whose judge can head a column: not called like the other two or like ratings, no blanks at the ends, and of one kind."""
     kinds: dict[str, str] = {}
     fitting = []
     for judgment in judgments:
         judge = judgment.judge
-        if judge.strip() != judge or judge.lower() in PAIR:
+        if judge.strip() != judge or plain(judge) in (*PAIR, *NAMES["grade"]):
             left_out.append(f"{judgment.qid} {judgment.memory_id}: a judge called {judge!r} cannot head a column")
         elif kinds.setdefault(judge, judgment.kind) != judgment.kind:
             left_out.append(f"{judgment.qid} {judgment.memory_id}: {judge!r} names both a person and a model")

@@ -152,6 +152,9 @@ def rows_of_answer(
 
 
 def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned | None:
+    if isinstance(value, str) and not value.strip():
+        errors.append(RowError(source, row, "must not be empty"))
+        return None
     if isinstance(value, str | int) and not isinstance(value, bool):
         return Returned(row, str(value))
     if not isinstance(value, dict) and not engine_answers.is_scored(value):

@@ -55,8 +55,8 @@ class _Row:
 
 def run_of(text: str, source: str, errors: list[RowError]) -> Run | None:
     """The run that a text is, rows that cannot be used reported; None if it is none."""
-    if text[:1] in ("{", "["):
-        return _of_json(text, source, errors)
+    if text[:1] in ("{", "[") and (run := _of_json(text, source, errors)) is not None:
+        return run
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         return None

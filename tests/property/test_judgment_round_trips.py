@@ -18,8 +18,9 @@ from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
+from cems_workbench.formats.runs import run_of
 from cems_workbench.formats.trec_run import RunRow
-from cems_workbench.records import Judgment, Query
+from cems_workbench.records import Judgment, Query, RowError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 HOSTILE = st.sampled_from(
@@ -215,10 +216,11 @@ BARE = NAMES.filter(lambda name: name.split() == [name] and not name.startswith(
     )
 )
 def test_runs_lose_no_bit_of_a_score(rows):
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / "run.txt"
-        path.write_bytes(trec_run.write(rows).encode())
-        assert trec_run.read(path) == (rows, [])
+    errors: list[RowError] = []
+    run = run_of(trec_run.write(rows), "run.txt", errors)
+    assert run is not None and errors == []
+    scores = {(qid, one.memory_id): one.score for qid, results in run.results.items() for one in results}
+    assert scores == {(row.qid, row.docno): row.score for row in rows}
 
 
 @given(judgments=JUDGMENTS)
