@@ -65,7 +65,7 @@ def test_agreement_is_a_table_or_json(command: Command, labelled: Path) -> None:
         (["judgments", "--rule", "loudest"], "majority, strictest, decided"),
         (["judgments", "--query-set", "none"], "no query set 'none'"),
         (["agreement", "--level", "ratio"], "nominal, ordinal, interval"),
-        (["import", "x.jsonl", "--scale", "3..1"], "grades"),
+        (["import", "x.jsonl", "--scale", "3..1"], "is not LOW..HIGH"),
     ],
 )
 def test_a_bad_argument_is_one_line(command: Command, labelled: Path, arguments: list[str], part: str) -> None:

@@ -19,7 +19,7 @@ from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
-from cems_workbench.formats import trec_run as runs
+from cems_workbench.formats.runs import run_of
 from cems_workbench.ui.kit.escape import csv_bytes
 
 MEASURES = parse_measures("hit@1 MRR nDCG@10")
@@ -41,10 +41,10 @@ def test_a_run_is_read_back_and_measures_the_same_elsewhere(batch: LabelledBatch
     evaluation = evaluate(batch, AS_LISTED, MEASURES)
     path = tmp_path / "results.run"
     path.write_text(trec_run(batch, evaluation), encoding="utf-8")
-    rows, errors = runs.read(path)
-    assert not errors
+    run = run_of(path.read_text(encoding="utf-8"), str(path), [])
+    assert run is not None
     for qid, results in zip(batch.qids, evaluation.results, strict=True):
-        assert tuple(row.docno for row in rows if row.qid == qid) == results
+        assert tuple(row.memory_id for row in run.results.get(qid, ())) == results
     grades = [
         (qid, key, grade) for qid, given in zip(batch.qids, batch.grades, strict=True) for key, grade in given.items()
     ]
