@@ -7,6 +7,7 @@ from typing import Any
 
 from cems_workbench.jobs.importing import FileImport, took_nothing
 from cems_workbench.store.imports import KINDS
+from cems_workbench.store.rows import NO_ROWS
 from cems_workbench.ui.kit.escape import csv_bytes
 
 ERROR_COLUMNS = ("file", "row", "field", "reason")
@@ -19,7 +20,7 @@ def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
         if imported.report is None:
             continue
         kinds = [(kind, getattr(imported.report, kind)) for kind in KINDS]
-        present = [(kind, counts) for kind, counts in kinds if counts.total] or kinds[:1]
+        present = [(kind, counts) for kind, counts in kinds if counts.total] or [("none", NO_ROWS)]
         for i, (kind, counts) in enumerate(present):
             rows.append(
                 {
