@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from cems_workbench.store.team.session import Session, TeamTables
 
 BATCH_ROWS = 10_000
-MOST_NAMED = 3
 BATCH_CHARS = 64_000_000
 Row = TypeVar("Row")
 Numbered = list[tuple[int, Row]]
@@ -467,7 +466,7 @@ def _no_longer_in(session: Session, parsed: ParsedInput, members: Sequence[Query
     gone = [query.qid for query, own in query_sets.members(session, name) if own == source and query.qid not in kept]
     if not gone:
         return []
-    shown = ", ".join(gone[:MOST_NAMED]) + (" …" if gone[MOST_NAMED:] else "")
+    shown = ", ".join(gone[:NAMED]) + (" …" if gone[NAMED:] else "")
     return [
         f"query set {name} no longer has {len(gone)} queries of an earlier {source}, which this one replaces there: {shown}; "
         "--query-set NAME puts a file into another set"

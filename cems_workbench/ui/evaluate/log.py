@@ -146,7 +146,7 @@ def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _rejected(errors: Sequence[RowError]) -> None:
-    st.caption(f":orange[⚠] {len(errors)} rows of the log were rejected:")
+    st.caption(f":orange[⚠] {len(errors):,} row{'s' if len(errors) != 1 else ''} of the log left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
     draw_table(
         rows,

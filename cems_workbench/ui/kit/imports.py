@@ -1,4 +1,4 @@
-"""Import reports as tables: row counts by kind, and rejected rows."""
+"""Import reports as tables: row counts by kind, and the rows that were left out or taken in part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ERROR_COLUMNS = ("file", "row", "field", "reason")
 
 
 def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
-    """One row per file and kind, with the format it was read in: added, updated, unchanged, and the rejected rows of each file."""
+    """One row per file and kind, with the format it was read in: added, updated, unchanged, and the rows left out or taken in part."""
     rows = []
     for imported in imports:
         if imported.report is None:
@@ -49,7 +49,7 @@ def notes(imports: Sequence[FileImport]) -> list[str]:
 
 
 def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]:
-    """(file, row, field, reason) of every rejected row."""
+    """(file, row, field, reason) of every row that was left out or taken in part."""
     return [
         (imported.name, error.row, error.field or "", error.reason)
         for imported in imports
@@ -59,5 +59,5 @@ def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]
 
 
 def errors_csv(imports: Sequence[FileImport]) -> bytes:
-    """The rejected rows as CSV, safe against formula injection."""
+    """These rows as CSV, safe against formula injection."""
     return csv_bytes(ERROR_COLUMNS, error_rows(imports))

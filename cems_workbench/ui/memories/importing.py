@@ -48,7 +48,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         "Format",
         [AUTO, *FORMATS],
         key="memories:format",
-        help="Format of the files. “recognise” detects it per file.\n\n"
+        help="Format of the files (`--format`). “recognise” detects it per file.\n\n"
         + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
     )
     start = button.button(
@@ -57,7 +57,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         type="primary",
         disabled=not files,
         width="stretch",
-        help="Import the files above. Rejected rows are listed; all others are stored.",
+        help="Import the files above. Rows that are left out are listed; all others are stored.",
     )
     spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
     rule = resources.store.texts.rule
@@ -160,7 +160,7 @@ def _report(files: tuple[FileImport, ...]) -> None:
                 "added": number("added", help="New in this store"),
                 "updated": number("updated", help="Already here with other values"),
                 "unchanged": number("unchanged", help="Already here, unchanged"),
-                "left out": number("left out", help="Rows that were left out, or imported in part, listed below"),
+                "left out": number("left out", help="Rows that were left out, or taken in part, listed below"),
             },
         )
     for note in notes(files):
@@ -172,7 +172,7 @@ def _report(files: tuple[FileImport, ...]) -> None:
 
 def _errors(files: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or imported in part")
+    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or taken in part")
     if len(errors) > MAX_ERROR_ROWS:
         title.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
     button.download_button(
@@ -184,7 +184,7 @@ def _errors(files: tuple[FileImport, ...], errors: list[tuple[str, int, str, str
         on_click="ignore",
         icon=":material/download:",
         width="stretch",
-        help="All rows that were left out, or imported in part, with reasons.",
+        help="All rows that were left out, or taken in part, with reasons.",
     )
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:MAX_ERROR_ROWS]]
     draw_table(

@@ -231,11 +231,11 @@ def _draw_connected(report: ConnectReport) -> None:
 
 
 def _problems(report: SnapshotReport) -> None:
-    """The rows that were left out, or imported in part."""
+    """The rows that were left out, or taken in part."""
     count = len(report.problems) + report.more_problems
     if not count:
         return
-    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or imported in part")
+    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")
     if count > len(report.problems):
         st.caption(f"The first {len(report.problems):,} are listed.")
     draw_table(
