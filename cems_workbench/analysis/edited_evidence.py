@@ -39,8 +39,6 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.postgres import postgres_text
-from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.store.search.vectors.vector_index import mean_direction
 from cems_workbench.store.sources import TextPart
 from cems_workbench.store.text_rule import searched_text
@@ -317,10 +315,12 @@ class _Scratch:
 
     def _ts_rank(self, text: str, kept: ChunkHits | None) -> ChunkHits:
         """Chunks by ts_rank, as many as gathering takes."""
+        from cems_workbench.pg_text_search.ts_rank import TsQueryError, lexemes, matches, or_query, ts_rank
+
         depth = max(self._gathered("lists.ts_rank.chunk_depth", self.config.lists.ts_rank.chunk_depth), self._inner)
         index = self.resources.full_text()
         try:
-            asked = postgres_text.or_query(text)
+            asked = or_query(text)
             more = depth + self.edit.chunk_count  # as many may leave
             hits = index.search(asked, index.chunk_count, self.where, "window", more) if kept is None else kept
         except TsQueryError:
@@ -329,11 +329,11 @@ class _Scratch:
             return hits[:depth]
         hits = [hit for hit in hits if hit[0] != self.edit.memory_id]
         if self.inside:
-            documents = {chunk: postgres_text.lexemes(piece) for chunk, piece in self.edit.would_be[1].items()}
+            documents = {chunk: lexemes(piece) for chunk, piece in self.edit.would_be[1].items()}
             hits += [
-                (self.edit.memory_id, postgres_text.ts_rank(document, asked), chunk)
+                (self.edit.memory_id, ts_rank(document, asked), chunk)
                 for chunk, document in documents.items()
-                if postgres_text.matches(document, asked)
+                if matches(document, asked)
             ]
         return sorted(hits, key=lambda hit: -hit[1])[:depth]  # of equal ranks the row that was written last comes last
 

@@ -6,7 +6,7 @@
 Neither the rarity of a lexeme nor the length of the text counts. A query that PostgreSQL reads as a phrase, or as words that must all
 occur, is ranked by their distances instead: its lexemes have no parts.
 
-Source: store/search/postgres/postgres_text.py, which computes it as the server does.
+Source: pg_text_search/ts_rank.py, which computes it as the server does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cems_workbench.analysis.text_evidence import Match
-from cems_workbench.store.search.postgres.postgres_text import GAINS, lexemes, or_query, ts_rank
+from cems_workbench.pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 

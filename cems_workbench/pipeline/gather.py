@@ -48,7 +48,6 @@ from cems_workbench.sources.address import redact_address, short_name
 from cems_workbench.sources.source import Distance, ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
-from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.store.sources import UNPROVEN
 
 LiveLists = Mapping[tuple[int, str], ChunkHits]
@@ -430,6 +429,8 @@ def _by_ts_rank(
 
     It is the engine's if `live` has one.
     """
+    from cems_workbench.pg_text_search.ts_rank import TsQueryError
+
     depth = max(config.lists.ts_rank.chunk_depth, inner)
     lists: list[RankedList] = []
     refused: list[str] = []

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,8 +33,10 @@ from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.query_words import stop_list
 from cems_workbench.store.search.lexical.tokenizer import Analysis
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 from cems_workbench.store.text_rule import searched_text
+
+if TYPE_CHECKING:
+    from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
 ENTITIES_FILE = "entities.jsonl"

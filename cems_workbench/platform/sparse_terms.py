@@ -19,8 +19,6 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.platform.postgres_stemmer import stem
-
 SparseTokens = Literal["identifiers", "words"]
 SparseStems = Literal["none", "english"]
 
@@ -42,7 +40,11 @@ class SparseAnalysis:
     def terms(self, text: str) -> list[str]:
         """The terms of a text, in order, with repetitions."""
         kept = [word for word in split_words(text, self.tokens) if self._counts(word)]
-        return kept if self.stems == "none" else [stem(word, whole_doubles=False) for word in kept]
+        if self.stems == "none":
+            return kept
+        from cems_workbench.pg_text_search.stemmer import stem
+
+        return [stem(word, whole_doubles=False) for word in kept]
 
     def _counts(self, word: str) -> bool:
         return (

@@ -136,6 +136,7 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
         names = set(packed.namelist())
         needs = next(packed.read(name).decode() for name in names if name.endswith("METADATA"))
     for name in (
+        "pg_text_search/README.md",
         "app/app.py",
         "app/pages/inspect.py",
         "app/.streamlit/config.toml",

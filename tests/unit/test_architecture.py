@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("pg_text_search",),
     (
         "builtin",
         "command_words",

@@ -2,17 +2,18 @@
 
     words -> lexemes joined by OR or AND -> texts that match, by ts_rank_cd, equal ones in order of rows
 
-Source: docs/internals/specification.md, "lists"; `store/search/postgres/cover_density.py` has the formula.
+Source: docs/internals/specification.md, "lists"; `pg_text_search/cover_density.py` has the formula.
 """
 
 from __future__ import annotations
 
 from cems_workbench.config.sections.lexical_engines import TsRankCdList
+from cems_workbench.errors import InputError
+from cems_workbench.pg_text_search.ts_rank import TextQuery, TsQueryError, joined, plain_query, ts_query
 from cems_workbench.pipeline.lexical_engines import EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.store.search.entries import WHOLE_MEMORY
-from cems_workbench.store.search.postgres.postgres_text import TextQuery, joined, plain_query, ts_query
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
-from cems_workbench.store.search.postgres.ts_rank_refresh import Chunk, inverted_index
+from cems_workbench.store.search.postgres.ts_rank_refresh import Chunk, chunk_index
 
 
 def _index(request: EngineRequest, section: TsRankCdList) -> TsRankIndex:
@@ -27,7 +28,7 @@ def _index(request: EngineRequest, section: TsRankCdList) -> TsRankIndex:
         )
         for row in rows
     )
-    return TsRankIndex(inverted_index(chunks, len(rows), config=section.text_config))
+    return TsRankIndex(chunk_index(chunks, len(rows), config=section.text_config))
 
 
 def asked_query(text: str, section: TsRankCdList, index: TsRankIndex) -> TextQuery:
@@ -44,7 +45,10 @@ def search(request: EngineRequest) -> EngineAnswer:
     section = request.config.lists.ts_rank_cd
     key = ("ts_rank_cd", section.text_config, section.rows)
     index = request.resources.derived(key, lambda: _index(request, section))
-    query = ts_query(request.given) if request.given is not None else asked_query(request.text, section, index)
+    try:
+        query = ts_query(request.given) if request.given is not None else asked_query(request.text, section, index)
+    except TsQueryError as error:
+        raise InputError(str(error)) from error
     hits = index.cover_density(query, section.rank_normalization)
     return EngineAnswer(request.hits(hits), str(query), len(query.terms), len(hits))
 

@@ -55,8 +55,7 @@ from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
-from cems_workbench.store.search.postgres import postgres_text, ts_rank_refresh
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.postgres import VERSION as FULL_TEXT_VERSION
 from cems_workbench.store.search.vectors import chroma, embedded, quantized_refresh, write_buffer
 from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
 from cems_workbench.store.search.vectors.quantized_vectors import QuantizedVectors
@@ -69,6 +68,8 @@ from cems_workbench.store.search.vectors.write_buffer import FLUSH_THRESHOLD, Bu
 if TYPE_CHECKING:
     import duckdb
     from chromadb.api.models.Collection import Collection
+
+    from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, str | None]
@@ -146,7 +147,7 @@ class DerivedIndexes:
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: set[str]) -> None:
         self._chroma = ChromaDirectory(path / "chroma", chroma_url)
         self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
-        self._full_text_directory = IndexDirectory(path / "ts_rank", postgres_text.VERSION)
+        self._full_text_directory = IndexDirectory(path / "ts_rank", FULL_TEXT_VERSION)
         self._quantized_path = path / "codes"
         self._quantized_directories: dict[str, SegmentDirectory] = {}
         self._database = database
@@ -285,6 +286,8 @@ class DerivedIndexes:
         Its row order is that of a PostgreSQL server filled in import order with embeddings of `dimension` values, which decides how
         equal ranks are ordered. Raises what `progress` raises.
         """
+        from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+
         with self._exclusive():
             version = self._content_version()
             if self._full_text is None or self._full_text[0] != version:
@@ -584,6 +587,8 @@ class DerivedIndexes:
         )
 
     def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
+        from cems_workbench.store.search.postgres import ts_rank_refresh
+
         rows = ts_rank_refresh.in_server_order(entries.documents(self._database, "rowid"), dimension)
         directory = self._full_text_directory.path
         return ts_rank_refresh.build(directory, rows, len(rows), content.version, progress, content.identity)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
-from cems_workbench.platform.postgres_stemmer import stem
+from cems_workbench.pg_text_search.stemmer import stem
 from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.store.search.lexical.sparse_index import SparseIndex, SparseWeighting, term_number
 

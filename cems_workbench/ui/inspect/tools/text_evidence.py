@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from markupsafe import Markup
@@ -21,7 +22,6 @@ from cems_workbench.analysis.text_evidence import (
     read_until,
 )
 from cems_workbench.analysis.token_similarity import TokenSimilarity, token_similarity
-from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matches, rank_evidence
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -34,7 +34,6 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
-from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
 from cems_workbench.ui.inspect.catalogue import View
@@ -44,6 +43,9 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.ts_rank_evidence import RankEvidence
 
 WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the "
@@ -177,6 +179,9 @@ def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
 
 def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
     """Draw the lexemes of one query variant, for PostgreSQL's ts_rank lists."""
+    from cems_workbench.analysis.ts_rank_evidence import lexeme_matches, rank_evidence
+    from cems_workbench.pg_text_search.ts_rank import TsQueryError
+
     st.markdown("## Words in common", help=RANK_HELP)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
     index = context.resources.full_text()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.platform.postgres_stemmer import stem
-from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_text import (
+from cems_workbench.pg_text_search.parser import tokens
+from cems_workbench.pg_text_search.stemmer import stem
+from cems_workbench.pg_text_search.ts_rank import (
     GAINS,
     LAST_POSITION,
     STOP_WORDS,

@@ -22,12 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from cems_workbench.errors import InputError
-from cems_workbench.platform.postgres_stemmer import stem
-from cems_workbench.store.search.postgres.postgres_parser import Kind, tokens
-
-VERSION = "postgres-18-english-1"
-"""Changes when the same text gives other lexemes."""
+from cems_workbench.pg_text_search.parser import Kind, tokens
+from cems_workbench.pg_text_search.stemmer import stem
 
 STEMMED = frozenset({Kind.ASCIIWORD, Kind.WORD, Kind.HWORD_PART, Kind.HWORD_ASCIIPART, Kind.ASCIIHWORD, Kind.HWORD})
 WITHOUT_DICTIONARY = frozenset({Kind.TAG, Kind.PROTOCOL, Kind.ENTITY})
@@ -54,7 +50,7 @@ TextConfig = Literal["english", "simple"]
 """english: Snowball stems without stop words; simple: words in lower case, all of them."""
 
 
-class TsQueryError(InputError):
+class TsQueryError(ValueError):
     """Text that `to_tsquery` refuses."""
 
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from cems_workbench.platform.postgres_stemmer import stem
-from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_text import (
+from cems_workbench.pg_text_search.parser import tokens
+from cems_workbench.pg_text_search.stemmer import stem
+from cems_workbench.pg_text_search.ts_rank import (
     Phrase,
     Term,
     TsQueryError,

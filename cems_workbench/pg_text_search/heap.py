@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cems_workbench.store.search.postgres.pglz import compressed_size
+from cems_workbench.pg_text_search.pglz import compressed_size
 
 MAX_ROWS = 20_000
 """Beyond it the order of insertion is returned: computing the other takes about a millisecond a row."""

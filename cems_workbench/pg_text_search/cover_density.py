@@ -21,7 +21,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.store.search.postgres.postgres_text import TextQuery, matches
+from cems_workbench.pg_text_search.ts_rank import TextQuery, matches
 
 WEIGHT = float(np.float32(0.1))
 LOG_LENGTH, LENGTH, DISTANCE, DISTINCT, LOG_DISTINCT, TO_ONE = 1, 2, 4, 8, 16, 32

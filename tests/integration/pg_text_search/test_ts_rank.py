@@ -13,11 +13,9 @@ import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.progress import silent
-from cems_workbench.store.search.postgres import ts_rank_refresh
-from cems_workbench.store.search.postgres.cover_density import ts_rank_cd
-from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_text import (
+from cems_workbench.pg_text_search.cover_density import ts_rank_cd
+from cems_workbench.pg_text_search.parser import tokens
+from cems_workbench.pg_text_search.ts_rank import (
     TsQueryError,
     lexemes,
     matches,
@@ -26,6 +24,8 @@ from cems_workbench.store.search.postgres.postgres_text import (
     ts_query,
     ts_rank,
 )
+from cems_workbench.progress import silent
+from cems_workbench.store.search.postgres import ts_rank_refresh
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))

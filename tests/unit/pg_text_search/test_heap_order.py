@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.store.search.postgres import postgres_heap
-from cems_workbench.store.search.postgres.postgres_heap import (
+from cems_workbench.pg_text_search import heap
+from cems_workbench.pg_text_search.heap import (
     DocumentRow,
     HeapRow,
     heap_order,
@@ -20,7 +20,7 @@ from cems_workbench.store.search.postgres.postgres_heap import (
     text_array_bytes,
     tsvector_bytes,
 )
-from cems_workbench.store.search.postgres.postgres_text import lexemes
+from cems_workbench.pg_text_search.ts_rank import lexemes
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
 
@@ -124,7 +124,7 @@ def test_order_of_rows_is_the_servers() -> None:
 
 
 def test_too_many_rows_keep_the_order_of_insertion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_heap, "MAX_ROWS", 119)
+    monkeypatch.setattr(heap, "MAX_ROWS", 119)
     assert heap_order([row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]) == list(range(120))
 
 
