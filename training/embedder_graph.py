@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from cems_workbench import formats
 from cems_workbench.models.local_embedder import local_embedder
@@ -36,6 +36,7 @@ from cems_workbench.models.minilm_embedder import (
     MiniLMEmbedder,
     open_session,
 )
+from cems_workbench.models.onnx_session import SATURATION_GRAPH, SATURATION_SIZE
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.records import indexed_text
@@ -137,6 +138,17 @@ def network(*, eight_bits: bool = False) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
+def saturation() -> bytes:
+    """One product of 8-bit matrices with weights of 127, which shows whether a processor saturates sums."""
+    weights = numpy_helper.from_array(np.full((SATURATION_SIZE, SATURATION_SIZE), 127, np.int8), "weights")
+    given = helper.make_tensor_value_info("read", TensorProto.UINT8, ["rows", SATURATION_SIZE])
+    found = helper.make_tensor_value_info("sums", TensorProto.INT32, ["rows", SATURATION_SIZE])
+    product = helper.make_node("MatMulInteger", ["read", "weights"], ["sums"])
+    graph = helper.make_graph([product], "saturation", [given], [found], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
 def largest() -> dict[str, Float32]:
     """By matrix of the 8-bit graph the largest absolute value of each thing it is multiplied with, in single precision."""
     embedder = local_embedder(PACKAGED_ID)
@@ -163,5 +175,6 @@ if __name__ == "__main__":
     GRAPH.parent.mkdir(exist_ok=True)
     for graph, eight_bits in ((GRAPH, False), (EIGHT_BIT_GRAPH, True)):
         print(f"{graph.name}: {graph.write_bytes(network(eight_bits=eight_bits)):,} bytes")
+    print(f"{SATURATION_GRAPH.name}: {SATURATION_GRAPH.write_bytes(saturation()):,} bytes")
     np.savez(ACTIVATION_RANGES, **{name: values.astype(np.float16) for name, values in largest().items()})  # type: ignore[arg-type]
     print(f"{ACTIVATION_RANGES.name}: {ACTIVATION_RANGES.stat().st_size:,} bytes")

@@ -22,8 +22,9 @@ from cems_workbench.models.minilm_embedder import (
     loaded,
     read_activation_ranges,
 )
+from cems_workbench.models.onnx_session import SATURATION_GRAPH, session_options, sums_are_exact
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
-from training.embedder_graph import largest, network
+from training.embedder_graph import largest, network, saturation
 
 pytestmark = [pytest.mark.models]
 
@@ -77,6 +78,10 @@ def test_in_eight_bits_it_is_an_embedder_of_its_own_with_nearly_the_same_vectors
         assert (small.encode([text])[0] == vector).all()
 
 
+def test_sums_of_8_bit_products_are_exact_on_this_processor() -> None:
+    assert sums_are_exact(session_options())
+
+
 @pytest.mark.thorough
 def test_tokens_their_places_and_their_vectors_too(
     packaged: MiniLMEmbedder, reference: SentenceTransformerEmbedder
@@ -128,6 +133,7 @@ def test_a_search_loads_no_torch(store: Path) -> None:
 def test_the_graph_is_what_its_script_writes() -> None:
     assert GRAPH.read_bytes() == network()
     assert EIGHT_BIT_GRAPH.read_bytes() == network(eight_bits=True)
+    assert SATURATION_GRAPH.read_bytes() == saturation()
     found, kept = largest(), read_activation_ranges()
     assert found.keys() == kept.keys()
     assert all(kept[name] == pytest.approx(values, rel=0.01, abs=1e-3) for name, values in found.items())
