@@ -27,6 +27,6 @@ def test_the_example_runs_as_it_says_without_the_rest_of_the_project() -> None:
     assert printed == [
         "{'move': (1,), 'box': (2,), 'attic': (6,)}",
         "0.0607927106320858",
-        "['The movers come on the ninth.', 'Moving boxes are in the attic.']",
+        "['They move in on the ninth.', 'Moving boxes are in the attic.']",
     ]
     assert loaded == ""
