@@ -51,7 +51,8 @@ from cems_workbench.jobs.recorded_lists import (
     with_map,
     without_words,
 )
-from cems_workbench.jobs.traces import read_traced, traced_sets
+from cems_workbench.jobs.traced_sets import traced_sets
+from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.recorded import RECORDED, read_recorded

@@ -30,7 +30,7 @@ from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence
-from cems_workbench.jobs.traces import traced_header
+from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources

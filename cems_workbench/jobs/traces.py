@@ -14,10 +14,8 @@ stays in memory is 24 bytes a span, the ids of traces and memories, the queries,
 from __future__ import annotations
 
 import glob
-import hashlib
 import marshal
 import os
-import re
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +38,6 @@ from cems_workbench.evaluation.evidence_file import (
     PortionedFile,
     config_text,
     read_evidence_file,
-    read_header,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.formats.base.packed import is_packed
@@ -49,6 +46,9 @@ from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of
 from cems_workbench.formats.openinference_traces import NAME, read_spans
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.traced_sets import is_traced as is_traced
+from cems_workbench.jobs.traced_sets import traced_header as traced_header
+from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.atomic_write import write_atomically
@@ -59,7 +59,6 @@ from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, set_n
 from cems_workbench.store.imports import ImportEvent
 from cems_workbench.store.rows import RowCounts
 
-FOLDER, SUFFIX = "evidence", "-traced.evidence"
 CONFIG_NAME = "traced"
 """The name of the config of external traces, in tables and drawings."""
 TYPE = "traced"
@@ -67,35 +66,12 @@ TYPE = "traced"
 PORTION_TRACES = 256
 MAX_SPANS = 20_000
 """Of a portion, and of a trace; further ones of that are left out."""
-MAX_NAME_CHARS = 40
 NOT_REPLAYED = "was traced in another pipeline: its stages are recorded, and no config changes them"
 
 
 def traced_config(limit: int) -> PipelineConfig:
     """The config of external traces: its limit is the longest answer, and nothing else of it has an effect."""
     return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(max(limit, 1), 1000)})
-
-
-def traced_path(folder: Path, query_set: str) -> Path:
-    """The file with the recorded stages of a set of the store in a folder, whether or not there is one."""
-    # The name comes from a user: no separator and no leading dot may reach the path, and two names no file may share.
-    name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
-    digest = hashlib.sha256(query_set.encode()).hexdigest()[:8]
-    return folder / FOLDER / f"{name}-{digest}{SUFFIX}"
-
-
-def is_traced(store: Store, query_set: str) -> bool:
-    """Whether the queries of a set are external traces."""
-    return traced_header(store.path, query_set) is not None
-
-
-def traced_header(folder: Path, query_set: str) -> Header | None:
-    """The header of the recorded stages of a set of the store in a folder; None without any. Raises InputError for a damaged file."""
-    path = traced_path(folder, query_set)
-    if not path.is_file():
-        return None
-    header = read_header(path)
-    return header if header.query_set == query_set else None
 
 
 def read_traced(
@@ -113,11 +89,6 @@ def read_traced(
         return found
     evidences = {query.qid: found.evidences[query.qid] for query in queries if query.qid in found.evidences}
     return replace(found, queries=tuple(queries), evidences=evidences)
-
-
-def traced_sets(store: Store) -> dict[str, int]:
-    """The query sets of external traces, by name with their number of queries."""
-    return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
 
 
 def is_judged(store: Store, query_set: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, cast
 
@@ -30,6 +30,7 @@ from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.live_scores import DISTANCE_WORDS, order_note
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
 from cems_workbench.pipeline.replay import Clock, replay
+from cems_workbench.pipeline.request import Request as Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
 from cems_workbench.pipeline.scoring import RERANKING, judge_missing, score_missing
@@ -55,29 +56,6 @@ LiveLists = Mapping[tuple[int, str], ChunkHits]
 
 MAX_DEPTH = 10_000
 """Most hits of a list whose depth is null."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A search request: the query, its project and moment, and further variants typed by hand.
-
-    `searched` is a text that every list searches instead of the query: as given, without typo correction or expansion. `engine_queries`
-    has, by list source ("lexical"; of variant 2 "lexical:2"), what that list searches instead of its variant's text, as given. Rerankers
-    and judges read the query. Both are what a recording of another system says was searched.
-    """
-
-    query: str
-    project: str | None = None
-    as_of: datetime | None = None
-    project_only: bool = False
-    manual: tuple[str, ...] = ()
-    searched: str | None = None
-    engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    def engine_query(self, source: str, variant: int = 0) -> str | None:
-        """What the list of a source for a variant searches as given; None if it searches the text of the variant."""
-        named = self.engine_queries.get(f"{source}:{variant}")
-        return self.engine_queries.get(source) if named is None and variant == 0 else named
 
 
 def search_filter(request: Request, config: PipelineConfig) -> Filter:

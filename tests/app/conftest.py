@@ -21,8 +21,7 @@ from cems_workbench.jobs.factory import embedder as made
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import resolve
 from cems_workbench.settings import Settings
-from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect import page as inspect_page
+from cems_workbench.ui.inspect import fetch_evidence, searched
 from cems_workbench.ui.kit import shared_resources
 from tests.sample import SampleEmbedder
 
@@ -64,7 +63,7 @@ def open_page(
     """
     for module, pause in (
         (shared_resources, "WARM_UP_DELAY_S"),
-        (inspect_page, "PAINT_DELAY_S"),
+        (searched, "PAINT_DELAY_S"),
         (fetch_evidence, "FLUSH_SECONDS"),
     ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint

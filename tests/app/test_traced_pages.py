@@ -18,7 +18,7 @@ from cems_workbench.jobs.fidelity import kept_recording
 from cems_workbench.jobs.importing import import_files
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.jobs.query_set_evidence import QuerySelection
-from cems_workbench.jobs.traces import traced_sets
+from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.progress import silent
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store

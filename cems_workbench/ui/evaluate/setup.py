@@ -14,7 +14,7 @@ from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
 from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, measurable, set_relevant_from
-from cems_workbench.jobs.traces import traced_header
+from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QuerySet

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import RankComparison, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.config.value_text import short_value
-from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.missing_evidence import ParameterNeed
-from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
+if TYPE_CHECKING:
+    from cems_workbench.analysis.ranks import RankComparison, RankDelta
+    from cems_workbench.pipeline import Evidence, Trace
+
 MAX_NAMED = 2
 """Maximum parameters named in the line above the ranking; the tooltip lists all."""
 
 
-Gather = Callable[[PipelineConfig], Evidence | None]
+Gather = Callable[[PipelineConfig], "Evidence | None"]
 """Returns the evidence of the current request for a config; None if it could not be gathered."""
 
 
@@ -43,6 +44,8 @@ def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankC
     base = state.present().baseline
     if base is None:
         return None
+    from cems_workbench.analysis.ranks import RankComparison
+
     return RankComparison(base.name, trace, _replayed(trace.evidence, base.config, variants_off, gather))
 
 
@@ -50,6 +53,8 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
     last = state.present().baseline_replay
     if last is not None and last.evidence is evidence and (last.config, last.variants_off) == (config, off):
         return last.trace
+    from cems_workbench.pipeline import replay
+
     trace = replay(evidence, config, switched_off=off)
     expansion = config.expansion
     # The baseline's own expansion would call a model, and disabled variants could not be matched to it.
@@ -71,6 +76,8 @@ def against_html(against: RankComparison) -> Markup:
 
 def missing_line(baseline: Trace) -> str:
     """One line on evidence missing for the baseline; empty if complete."""
+    from cems_workbench.pipeline.stages.result import ScoreNeed
+
     asks = _parameters(baseline)
     unscored = [need for need in baseline.needs if isinstance(need, ScoreNeed)]
     scores = sum(len(need.memory_ids) for need in unscored)
@@ -87,6 +94,8 @@ def missing_line(baseline: Trace) -> str:
 
 def _parameters(baseline: Trace) -> list[str]:
     """The parameters gathered with other values, those of the lists first: they determine the candidates."""
+    from cems_workbench.pipeline.missing_evidence import ParameterNeed
+
     asks = [need.parameter for need in baseline.needs if isinstance(need, ParameterNeed)]
     return sorted(asks, key=lambda path: not path.startswith("lists."))
 
@@ -223,6 +232,8 @@ class LostResult:
 
 
 def _lost_result(against: RankComparison, memory_id: str) -> LostResult:
+    from cems_workbench.analysis.ranks import loss
+
     lost = loss(against.now, memory_id)
     where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
     text = excerpt(against.before.evidence.memories[memory_id].content, 240)

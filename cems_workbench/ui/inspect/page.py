@@ -3,64 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench import formats
-from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.config import asks_source, preset, preset_names
+from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.labelling import query_grades
-from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.idle_parameters import idle_parameters
-from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.live_scores import own_scale_remarks
-from cems_workbench.pipeline.request_effects import Effect, later_words, moment_effect, project_effect
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.assembly import ASSEMBLY
-from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.request_effects import Effect, moment_effect, project_effect
 from cems_workbench.pipeline.vector_scales import cosine_remarks
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state, traced
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
-from cems_workbench.ui.inspect.dictionary import draw_dictionary
-from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, token_count_text
-from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.picker import draw_picker
-from cems_workbench.ui.inspect.results import judged_summary, results_html
-from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
-from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
-from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import draw_provenance, empty
-from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.templates import render
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from cems_workbench.pipeline.request import Request
+    from cems_workbench.pipeline.resources import Resources
 
 MAX_EXAMPLES = 8
 MIN_TOOLTIP_CHARS = 48
 """Characters from which a button label may be truncated, and gets a tooltip."""
-PAINT_DELAY_S = 0.08
-"""Pause after the ranking, so that the browser paints it before it receives charts and controls."""
-MOUNT_DELAY_S = 0.16
-"""The same after a search, when the whole ranking is new to the browser."""
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
-BUDGET_HELP = (
-    "Tokens used by the results, of the budget{more}. {counted} Candidates: every memory found by a list. diverse (mmr): near duplicates "
-    "are held back (Assembly in the sidebar). Search: lists, candidates and their scores, once per query. Replay: the stages above, on "
-    "gathered evidence, on every change."
-)
 
 
 @shared_resources.show_errors
@@ -80,19 +54,21 @@ def main() -> None:
     toolbar = _draw_query(resources)
     request = state.present_request()
     follow_link(request)
-    recorded = traced.present_trace(resources) if request is not None else None
-    if request is not None and recorded is not None:
-        _draw_traced(request, recorded, resources, started)
-    elif request is None:
+    recorded = False
+    if request is None:
         _draw_start(resources)
         _draw_sidebar(resources)
     else:
-        _inspect(request, resources, started)
+        from cems_workbench.ui.inspect import searched
+
+        recorded = searched.draw_traced(request, resources, started)
+        if not recorded:
+            searched.draw_searched(request, resources, started, _draw_sidebar)
     with toolbar:
-        if recorded is None:
-            _draw_toolbar(request, resources)
-        else:
+        if recorded:
             draw_picker(resources)
+        else:
+            _draw_toolbar(request, resources)
     shared_resources.warm_up(resources)
 
 
@@ -120,6 +96,8 @@ def _draw_sidebar(resources: Resources) -> None:
         remarks = cosine_remarks(present.config)
         engine = resources.engine()
         if engine is not None and present.config.lists.answered_by == "source":
+            from cems_workbench.pipeline.live_scores import own_scale_remarks
+
             remarks |= own_scale_remarks(present.config, engine.record.distance, engine.lengths)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
@@ -129,12 +107,16 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
     config = state.present_config()
     draw_picker(resources)
     if config.expansion.backend == "dictionary":
+        from cems_workbench.ui.inspect.dictionary import draw_dictionary
+
         draw_dictionary(resources)
     if config.query.typo_correction.enabled:
         draw_typos(resources)
     baseline.draw_baseline()
     draw_transfer(resources)
     if request is not None:
+        from cems_workbench.ui.inspect import rows
+
         rows.draw_add_to_set(request, resources)
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
@@ -281,6 +263,9 @@ def _offer_sample_data(resources: Resources) -> None:
     """Draw the empty state of a store, with a button that loads the sample."""
     empty("This store is empty", render("inspect/empty_store.html"))
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
+        from cems_workbench import formats
+        from cems_workbench.ui.kit.progress import progress_in
+
         progress = progress_in(st.empty())
         for parsed in formats.read_path(SAMPLE_DATA):
             resources.store.add(parsed, progress)
@@ -290,141 +275,3 @@ def _offer_sample_data(resources: Resources) -> None:
             st.error(plain(str(error)))
             return
         st.rerun()
-
-
-def _inspect(request: Request, resources: Resources, started: float) -> None:
-    """Draw the ranking, the sidebar, and the chosen view of one query."""
-    draw_sidebar = cache(partial(_draw_sidebar, resources))  # drawn once: after the first paint, or while waiting
-    trace = fetch_evidence.present_trace(request, resources)
-    fetch = fetch_evidence.must_fetch(trace, request)
-    if fetch:
-        trace = fetch_evidence.fetched_trace(request, resources, trace, draw_sidebar)
-    if trace is None:
-        draw_sidebar()
-        return
-    if not fetch and trace.needs:
-        fetch_evidence.offer_resume(trace.needs)
-    off, followed = state.variants_off(request), state.followed()
-    judged = query_grades(request, resources.store)
-    context = InspectContext(
-        request=request,
-        trace=trace,
-        resources=resources,
-        grades=judged.grades,
-        variants_off=off,
-        against=baseline.against(
-            trace, off, lambda config: fetch_evidence.lists_for(config, trace, request, resources)
-        ),
-        followed=followed if followed in trace.evidence.memories else None,
-        relevant_from=judged.relevant_from,
-        answerable=judged.answerable,
-    )
-    look_for_fix = _draw_ranking(context, started, fetch)
-    time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
-    draw_sidebar()
-    draw_sections(context)
-    rows.draw(context)
-    gather_ahead(context)
-    look_for_fix()
-
-
-def _draw_traced(request: Request, trace: Trace, resources: Resources, started: float) -> None:
-    """Draw the recorded stages of a query of an external trace; instead of controls, why there are none."""
-    request = replace(request, as_of=trace.evidence.as_of)
-    followed, judged = state.followed(), query_grades(request, resources.store)
-    context = InspectContext(
-        request=request,
-        trace=trace,
-        resources=resources,
-        grades=judged.grades,
-        variants_off=frozenset(),
-        against=None,
-        followed=followed if followed in trace.evidence.memories else None,
-        relevant_from=judged.relevant_from,
-        answerable=judged.answerable,
-    )
-    _draw_ranking(context, started, False)
-    traced.draw_sidebar()
-    draw_sections(context)
-    rows.draw(context)
-
-
-def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
-    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it.
-
-    Returns the slow part of what to do next (`next_step.draw`).
-    """
-    trace, against = context.trace, context.against
-    st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.shown(trace.config))
-    if answered or (asks_source(trace.config) and context.resources.engine() is not None):
-        draw_provenance(
-            "inspect",
-            answered or "No list was returned by the live system",
-            partial(forget_evidence, context.resources),
-        )
-    fusions = compare_fusions(trace)
-    if fusions is not None:
-        st.caption(plain(fusions.line), help=FUSIONS_HELP)
-    form = _draw_head(trace)
-    look_for_fix = next_step.draw(context, fetched)
-    if against is not None:
-        st.html(baseline.against_html(against))
-    if form == state.SIDE_BY_SIDE:
-        draw_side_by_side(trace, context.grades, context.followed, against)
-    elif trace.results:
-        st.html(results_html(trace, context.grades, context.followed, against))
-    if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
-        st.html(baseline.lost_results_html(against))
-    _draw_notes(context)
-    return look_for_fix
-
-
-def _draw_head(trace: Trace) -> str:
-    """Draw the number of results, the figures of the search, and the choice of the ranking's form; the chosen form."""
-    count = len(trace.results)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
-        st.markdown(f"## {count} result{'s' if count != 1 else ''}", width="content")
-        st.caption(
-            f"{_figures(trace)} · [What happened, and why ↓](#{SECTIONS})",
-            help=None if trace.external else _budget_help(trace),
-        )
-        return switch("Form of the ranking", state.FORMS, state.FORM)
-
-
-def _figures(trace: Trace) -> str:
-    return traced.figures(trace) if trace.external else f"{_budget_line(trace)} · {_times(trace)}"
-
-
-def _times(trace: Trace) -> str:
-    """Time of search (once per query) and replay (on every change)."""
-    replayed = f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms"
-    searched = fetch_evidence.search_ms(trace)
-    return replayed if searched is None else f"search {searched:,.0f} ms · {replayed}"
-
-
-def _draw_notes(context: InspectContext) -> None:
-    """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
-    trace = context.trace
-    if not trace.external and (mistakes := mistakes_html(trace)):
-        st.html(mistakes)
-    if trace.results:
-        if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):
-            st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
-        if later := later_words(trace):
-            st.caption(f":material/schedule: {plain(later)}")
-
-
-def _budget_line(trace: Trace) -> str:
-    """Tokens, selection strategy, and number of candidates: those of a list, as the strip and the command line count them."""
-    budget = trace.stage(ASSEMBLY).fields.budget
-    tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
-    diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
-    return f"{tokens}{diverse} · {trace.stage(LISTS).candidates_in} candidates"
-
-
-def _budget_help(trace: Trace) -> str:
-    """Help of the line above the results, for this config."""
-    config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
-    more = f", which is {config.max_tokens} except for aggregation queries" if budget != config.max_tokens else ""
-    return BUDGET_HELP.format(more=more, counted=token_count_text(config))

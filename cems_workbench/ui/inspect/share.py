@@ -16,24 +16,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.side_by_side import SideBySide, side_by_side
 from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.jobs.labelling import query_grades
-from cems_workbench.pipeline import Evidence, bundle_from, replay
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.redact import redacted
-from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.request import Request
 from cems_workbench.platform.parsing import json_values
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.escape import csv_bytes, plain
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.side_by_side import SideBySide
+    from cems_workbench.pipeline import Evidence
+    from cems_workbench.pipeline.resources import Resources
 
 LEGACY_PRESET = "cems"
 """Preset of old links that name none, independent of the current default; new links name their preset."""
@@ -296,6 +296,10 @@ def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None
         help="Every candidate: rank and score in each list and after each stage that did something, what the scores are made of, and "
         "the stage that dropped it.",
     )
+    from cems_workbench.analysis.side_by_side import side_by_side
+    from cems_workbench.jobs.labelling import query_grades
+    from cems_workbench.pipeline import replay
+
     config, off = state.present_config(), state.variants_off(request)
     grades = query_grades(request, resources.store).grades
     name = f"ranking-{_slug(evidence.query)}"
@@ -321,6 +325,9 @@ def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None
 
 
 def _bundle(evidence: Evidence) -> None:
+    from cems_workbench.pipeline import bundle_from
+    from cems_workbench.pipeline.redact import redacted
+
     st.caption(
         "Evidence",
         help="All evidence gathered for this query. `replay` computes the same numbers from it on any machine.",

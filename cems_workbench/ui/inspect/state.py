@@ -18,20 +18,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence, Trace
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.resources import TRY_AGAIN
+from cems_workbench.pipeline.request import Request
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
 from cems_workbench.ui.kit.state import PageState
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline import Evidence, Trace
+    from cems_workbench.store import Store
 
 MAX_STEPS = 100
 DRAG_S = 1.5
@@ -45,6 +46,8 @@ SIDE_BY_SIDE, CARDS = "Side by side", "Cards"
 FORMS = (SIDE_BY_SIDE, CARDS)
 TARGET = "inspect:why:k"
 """Key of the typed target rank, shared by all views and tools."""
+PICKER = "inspect:picker"
+"""Key of the popover of stored queries."""
 SCROLL = "inspect:scroll_to_tool"
 """Session key: a tool was opened from elsewhere on the page, which then scrolls to it."""
 HAPPENED, WHY = "What happened", "Why, and what if"
@@ -547,6 +550,8 @@ def evidence_for(request: Request, store: Store) -> Evidence | None:
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     """Store the evidence of a request."""
+    from cems_workbench.pipeline.resources import TRY_AGAIN
+
     # Evidence of outdated indexes expires; other evidence stays valid.
     until = time.monotonic() + TRY_AGAIN if store.indexes.stale_reason else math.inf
     _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from cems_workbench.config import (
     FORM_TITLES,
@@ -17,11 +18,14 @@ from cems_workbench.config import (
 from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.exporting import exported
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
+
+if TYPE_CHECKING:
+    from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+    from cems_workbench.pipeline.resources import Resources
 
 CARD_SUFFIX = ".card.json"
 
@@ -38,6 +42,8 @@ def draw_transfer(resources: Resources) -> None:
     )
     if not popover.open:
         return
+    from cems_workbench.jobs.exporting import exported
+
     with popover:
         st.caption(
             "Export",

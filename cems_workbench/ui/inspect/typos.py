@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.store import LearnedPair
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.templates import render
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.store import LearnedPair
 
 MAX_ROWS = 40
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.sample_figures import SampleFigures
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
-from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, duration
 from cems_workbench.ui.kit.templates import draw, render
+
+if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.jobs.sample_figures import SampleFigures
+    from cems_workbench.progress import Progress
 
 
 def numbers(cells: Iterable[tuple[str, str, str]], columns: int | None = None) -> Markup:
@@ -91,6 +93,8 @@ def search_cost_text(total: int, left: float | None, configs: Iterable[PipelineC
     text = f"Each of {total} queries is searched once"
     if left is not None:
         return f"{text}, about {duration(left)} {word}"
+    from cems_workbench.pipeline.stages import RERANK
+
     every = list(configs)
     limits = [config.rerank.depth for config in every if not RERANK.is_off(config)]
     if not limits:

@@ -1,0 +1,44 @@
+"""Which query sets are external traces, and where their recorded stages are; `jobs/traces.py` writes and reads those."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cems_workbench.evaluation.evidence_file import Header
+    from cems_workbench.store import Store
+
+FOLDER, SUFFIX = "evidence", "-traced.evidence"
+MAX_NAME_CHARS = 40
+
+
+def traced_path(folder: Path, query_set: str) -> Path:
+    """The file with the recorded stages of a set of the store in a folder, whether or not there is one."""
+    # The name comes from a user: no separator and no leading dot may reach the path, and two names no file may share.
+    name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
+    digest = hashlib.sha256(query_set.encode()).hexdigest()[:8]
+    return folder / FOLDER / f"{name}-{digest}{SUFFIX}"
+
+
+def is_traced(store: Store, query_set: str) -> bool:
+    """Whether the queries of a set are external traces."""
+    return traced_header(store.path, query_set) is not None
+
+
+def traced_header(folder: Path, query_set: str) -> Header | None:
+    """The header of the recorded stages of a set of the store in a folder; None without any. Raises InputError for a damaged file."""
+    path = traced_path(folder, query_set)
+    if not path.is_file():
+        return None
+    from cems_workbench.evaluation.evidence_file import read_header
+
+    header = read_header(path)
+    return header if header.query_set == query_set else None
+
+
+def traced_sets(store: Store) -> dict[str, int]:
+    """The query sets of external traces, by name with their number of queries."""
+    return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
