@@ -4,10 +4,11 @@
 sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
 `term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
 `size` around its matches. `head` is the beginning. `passages` gives the whole text if it fits, otherwise several runs of whole
-sentences, each of which is read; the best of their scores is the memory's.
+sentences, of `rerank.passage_chars` each, which are read; the best of their scores is the memory's.
 
 "Yes, last summer!" answers nothing on its own: with `prepend_question` a memory that follows a question in its session is also read with
-that question in front of it (`question_at_end` of the memory before it).
+that question in front of it (`question_at_end` of the memory before it); with `question_for: whole` only one that fits into the chunk size,
+since a long answer says itself what it is about.
 
 Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank".
 """
@@ -18,6 +19,7 @@ import re
 from collections.abc import Sequence
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.sections.ranking import RerankConfig
 from cems_workbench.records import ENGLISH, Memory, titled
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 from cems_workbench.store.text_rule import field_lines
@@ -67,12 +69,24 @@ def texts_for_reranker(
     """
     rerank, query = config.rerank, config.rerank.query or searched
     if rerank.chunk_selection == "passages":
-        texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
+        size = rerank.chunk_chars if len(content) <= rerank.chunk_chars else passage_chars(rerank)
+        texts = passages(content, query, size, language)[: rerank.passages]
     else:
         texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
     if memory is not None and rerank.text_fields:
         texts = tuple(with_fields(text, memory, rerank.text_fields) for text in texts)
-    return (*texts, with_question(question, texts[0])) if question and rerank.prepend_question else texts
+    asked = question and reads_question(rerank, content)
+    return (*texts, with_question(question, texts[0])) if asked else texts
+
+
+def reads_question(rerank: RerankConfig, content: str) -> bool:
+    """Whether this content is read with the question that it follows, too."""
+    return rerank.prepend_question and (rerank.question_for == "every" or len(content) <= rerank.chunk_chars)
+
+
+def passage_chars(rerank: RerankConfig) -> int:
+    """Characters of a passage of a memory that does not fit into the chunk size."""
+    return rerank.chunk_chars if rerank.passage_chars is None else rerank.passage_chars
 
 
 _ASKS = re.compile(r"[?？؟](?![\w=&/])|？")

@@ -124,7 +124,9 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
-    if path == "rerank.passages" and config.rerank.chunk_selection != "passages":
+    if path in ("rerank.passages", "rerank.passage_chars") and config.rerank.chunk_selection != "passages":
+        return True
+    if path == "rerank.question_for" and not config.rerank.prepend_question:
         return True
     if path.startswith("rerank."):
         return RERANK.is_off(config)

@@ -420,12 +420,35 @@ class RerankConfig(Section):
         step=1,
         soft=(1, 10),
     )
+    passage_chars: int | None = param(
+        None,
+        "Passage size",
+        "With chunk choice passages, characters of a part of a memory that does not fit into the chunk size. Short parts say as much as long "
+        "ones of what the query asks and cost a fraction; null: as long as the chunk size.",
+        cost="gather",
+        ge=1,
+        le=100_000,
+        step=10,
+        soft=(50, 2000),
+        unit="characters",
+        null="the chunk size",
+        on=300,
+        added=True,
+    )
     prepend_question: bool = param(
         False,
         "Prepend question",
         "If the memory before it in its session ends with a question, a memory is scored a second time with that question in front; the better "
         "score counts.",
         cost="gather",
+    )
+    question_for: Literal["every", "whole"] = param(
+        "every",
+        "Question read with",
+        "With prepend question, what is scored with the question a second time: every memory that follows one, a long one by its first part; "
+        "or whole: only what fits into the chunk size. A long turn that answers says itself what it is about.",
+        cost="gather",
+        added=True,
     )
     text_fields: TextFields = param(
         (),

@@ -175,6 +175,25 @@ def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for
     ) == ("Two.",)
 
 
+def test_a_memory_that_does_not_fit_is_read_in_short_passages_and_without_its_question() -> None:
+    config = with_values(
+        PipelineConfig(),
+        {
+            "rerank.chunk_selection": "passages",
+            "rerank.chunk_chars": 30,
+            "rerank.passage_chars": 14,
+            "rerank.passages": 2,
+            "rerank.prepend_question": True,
+            "rerank.question_for": "whole",
+        },
+    )
+    long, short = "One is here. Two is there. Three.", "Two is there. Three."
+    assert texts_for_reranker(long, "three", config, question="Which?") == ("Three.", "One is here.")
+    assert texts_for_reranker(short, "three", config, question="Which?") == (short, f"Which?\n{short}")
+    every = with_values(config, {"rerank.question_for": "every"})
+    assert texts_for_reranker(long, "three", every, question="Which?")[2:] == ("Which?\nThree.",)
+
+
 def test_a_reranker_reads_the_fields_that_are_asked_for_before_each_part():
     memory = Memory("m", "One is here. Two is there.", "Numbers", category="fact", project="acme/web")
     plain = with_values(PipelineConfig(), {"rerank.chunk_selection": "head"})

@@ -25,7 +25,7 @@ from cems_workbench.analysis.token_similarity import TokenSimilarity, token_simi
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.pipeline.chunks import without_fields, without_question
+from cems_workbench.pipeline.chunks import passage_chars, reads_question, without_fields, without_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
@@ -414,7 +414,8 @@ def _reading_line(
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     chunk = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, chunk.seq)}" if chunk is not None else ""
-    asked = config.prepend_question and memory.id in context.trace.evidence.questions
+    given = memory.content if chunk is None else chunk.text
+    asked = memory.id in context.trace.evidence.questions and reads_question(config, given)
     cut += (
         " It was also scored with the preceding question; the higher score counts."
         if asked and not question_shown
@@ -422,7 +423,8 @@ def _reading_line(
     )
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
-        return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
+        size = passage_chars(config)
+        return f"The reranker read {passages} passages of at most {size:,} characters; the best of them is {part}.{cut}"
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
