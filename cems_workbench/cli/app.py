@@ -25,14 +25,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
 """Values that name no single address: the default, localhost, or all addresses."""
 MAX_PORT = 65535
-PRELOADED = (
-    "cems_workbench.config",
-    "cems_workbench.pipeline",
-    "cems_workbench.ui.inspect.page",
-    "cems_workbench.ui.inspect.views.contributions",
-    "duckdb",
-    "plotly.graph_objects",
-)
+PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb")
 """Imports of the first page, in its order; loaded while the browser fetches the page's scripts."""
 
 

@@ -41,4 +41,6 @@ def traced_header(folder: Path, query_set: str) -> Header | None:
 
 def traced_sets(store: Store) -> dict[str, int]:
     """The query sets of external traces, by name with their number of queries."""
+    if not any((store.path / FOLDER).glob(f"*{SUFFIX}")):  # the page asks at every rerun
+        return {}
     return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}

@@ -19,10 +19,7 @@ from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import TokenEmbedder
-from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
-from cems_workbench.models.token_memory import TokenMemory
-from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
@@ -36,6 +33,9 @@ from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:
+    from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
+    from cems_workbench.models.token_memory import TokenMemory
+    from cems_workbench.pipeline.live_engine import LiveEngine
     from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
@@ -154,8 +154,11 @@ class Resources:
             if self._engine is None or self._engine[0] != version:
                 self._leave_engine()
                 records = self.store.sources.with_memories()
-                address = self._addresses.get(records[0].address) if records else None
-                found = LiveEngine(self.store, records[0], self.breaker, address) if records else None
+                found = None
+                if records:
+                    from cems_workbench.pipeline.live_engine import LiveEngine
+
+                    found = LiveEngine(self.store, records[0], self.breaker, self._addresses.get(records[0].address))
                 self._engine = version, found
             return self._engine[1]
 
@@ -308,12 +311,17 @@ class Resources:
             version = self.store.content_version
             if self._late_interaction is None or self._late_interaction[0] != version:
                 frequencies = self._frequencies(version, embedder, progress)
+                from cems_workbench.models.late_interaction import LateInteraction
+                from cems_workbench.models.token_memory import TokenMemory
+
                 if self._read_tokens is None:
                     self._read_tokens = TokenMemory(embedder)
                 self._late_interaction = (version, LateInteraction(embedder, frequencies, self._read_tokens))
             return self._late_interaction[1]
 
     def _frequencies(self, version: int, embedder: TokenEmbedder, progress: Progress) -> WordpieceFrequencies:
+        from cems_workbench.models.late_interaction import WordpieceFrequencies
+
         label = f"{version}:{self.store.content_identity}:{embedder.model_id}"
         try:
             kept = json.loads(self._frequency_file.read_text(encoding="utf-8"))

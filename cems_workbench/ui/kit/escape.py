@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from cems_workbench.formats.base.cells import guarded
 from cems_workbench.platform.bidi import neutralise
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
@@ -43,6 +42,8 @@ def literal(text: str) -> str:
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """A CSV file in UTF-8 with a byte order mark (Excel asks for one), every text cell guarded against formulas."""
+    from cems_workbench.formats.base.cells import guarded
+
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(header)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from cems_workbench.ui.kit.escape import plain
 
 WARM_UP_DELAY_S = 2.0
 """Delay before models are loaded: loading holds the interpreter lock and would delay the first paint."""
+
+OF_A_QUERY = ("cems_workbench.ui.inspect.searched", "cems_workbench.ui.inspect.views.contributions")
+"""Imports of the first query's page."""
 
 
 @dataclass
@@ -155,6 +159,8 @@ def warm_up(opened: Resources) -> None:
 def _load(opened: Resources, state: WarmUpState) -> None:
     time.sleep(WARM_UP_DELAY_S)
     try:
+        for name in OF_A_QUERY:
+            importlib.import_module(name)
         opened.embedder.encode_query("warm up")
         opened.refresh()
         state.state = "ready"
