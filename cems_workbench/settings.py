@@ -57,6 +57,10 @@ class Settings(BaseSettings):
     )
     embedding_query_model: str = Field("", description="Name of the model for queries, where the server has another")
     embedding_same_as: str = Field("", description="Embedder of the store's vectors that the embedder is the same as")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto",
+        description="Where models of torch run: auto (CUDA or Apple's MPS where there is one), cpu, cuda or mps",
+    )
     cross_encoder: str = Field("cross-encoder/ms-marco-MiniLM-L6-v2", description="Cross-encoder: path or hub id")
     llama_server_url: str = Field("http://localhost:8080", description="URL of a llama.cpp server")
     ollama_url: str = Field("http://localhost:11434", description="URL of an Ollama server")

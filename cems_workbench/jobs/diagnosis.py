@@ -26,6 +26,7 @@ from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
 from cems_workbench.jobs.missing_data import missing_data
 from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.jobs.team_status import team_status
+from cems_workbench.models.device import NAMES, chosen, describe, driver, unavailable
 from cems_workbench.models.dimensions import candidates
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
@@ -264,7 +265,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
             settings.chroma_url,
             openai_embedder(settings, SERVER_TIMEOUT_S, tries=1) if _server(settings) == "openai" else None,
         )
-        packages = _packages()
+        packages, on_device = _packages(), _device(settings, config)
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
         stored = (
             [store]
@@ -275,6 +276,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
     return [
         packages,
         _embedder(settings, servers),
+        on_device,
         reranker_check(settings, config, servers),
         cross_encoder,
         judge,
@@ -318,6 +320,30 @@ def _embedder(settings: Settings, servers: Answers) -> Check:
     resolved = resolve(settings.embedder)
     advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
     return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
+
+
+def _device(settings: Settings, config: PipelineConfig) -> Check:
+    """Where local models run, and whether they rank there as on the processor, which is computed for a device."""
+    name, processor = "device", "local models run on the processor"
+    try:
+        device = chosen(settings.device)
+    except ModelError as error:
+        return Check(name, "failed", str(error))
+    if device == "cpu":
+        if settings.device == "cpu" or (here := driver()) is None:
+            return Check(name, "ok", processor)
+        return Check(name, "optional", f"{processor}: {unavailable(here)}")
+    from cems_workbench.jobs.device_check import compared
+
+    judged = config.rerank.backend, config.judge.backend
+    asked = settings.cross_encoder if "cross_encoder" in judged or "auto" in judged else None
+    try:
+        found = compared(None if settings.served_embedder else settings.embedder, asked, device)
+    except ModelError as error:
+        return Check(name, "warning", f"{NAMES[device]} was not compared with the processor: {error}")
+    advice = "" if all(one.same for one in found) else "set CEMS_WORKBENCH_DEVICE to cpu"
+    lines = [f"{describe(device)}; models in 8 bits run on the processor", *map(str, found)]
+    return Check(name, "warning" if advice else "ok", "; ".join(lines), advice)
 
 
 def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:

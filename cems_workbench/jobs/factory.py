@@ -56,7 +56,7 @@ def embedder(settings: Settings) -> QueryEmbedder:
     """
     same_as = settings.embedding_same_as.strip()
     if settings.served_embedder is None:
-        return local_embedder(settings.embedder, same_as)
+        return local_embedder(settings.embedder, same_as, settings.device)
     server, model = settings.served_embedder
     if server == "ollama":
         from cems_workbench.models.ollama import OllamaEmbedder

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
+from cems_workbench.models.device import Choice, Device, TorchModel
 from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
 from cems_workbench.models.resolve import MISSING_PACKAGE, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
@@ -29,13 +28,16 @@ class CrossEncoderReranker:
     Raises ModelError when `asked`, a path or hub id, is neither in a folder nor in the local cache nor to be reached.
     """
 
-    batch = 32
-
-    def __init__(self, asked: str) -> None:
+    def __init__(self, asked: str, device: Choice = "auto") -> None:
         self.resolved: Resolved = find_weights(asked, _named(asked))
         self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
-        """By the requested name, so that another machine resolves it locally."""
-        self._lock = threading.Lock()
+        """By the requested name, so that another machine resolves it, and its device, locally."""
+        self.torch = TorchModel(_named(asked), self._load, device)
+
+    @property
+    def batch(self) -> int:
+        """Pairs that the device takes at once."""
+        return self.torch.batch
 
     @property
     def scale(self) -> JudgeScale | None:
@@ -45,16 +47,20 @@ class CrossEncoderReranker:
     @property
     def label(self) -> str:
         """What scores, in words."""
-        return _named(self.resolved.line)
+        on_device = self.torch.loaded and (self.torch.problem or self.torch.device != "cpu")
+        return _named(self.resolved.line) + (f", {self.torch.place}" if on_device else "")
 
     def cache_model(self, query: str) -> str:
         """Version, model and the folder its weights come from, which for a cached model names the revision."""
         return f"{VERSION}:{self.resolved.model_id}:{os.path.basename(self.resolved.location)}"
 
-    @cached_property
+    @property
     def model(self) -> Any:
         """The sentence-transformers CrossEncoder. Raises ModelError in one line when it cannot be loaded."""
-        model = load_cross_encoder(self.resolved, _named(self.resolved.asked))
+        return self.torch.model
+
+    def _load(self, device: Device) -> Any:
+        model = load_cross_encoder(self.resolved, _named(self.resolved.asked), device)
         if model.num_labels != 1:
             raise ModelError(f"{_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one")
         return model
@@ -67,15 +73,18 @@ class CrossEncoderReranker:
         unique = sorted(dict.fromkeys(texts), key=lambda text: (-len(text), text))
         if not unique:
             return []
-        with self._lock:
-            logits = self.model.predict(
-                [(query, text) for text in unique],
-                batch_size=self.batch,
+
+        def logits_of(model: Any, batch: Sequence[str]) -> Any:
+            return model.predict(
+                [(query, text) for text in batch],
+                batch_size=len(batch),
                 show_progress_bar=False,
                 # Some models are saved with a sigmoid; raw scores are logits for all.
                 activation_fn=torch.nn.Identity(),
                 convert_to_numpy=True,
             )
+
+        logits = [logit for _, found in self.torch.batches(unique, logits_of) for logit in found]
         tokenizer, room = self.model.tokenizer, self.model.max_length
         lengths = [
             len(ids) for ids in tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]
@@ -96,7 +105,7 @@ def find_weights(asked: str, name: str) -> Resolved:
     return resolved
 
 
-def load_cross_encoder(resolved: Resolved, name: str) -> Any:
+def load_cross_encoder(resolved: Resolved, name: str, device: Device = "cpu") -> Any:
     """The sentence-transformers CrossEncoder, without progress bars. Raises ModelError in one line, which calls the model `name`."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from sentence_transformers import CrossEncoder
@@ -105,7 +114,7 @@ def load_cross_encoder(resolved: Resolved, name: str) -> Any:
     transformers_logging.disable_progress_bar()
     local = resolved.source != "Hugging Face hub"
     try:
-        return CrossEncoder(resolved.location, device="cpu", local_files_only=local)
+        return CrossEncoder(resolved.location, device=device, local_files_only=local)
     except Exception as error:  # a broken file raises its reader's exception: json, safetensors, torch
         reason = one_line(str(error)) or type(error).__name__
         raise ModelError(f"{name} cannot be loaded: {reason}") from error

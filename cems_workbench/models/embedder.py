@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models.device import Choice, Device, TorchModel
+from cems_workbench.models.http import sendable
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import Resolved
 from cems_workbench.progress import Progress, silent
@@ -61,6 +62,9 @@ class CachedQueries(ABC):
 class TokenEmbedder(CachedQueries):
     """Base of local embedders: their tokens are known, and they return token vectors, for late interaction."""
 
+    torch: TorchModel | None = None
+    """The model on its device, if torch runs it."""
+
     def __init__(self, resolved: Resolved, same_as: str = "") -> None:
         """`same_as`: the id of the vectors in a store that this model has made too."""
         super().__init__()
@@ -76,6 +80,16 @@ class TokenEmbedder(CachedQueries):
     def line(self) -> str:
         """The model in use, and the location of its weights."""
         return self.resolved.line + (f", stated to be {self._same_as}" if self._same_as else "")
+
+    @property
+    def place(self) -> str:
+        """The device it runs on, in words."""
+        return self.torch.place if self.torch else "on the processor"
+
+    @property
+    def batch(self) -> int:
+        """How many texts are best read at once."""
+        return self.torch.batch if self.torch and self.torch.loaded else BATCH_SIZE
 
     @property
     @abstractmethod
@@ -117,10 +131,10 @@ class TokenEmbedder(CachedQueries):
 class SentenceTransformerEmbedder(TokenEmbedder):
     """`QueryEmbedder` over sentence-transformers."""
 
-    def __init__(self, resolved: Resolved, same_as: str = "") -> None:
+    def __init__(self, resolved: Resolved, same_as: str = "", device: Choice = "auto") -> None:
         """`same_as`: the id of the vectors in a store that this model has made too."""
         super().__init__(resolved, same_as)
-        self._lock = threading.Lock()
+        self.torch: TorchModel = TorchModel(f"embedder {resolved.model_id}", self._load, device)
 
     @cached_property
     def dimension(self) -> int:
@@ -130,11 +144,14 @@ class SentenceTransformerEmbedder(TokenEmbedder):
     @property
     def loaded(self) -> bool:
         """Have the weights been read?"""
-        return "model" in self.__dict__
+        return self.torch.loaded
 
-    @cached_property
+    @property
     def model(self) -> Any:
         """The sentence-transformers model. Raises ModelError in one line when the weights cannot be loaded."""
+        return self.torch.model
+
+    def _load(self, device: Device) -> Any:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
@@ -144,7 +161,7 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         transformers_logging.disable_progress_bar()
 
         try:
-            model = SentenceTransformer(self.resolved.location, device="cpu", local_files_only=not self._from_hub)
+            model = SentenceTransformer(self.resolved.location, device=device, local_files_only=not self._from_hub)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"embedder {self.resolved.asked} cannot be loaded: {reason}") from error
@@ -164,16 +181,16 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         # Batches of like length are padded little.
         order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
         vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
-        for start in range(0, len(order), BATCH_SIZE):
-            batch = order[start : start + BATCH_SIZE]
-            with self._lock:
-                vectors[batch] = self.model.encode(
-                    [unique[i][:MAX_CHARS] for i in batch],
-                    batch_size=BATCH_SIZE,
-                    normalize_embeddings=True,
-                    show_progress_bar=False,
-                )
-            progress("embedding", min(start + BATCH_SIZE, len(order)), len(order))
+        done = 0
+
+        def embedded(model: Any, batch: Sequence[int]) -> Any:
+            read = [sendable(unique[i][:MAX_CHARS]) for i in batch]
+            return model.encode(read, batch_size=len(batch), normalize_embeddings=True, show_progress_bar=False)
+
+        for batch, found in self.torch.batches(order, embedded):
+            vectors[batch] = found
+            done += len(batch)
+            progress("embedding", done, len(order))
         place = {text: i for i, text in enumerate(unique)}
         return vectors[[place[text] for text in texts]]
 
@@ -181,18 +198,22 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
         out = []
         special = set(self.model.tokenizer.all_special_ids)
-        with self._lock:
-            vectors = self.model.encode(
-                list(texts),
-                batch_size=BATCH_SIZE,
+
+        def read_tokens(model: Any, batch: Sequence[str]) -> list[Float32]:
+            rows = model.encode(
+                [sendable(text) for text in batch],
+                batch_size=len(batch),
                 output_value="token_embeddings",
                 convert_to_numpy=False,
                 show_progress_bar=False,
             )
+            return [np.asarray(one.cpu(), dtype=np.float32) for one in rows]
+
+        vectors = [rows for _, found in self.torch.batches(texts, read_tokens) for rows in found]
         limit = self.model.max_seq_length
         for text, rows in zip(texts, vectors, strict=True):
-            ids = self.model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
-            array = np.asarray(rows.cpu(), dtype=np.float32)[: len(ids)]
+            ids = self.model.tokenizer(sendable(text), truncation=True, max_length=limit)["input_ids"]
+            array = rows[: len(ids)]
             keep = [i for i, token in enumerate(ids) if token not in special]
             kept = array[keep]
             norms = np.linalg.norm(kept, axis=1, keepdims=True)

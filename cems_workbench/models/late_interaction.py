@@ -69,7 +69,6 @@ class TokenCosines:
 class LateInteraction:
     """A `PairScorer` that needs no further model than the embedder; raw scores lie in -1..1."""
 
-    batch = 16
     scale = JudgeScale(0.55, (0.8, 0.55, 0.3))
     """Fitted by `python -m training.calibrate --judge late_interaction`."""
 
@@ -80,6 +79,11 @@ class LateInteraction:
         self._embedder = embedder
         self._frequencies = frequencies
         self._memory = TokenMemory(embedder) if memory is None else memory
+
+    @property
+    def batch(self) -> int:
+        """Texts at once: as many as the device of the embedder takes, if it has one."""
+        return 16 if self._embedder.batch <= BATCH_SIZE else self._embedder.batch
 
     @property
     def label(self) -> str:
@@ -97,8 +101,9 @@ class LateInteraction:
         ids, vectors = self._embedder.token_vectors([query])[0]
         weights, asked = self._weights(ids), self._embedder.tokens(ids)
         scores: list[PairScore] = []
-        for start in range(0, len(texts), BATCH_SIZE):
-            for read in self._memory.read(texts[start : start + BATCH_SIZE]):
+        size = max(BATCH_SIZE, self._embedder.batch)
+        for start in range(0, len(texts), size):
+            for read in self._memory.read(texts[start : start + size]):
                 cosines = vectors @ read.vectors.T
                 raw = max_sim(cosines, weights)
                 if raw is None:

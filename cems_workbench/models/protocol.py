@@ -88,8 +88,10 @@ Elsewhere = Callable[[MadeBy, str, str, Sequence[str]], "list[PairScore]"]
 class PairScorer(Protocol):
     """Scores texts against a query, a batch at a time; higher is more relevant, on the backend's own scale."""
 
-    batch: int
-    """Pairs per progress report."""
+    @property
+    def batch(self) -> int:
+        """Pairs per progress report."""
+        ...
 
     @property
     def scale(self) -> JudgeScale | None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ import numpy as np
 from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.device import Choice
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
 from cems_workbench.platform.atomic_write import write_atomically
@@ -60,6 +61,8 @@ class Servers:
     llm_model: str | None
     """The chat model; None: there is none."""
     llm_key: str | None
+    device: Choice = "auto"
+    """Where a cross-encoder runs."""
 
 
 class Resources:
@@ -212,6 +215,9 @@ class Resources:
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
                 report = self.store.indexes.refresh(self.embedder, progress, patience, given)
+                on_device = self.embedder.torch if isinstance(self.embedder, TokenEmbedder) else None
+                if on_device and on_device.problem:
+                    report = replace(report, notes=(*report.notes, f"the embedder runs {on_device.problem}"))
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
             self.store.indexes.stale_reason = ""

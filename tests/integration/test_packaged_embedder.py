@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models import device
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.local_embedder import MiniLMOnDevice, local_embedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
     GRAPH,
@@ -80,6 +81,24 @@ def test_in_eight_bits_it_is_an_embedder_of_its_own_with_nearly_the_same_vectors
 
 def test_sums_of_8_bit_products_are_exact_on_this_processor() -> None:
     assert sums_are_exact(session_options())
+
+
+def test_many_texts_go_to_a_device_and_come_back_with_the_same_vectors(
+    packaged: MiniLMEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is the processor under another name: torch in its batches, without a card."""
+    monkeypatch.setattr(device, "driver", lambda: "cuda")
+    monkeypatch.setattr(device, "unavailable", lambda _: None)
+    load = SentenceTransformerEmbedder._load
+    monkeypatch.setattr(SentenceTransformerEmbedder, "_load", lambda self, _: load(self, "cpu"))
+    embedder = local_embedder(PACKAGED_ID, device="cuda")
+    assert isinstance(embedder, MiniLMOnDevice) and type(local_embedder(EIGHT_BIT_ID, device="cuda")) is MiniLMEmbedder
+    assert (embedder.encode(TEXTS[:2]) == packaged.encode(TEXTS[:2])).all() and not embedder.on_device.loaded
+    found = embedder.encode(TEXTS)
+    assert embedder.on_device.loaded and embedder.place == "on CUDA; a single query on the processor"
+    assert (found * packaged.encode(TEXTS)).sum(axis=1).min() > 0.999999
+    for (ids, rows), (own, expected) in zip(embedder.token_vectors(TEXTS), packaged.token_vectors(TEXTS), strict=True):
+        assert ids == own and np.abs(rows - expected).max(initial=0) < 1e-5
 
 
 @pytest.mark.thorough

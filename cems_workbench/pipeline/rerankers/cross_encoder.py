@@ -18,7 +18,9 @@ def make(request: ScorerRequest) -> PairScorer:
     name = _name(request)
     if name == MODEL_ID:
         return request.resources.shared(MODEL_ID, MiniLMJudge)
-    return request.resources.shared(("cross_encoder", name), lambda: CrossEncoderReranker(name))
+    return request.resources.shared(
+        ("cross_encoder", name), lambda: CrossEncoderReranker(name, request.resources.servers.device)
+    )
 
 
 def instead(request: ScorerRequest) -> Sequence[MakeScorer]:

@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
 from cems_workbench.jobs.diagnosis import source_checks
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule, TextRule
 from cems_workbench.store import IndexState, RefreshReport
@@ -153,7 +154,9 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     if problem:
         st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))
-    templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
+    embedder = resources.embedder
+    model = f"{embedder.line}, {embedder.place}" if isinstance(embedder, TokenEmbedder) else embedder.line
+    templates.draw("memories/embedder.html", model=model, meaning=INDEXES["vectors"][1])
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
     _text(resources)
     _language(resources)

@@ -19,7 +19,7 @@ VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0
 class HandMadeEmbedder:
     """Token vectors in two dimensions; words it does not know have no wordpiece."""
 
-    model_id = "hand-made"
+    model_id, batch = "hand-made", 32
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
         return [[VOCABULARY[word][0] for word in text.split() if word in VOCABULARY] for text in texts]
