@@ -104,6 +104,11 @@ def reported() -> tuple[str, ...]:
     return tuple(_reported)
 
 
+def forget() -> None:
+    """Report each old name again: this process runs another command."""
+    _reported.clear()
+
+
 def old_groups(group: str) -> tuple[str, ...]:
     """The older names of a group of entry points."""
     return tuple(old for old, new in ENTRY_POINT_GROUPS.items() if new == group)

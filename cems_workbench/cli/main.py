@@ -129,6 +129,10 @@ class _Warnings(logging.Handler):
         say(f"warning: {' '.join(record.getMessage().split())}", err=True)
 
 
+_WARNINGS = _Warnings(logging.WARNING)
+"""One for all commands of a process."""
+
+
 @cache
 def _command() -> Callable[..., Any]:
     """All commands with their options, built once: building takes as long as opening a store."""
@@ -137,7 +141,7 @@ def _command() -> Callable[..., Any]:
 
 def main() -> None:
     """Run the command line; every user error becomes one line on stderr and exit code 2."""
-    logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
+    logging.getLogger("cems_workbench").addHandler(_WARNINGS)
     NOTICES.notify(lambda line: say(line, err=True))
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,10 +108,10 @@ def open_existing_store(store: Path | None) -> Store:
 @contextmanager
 def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Resources]:
     """The store of the command line with its models, closed at the end. Raises StoreError if it has no memories."""
-    from cems_workbench.jobs.factory import open_filled
+    from cems_workbench.jobs.kept_resources import KEPT
 
     settings = settings_for(store)
-    with closing(open_filled(settings if dask is None else settings.model_copy(update={"dask": dask}))) as resources:
+    with KEPT.filled(settings if dask is None else settings.model_copy(update={"dask": dask})) as resources:
         if resources.stand_in:
             say(f"warning: {resources.stand_in}", err=True)
         yield resources

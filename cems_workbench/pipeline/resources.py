@@ -102,6 +102,21 @@ class Resources:
         self._leave_engine()
         self.store.close()
 
+    def rest(self) -> None:
+        """Between two commands of one process: leave other systems, and forget which servers failed."""
+        with self._lock:
+            self._leave_engine()
+            self._addresses.clear()
+            self.breaker = CircuitBreaker()
+            self.elsewhere = None
+
+    def take_models(self, before: Resources) -> None:
+        """Go on with the loaded models of other resources with the same settings."""
+        if isinstance(self.embedder, TokenEmbedder) and isinstance(before.embedder, TokenEmbedder):
+            if self.embedder.resolved == before.embedder.resolved:
+                self.embedder = before.embedder
+            self._shared = dict(before._shared)
+
     @property
     def indexes(self) -> Indexes:
         """The derived indexes, refreshed first if the store has changed.

@@ -101,6 +101,13 @@ class SharedLock:
                 self._unlock()
         self.stop_watcher()
 
+    def release(self) -> None:
+        """Release the lock now unless it is in use; it is acquired again when it is needed."""
+        with self._state:
+            if self._held and not self._holds:
+                self._on_release()
+                self._unlock()
+
     def stop_watcher(self) -> None:
         """End the thread that polls for waiters; DuckDB complains if it is alive when Python exits."""
         with self._state:
@@ -305,6 +312,12 @@ def longest_waits() -> dict[str, float]:
     for lock in list(_locks):
         waits[lock.name] = max(lock.longest_wait_s, waits.get(lock.name, 0.0))
     return waits
+
+
+def release_all() -> None:
+    """Release every lock that is not in use: this process does nothing for a while, and its files may be moved or deleted."""
+    for lock in list(_locks):
+        lock.release()
 
 
 def _drop_locks_in_child() -> None:

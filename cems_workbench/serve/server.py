@@ -1,0 +1,352 @@
+"""The server: answers commands one at a time, in its main thread, with store and models kept open between them.
+
+A second thread talks to the clients. It ends after some idle time, or when the store, its socket or the code is no longer what it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from cems_workbench.serve.address import SOCKET, Address, Directory
+from cems_workbench.serve.client import PATIENCE_S, connect
+from cems_workbench.serve.running import run_here
+from cems_workbench.serve.wire import STREAMS, Wire
+
+IDLE_S = 600.0
+LOOK_EVERY_S, ALIVE_EVERY_S = 5.0, 1.0
+"""How often the server looks at its store and socket, and says that it works on a command."""
+MAX_SERVERS = 3
+"""Servers of one user; a further one ends that which was used least recently."""
+COMMANDS = "cems_workbench.cli"
+"""The module whose `main` runs a command line; it imports this one, so it is imported by name."""
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """The server of one address."""
+
+    def __init__(self, address: Address, directory: Directory, idle_s: float = IDLE_S, started: float | None = None) -> None:
+        """Listen at the address. Raises OSError."""
+        self.address, self._directory, self._idle_s = address, directory, idle_s
+        self._started = time.time() if started is None else started
+        self._file = directory.file(address.name)
+        self._listening = _listen(self._file)
+        self._socket_id = _file_id(self._file)
+        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._waiting: queue.SimpleQueue[tuple[Wire, dict[str, Any]] | None] = queue.SimpleQueue()
+        self._queued = 0
+        self._guard = threading.Lock()
+        self._running: Wire | None = None
+        self._interrupted = self._ending = False
+        self._served = 0
+        self._used = time.monotonic()
+        self._sources: dict[str, int] = {}
+        self._main = threading.get_ident()
+
+    def serve(self, first: tuple[Wire, dict[str, Any]] | None = None) -> None:
+        """Answer commands until the end, `first` before all others; call it in the main thread."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        talking = threading.Thread(target=self._talk, name="serve", daemon=True)
+        talking.start()
+        from cems_workbench.jobs.kept_resources import KEPT
+        from cems_workbench.platform import gc_tuning
+
+        KEPT.keep()
+        try:
+            if first is not None:
+                self._answer(*first, streams=list(STREAMS))
+                # Nothing was opened: the next command would gain little.
+                self._ending = self._ending or KEPT.empty
+                gc_tuning.freeze()
+                _to_log(self._directory.file(self.address.name.removesuffix(SOCKET) + ".log"))
+                self._signal()
+            while not self._interrupted and (waiting := self._waiting.get()) is not None:
+                self._take(*waiting)
+        finally:
+            self._end()
+            KEPT.close()
+
+    def _take(self, wire: Wire, request: dict[str, Any]) -> None:
+        """Run a command that waited, if its client still waits and finds the state of the store new enough."""
+        from cems_workbench.jobs.kept_resources import KEPT
+
+        try:
+            wire.socket.settimeout(PATIENCE_S)
+            wire.send({"state": KEPT.states()})
+            agreed = wire.receive()
+            if agreed is not None and "go" in agreed:
+                self._answer(wire, request, wire.descriptors)
+        except (OSError, ValueError) as error:
+            log.info("a client left: %s", error)
+        finally:
+            wire.close()
+            with self._guard:
+                self._queued -= 1
+            self._signal()
+
+    def _answer(self, wire: Wire, request: dict[str, Any], streams: list[int]) -> None:
+        """Run a command and send its exit code."""
+        from cems_workbench.jobs.kept_resources import KEPT
+        from cems_workbench.platform.process_lock import release_all
+
+        reported: list[bool] = []
+
+        def writing() -> None:
+            if not reported:
+                reported.append(True)
+                self._send(wire, {"writing": True})
+
+        def command() -> None:
+            _begin()
+            import_module(COMMANDS).main()
+
+        wire.socket.settimeout(None)
+        with self._guard:
+            self._running = wire
+        self._signal()
+        code = None
+        try:
+            code = run_here(command, request, streams, writing)
+        finally:
+            release_all()
+            KEPT.rested()
+            with self._guard:
+                self._running = None
+                self._served += 1
+                self._used = time.monotonic()
+            if code is not None:
+                with suppress(OSError):
+                    self._send(wire, {"exit": code})
+            self._sources |= {name: changed for name, changed in _sources().items() if name not in self._sources}
+            with suppress(OSError):
+                os.utime(self._file)
+
+    def _send(self, wire: Wire, message: dict[str, Any]) -> None:
+        with self._guard:
+            wire.send(message)
+
+    def _signal(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._woken, b".")
+
+    def _talk(self) -> None:
+        """Accept clients, watch that of the running command, and end the server when its time has come."""
+        if not _retire_others(self.address, self._directory):
+            log.info("no other server")
+        looked = time.monotonic()
+        while True:
+            with self._guard:
+                running = self._running
+            watched = [self._listening.fileno(), self._wake, *([running.socket.fileno()] if running else [])]
+            pause = min(ALIVE_EVERY_S if running else LOOK_EVERY_S, self._idle_s)
+            readable, _, _ = select.select(watched, [], [], pause)
+            if self._wake in readable:
+                with suppress(BlockingIOError):
+                    os.read(self._wake, 1000)
+            if self._listening.fileno() in readable:
+                self._accept()
+            if running is not None:
+                self._watch(running, running.socket.fileno() in readable)
+            elif not self._queued and (self._ending or self._over(looked)):
+                break
+            if time.monotonic() > looked + LOOK_EVERY_S:
+                looked = time.monotonic()
+        self._end()
+        self._waiting.put(None)
+
+    def _over(self, looked: float) -> bool:
+        """Whether it has been idle long enough, or what it serves is gone."""
+        now = time.monotonic()
+        if now >= self._used + self._idle_s:
+            return True
+        if now < looked + LOOK_EVERY_S:
+            return False
+        from cems_workbench.jobs.kept_resources import KEPT
+
+        return _file_id(self._file) != self._socket_id or KEPT.lost
+
+    def _watch(self, wire: Wire, readable: bool) -> None:
+        """Tell the client of the running command that it runs; interrupt the command if the client asks for it or is gone."""
+        with self._guard:
+            if self._running is not wire:
+                return
+            try:
+                if readable:
+                    message = wire.receive()
+                    if message is None or "cancel" in message:
+                        self._interrupt()
+                else:
+                    wire.send({"alive": True})
+            except (OSError, ValueError):
+                self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Raise KeyboardInterrupt in the main thread, once; the server ends afterwards, since anything may be half done."""
+        if not self._interrupted:
+            self._interrupted = self._ending = True
+            signal.pthread_kill(self._main, signal.SIGINT)
+
+    def _accept(self) -> None:
+        """Read what a client asks for; a command is queued."""
+        connection, _ = self._listening.accept()
+        wire = Wire(connection)
+        connection.settimeout(ALIVE_EVERY_S)
+        try:
+            if wire.peer()[1] != os.geteuid():
+                return wire.close()
+            message = wire.receive() or {}
+            if message.get("do") == "run":
+                refused = self._refusal(message, wire)
+                wire.send({"no": refused} if refused else {"queued": os.getpid()})
+                if not refused:
+                    with self._guard:
+                        self._queued += 1
+                    return self._waiting.put((wire, message))
+            elif message.get("do") == "status":
+                wire.send(self.status())
+            elif message.get("do") == "stop":
+                self._ending = True
+                wire.send({"stopping": os.getpid()})
+        except (OSError, ValueError) as error:
+            log.info("a client left: %s", error)
+        wire.close()
+
+    def _refusal(self, message: dict[str, Any], wire: Wire) -> str:
+        if message.get("key") != self.address.key or len(wire.descriptors) != len(STREAMS):
+            return "another store, code or environment"
+        if self._ending:
+            return "ending"
+        if any(_changed(name) != changed for name, changed in self._sources.items()):
+            self._ending = True
+            return "the code changed"
+        return ""
+
+    def status(self) -> dict[str, Any]:
+        """Process, store, start, number of commands, and the seconds until it ends."""
+        return {
+            "pid": os.getpid(),
+            "store": self.address.store,
+            "started": self._started,
+            "commands": self._served,
+            "ends_in_s": max(self._used + self._idle_s - time.monotonic(), 0.0),
+        }
+
+    def _end(self) -> None:
+        """Stop listening; the socket is removed unless another server has replaced it."""
+        with self._guard:
+            if self._socket_id is not None and _file_id(self._file) == self._socket_id:
+                with suppress(OSError):
+                    os.unlink(self._file)
+                    os.unlink(self._file.removesuffix(SOCKET) + ".log")
+            self._socket_id = None
+            self._listening.close()
+
+
+def serve_after(wire: Wire, request: dict[str, Any], address: Address, directory: Directory, started: float) -> None:
+    """Run the command of the parent process, and serve afterwards, in a session without a terminal. Does not return."""
+    os.setsid()
+    # A pipe or lock that the parent inherited must not stay open here.
+    keep = {wire.socket.fileno(), directory.descriptor, *STREAMS}
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor not in keep:
+            with suppress(OSError):
+                os.close(descriptor)
+    Server(address, directory, started=started).serve((wire, request))
+    _leave()
+
+
+def _leave() -> None:
+    """End the process without taking the interpreter down, during which native modules print pages of leaks."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)
+
+
+def _begin() -> None:
+    """Forget what a process says only once, since this one is to be a new one."""
+    from cems_workbench import renamed
+
+    renamed.forget()
+
+
+def _listen(file: str) -> socket.socket:
+    """A listening socket at this path, which replaces that of a server that ended."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    new = f"{file}.{os.getpid()}"
+    try:
+        listening.bind(new)
+        listening.listen(16)
+        os.replace(new, file)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _to_log(file: str) -> None:
+    """Write what is not a command's output to a log; nobody reads the streams of a process left behind."""
+    log_file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, target in ((nothing, 0), (log_file, 1), (log_file, 2)):
+        os.dup2(descriptor, target, inheritable=True)
+    os.close(log_file)
+    os.close(nothing)
+
+
+def _file_id(file: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(file)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+def _sources() -> dict[str, int]:
+    """The loaded modules that somebody may be working on, those outside of what is installed, with the time of their last change."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    library = os.path.dirname(os.__file__)
+    own = [file for file in files if file and not file.startswith(library) and "-packages" not in file]
+    return {file: _changed(file) for file in own}
+
+
+def _changed(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _retire_others(address: Address, directory: Directory) -> int:
+    """End the servers of other versions of the code for this store, and those beyond MAX_SERVERS; returns how many."""
+    names = directory.sockets()
+    others = [name for name in names if name != address.name]
+    surplus = others[MAX_SERVERS - 1 :]
+    retired = [name for name in others if address.replaces(name) or name in surplus]
+    return sum(ask(directory, name, "stop") is not None for name in retired)
+
+
+def ask(directory: Directory, name: str, what: str) -> dict[str, Any] | None:
+    """What a server answers to `status` or `stop`; None if there is none."""
+    wire = connect(directory, name)
+    if wire is None:
+        return None
+    try:
+        wire.send({"do": what})
+        return wire.receive()
+    except (OSError, ValueError):
+        return None
+    finally:
+        wire.close()

@@ -1,0 +1,70 @@
+"""What client and server say to each other: a JSON value a line, and beside the first line the descriptors of the command's streams.
+
+    client                                  server
+    {"do": "run", "key", "argv", …} + 0,1,2
+                                            {"queued": pid}            or {"no": why}
+                                            {"state": {store: [id, commits, content version]}}
+    {"go": true}                            (or closes: the state is older than what it knows)
+                                            {"alive": 1} every second, {"writing": 1} before the first byte is written
+    {"cancel": true}                        (or closes: the command is interrupted)
+                                            {"exit": code}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+MAX_LINE = 1 << 24
+"""Bytes of a line: arguments and environment of a process are limited to a few million."""
+STREAMS = (0, 1, 2)
+
+
+class Wire:
+    """One end of a connection. Sending is safe from several threads if each line is one call."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._read = b""
+        self.descriptors: list[int] = []
+        """Descriptors that came along."""
+
+    def peer(self) -> tuple[int, int]:
+        """Process and user at the other end, as the kernel names them."""
+        pid, uid, _ = struct.unpack(
+            "3i", self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+        return pid, uid
+
+    def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Send a message. Raises OSError if the other end is gone."""
+        line = json.dumps(message).encode() + b"\n"
+        if descriptors:
+            socket.send_fds(self.socket, [line[:1]], list(descriptors))
+            line = line[1:]
+        self.socket.sendall(line)
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end. Raises OSError, also TimeoutError, and ValueError for what is no message."""
+        while b"\n" not in self._read:
+            part, descriptors, _, _ = socket.recv_fds(self.socket, 1 << 16, len(STREAMS))
+            self.descriptors += descriptors
+            if not part:
+                return None
+            self._read += part
+            if len(self._read) > MAX_LINE:
+                raise ValueError("a line too long")
+        line, _, self._read = self._read.partition(b"\n")
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("no message")
+        return message
+
+    def close(self) -> None:
+        """Close the connection and the descriptors that nobody took."""
+        self.socket.close()
+        while self.descriptors:
+            os.close(self.descriptors.pop())
