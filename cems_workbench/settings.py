@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     llm_model: str | None = Field(None, description="Chat model for query understanding and expansion; empty: no LLM")
     llm_key: str | None = Field(None, repr=False, description="API key of the OpenAI-compatible server")
 
+    serve: Literal["on", "off"] = Field(
+        "on",
+        description="Whether a search leaves a process behind that answers the next commands; where CI is set only if on is given",
+    )
     folders: str = Field(
         "",
         description="Folders, with commas between, that pages may open stores and files from; the store's own is one",

@@ -31,6 +31,8 @@ os.environ["NUMBA_DISABLE_JIT"] = (
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 PRESET = "CEMS_WORKBENCH_PRESET"
 os.environ[PRESET] = "cems"  # the documented defaults, whose numbers the tests state
+SERVE = "CEMS_WORKBENCH_SERVE"
+os.environ[SERVE] = "off"  # no command of a test leaves a process behind, unless the test is about that
 
 MEMORY = Path("/dev/shm")
 ENOUGH = 6 << 30
@@ -208,7 +210,7 @@ def _settings_of_tests(
 
     A test that opens a store without saying which would open that of the checkout, where a developer's own memories are.
     """
-    for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_") and name != PRESET]:
+    for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_") and name not in (PRESET, SERVE)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(default_store))
     monkeypatch.setenv("CEMS_WORKBENCH_FOLDERS", f"{tmp_path_factory.getbasetemp()},{ROOT},{SHARED}")

@@ -27,6 +27,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
+from cems_workbench.cli.serve import serve_check
 from cems_workbench.cli.terminal import put_json, say
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def doctor_command(
     if repair:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             resources.repair(progress)
-    checks = diagnose(settings_for(store), chosen, deep=deep)
+    checks = [*diagnose(settings_for(store), chosen, deep=deep), serve_check(str(settings_for(store).store))]
     if as_json:
         put_json([dataclasses.asdict(check) for check in checks])
     else:

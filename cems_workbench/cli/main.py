@@ -42,6 +42,7 @@ from cems_workbench.cli import (
     report,
     sample,
     search,
+    serve,
     supersessions,
     team,
     tune,
@@ -54,6 +55,7 @@ from cems_workbench.cli.terminal import say
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.renamed import present_arguments
+from cems_workbench.serve.address import without_switch
 
 INTERRUPTED = 130
 
@@ -63,7 +65,7 @@ class _Commands(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         groups = [name for name, command in self.commands.items() if hasattr(command, "commands")]
-        return super().parse_args(ctx, present_arguments(args, groups))
+        return super().parse_args(ctx, present_arguments(without_switch(args), groups))
 
 
 commands = typer.Typer(
@@ -103,6 +105,7 @@ commands.command("judgments")(judgments.judgments_command)
 commands.command("agreement")(agreement.agreement_command)
 commands.command("supersessions")(supersessions.supersessions_command)
 commands.command("mcp")(mcp.mcp_command)
+commands.command("serve")(serve.serve_command)
 commands.command("sample")(sample.sample_command)
 commands.command("watch")(watch.watch_command)
 commands.add_typer(team.team_commands, name="team")
@@ -118,6 +121,9 @@ def _version(wanted: bool) -> None:
 @commands.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    no_serve: bool = typer.Option(
+        False, "--no-serve", help="Run this command in its own process, anywhere in the line; see serve."
+    ),
 ) -> None:
     pass
 

@@ -124,5 +124,6 @@ def _next_commands(
     if step.place == "evaluate":
         return [words_of("evaluate", "all", options=["--losses", *options])]
     returned = {row.memory_id for row in trace.results}
-    below = next((memory_id for memory_id in trace.evidence.memories if memory_id not in returned), None)
+    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
+    below = next((memory_id for memory_id in found if memory_id not in returned), None)
     return [why(below)] if below is not None else [words_of("doctor", options=options)]

@@ -258,7 +258,8 @@ def gather_lists(
             warnings["lists"].append(str(error))
     lists += added
     memories = resources.store.memories.read(
-        {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}
+        # In the order of the lists: that of a set differs from process to process.
+        [*(hit.memory_id for ranked in lists for hit in ranked.hits), *(relation.target_id for relation in relations)]
     )
     lists = [_only_known(ranked, memories) for ranked in lists]
     as_of = request.as_of or datetime.now(UTC)

@@ -62,6 +62,12 @@ def require_allowed(environment: dict[str, str]) -> None:
         raise NotServed(f"CI is set; {SWITCH_VARIABLE}=on serves there too")
 
 
+def without_switch(arguments: list[str]) -> list[str]:
+    """A command line without `--no-serve`, which may be anywhere before `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [word for word in arguments[:end] if word != WITHOUT] + arguments[end:]
+
+
 def command_of(arguments: list[str]) -> str:
     """The command of a command line; those of a group in full: `report why`."""
     words = arguments[:2] if arguments[:1] == ["report"] else arguments[:1]
@@ -109,7 +115,7 @@ class Address:
         self.store = os.path.realpath(store)
         code = code_version()
         kept = sorted((name, value) for name, value in environment.items() if _read_once(name))
-        process = [sys.executable, sys.flags, sys.stdout.write_through if sys.stdout else None]  # type: ignore[attr-defined]
+        process = [sys.executable, sys.flags, getattr(sys.stdout, "write_through", None)]
         self.key = json.dumps([self.store, code, kept, process])
         self.name = f"{_digest(self.store)}-{_digest(code)}-{_digest(self.key)}{SOCKET}"
 

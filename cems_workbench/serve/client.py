@@ -15,7 +15,6 @@ from typing import Any
 
 from cems_workbench.serve.address import (
     SERVED,
-    WITHOUT,
     Address,
     Directory,
     NotServed,
@@ -23,6 +22,7 @@ from cems_workbench.serve.address import (
     require_allowed,
     require_platform,
     store_of,
+    without_switch,
 )
 from cems_workbench.serve.wire import STREAMS, Wire
 
@@ -36,8 +36,7 @@ COMMITS = "workbench.commits"
 def answer() -> int | None:
     """The exit code of this process's command, if a server or a child ran it; None if this process has to run it."""
     arguments = sys.argv[1:]
-    if WITHOUT in arguments[: arguments.index("--") if "--" in arguments else None]:
-        sys.argv.remove(WITHOUT)
+    if without_switch(arguments) != arguments:
         return None
     if command_of(arguments) not in SERVED or "--help" in arguments or sys._xoptions or sys.gettrace():
         return None
@@ -97,7 +96,8 @@ def _ask(wire: Wire, address: Address) -> int | None:
         wire.send({"do": "run", "key": address.key} | request(), STREAMS)
         first = wire.receive()
     except TimeoutError:
-        return _kill(wire.peer()[0])
+        _kill(wire.peer()[0])
+        return None
     except (OSError, ValueError):  # closed streams, an end in this moment
         return None
     if first is None or "queued" not in first:
@@ -145,7 +145,8 @@ def _follow(wire: Wire, pid: int) -> int | None:
                 return INTERRUPTED
             continue
         except TimeoutError:
-            message = _kill(pid)
+            _kill(pid)
+            message = None
         except (OSError, ValueError):
             message = None
         if message is None:

@@ -16,12 +16,16 @@ import threading
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.serve.address import SOCKET, Address, Directory
-from cems_workbench.serve.client import PATIENCE_S, connect
+from cems_workbench.serve.client import PATIENCE_S
 from cems_workbench.serve.running import run_here
+from cems_workbench.serve.status import ask
 from cems_workbench.serve.wire import STREAMS, Wire
+
+if TYPE_CHECKING:
+    from cems_workbench.jobs.kept_resources import KeptResources
 
 IDLE_S = 600.0
 LOOK_EVERY_S, ALIVE_EVERY_S = 5.0, 1.0
@@ -31,19 +35,23 @@ MAX_SERVERS = 3
 COMMANDS = "cems_workbench.cli"
 """The module whose `main` runs a command line; it imports this one, so it is imported by name."""
 
+KEEPER = "cems_workbench.jobs.kept_resources"
+
 log = logging.getLogger(__name__)
 
 
 class Server:
     """The server of one address."""
 
-    def __init__(self, address: Address, directory: Directory, idle_s: float = IDLE_S, started: float | None = None) -> None:
-        """Listen at the address. Raises OSError."""
+    def __init__(
+        self, address: Address, directory: Directory, idle_s: float = IDLE_S, started: float | None = None
+    ) -> None:
+        """Nothing listens yet."""
         self.address, self._directory, self._idle_s = address, directory, idle_s
         self._started = time.time() if started is None else started
         self._file = directory.file(address.name)
-        self._listening = _listen(self._file)
-        self._socket_id = _file_id(self._file)
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket_id: tuple[int, int] | None = None
         self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._waiting: queue.SimpleQueue[tuple[Wire, dict[str, Any]] | None] = queue.SimpleQueue()
         self._queued = 0
@@ -56,19 +64,23 @@ class Server:
         self._main = threading.get_ident()
 
     def serve(self, first: tuple[Wire, dict[str, Any]] | None = None) -> None:
-        """Answer commands until the end, `first` before all others; call it in the main thread."""
+        """Answer commands until the end, `first` before all others; call it in the main thread. Raises OSError if it cannot listen."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if first is None:  # nobody waits yet
+            import_module(COMMANDS)
+            self._kept.keep()
+        self._listen()
         talking = threading.Thread(target=self._talk, name="serve", daemon=True)
         talking.start()
-        from cems_workbench.jobs.kept_resources import KEPT
         from cems_workbench.platform import gc_tuning
 
-        KEPT.keep()
+        kept = self._kept
+        kept.keep()
         try:
             if first is not None:
                 self._answer(*first, streams=list(STREAMS))
                 # Nothing was opened: the next command would gain little.
-                self._ending = self._ending or KEPT.empty
+                self._ending = self._ending or kept.empty
                 gc_tuning.freeze()
                 _to_log(self._directory.file(self.address.name.removesuffix(SOCKET) + ".log"))
                 self._signal()
@@ -76,15 +88,26 @@ class Server:
                 self._take(*waiting)
         finally:
             self._end()
-            KEPT.close()
+            kept.close()
+
+    @property
+    def _kept(self) -> KeptResources:
+        kept: KeptResources = import_module(KEEPER).KEPT
+        return kept
+
+    def _listen(self) -> None:
+        """Listen at the address, in the place of a server that ended."""
+        new = f"{self._file}.{os.getpid()}"
+        self._listening.bind(new)
+        self._listening.listen(16)
+        self._socket_id = _file_id(new)
+        os.replace(new, self._file)
 
     def _take(self, wire: Wire, request: dict[str, Any]) -> None:
         """Run a command that waited, if its client still waits and finds the state of the store new enough."""
-        from cems_workbench.jobs.kept_resources import KEPT
-
         try:
             wire.socket.settimeout(PATIENCE_S)
-            wire.send({"state": KEPT.states()})
+            wire.send({"state": self._kept.states()})
             agreed = wire.receive()
             if agreed is not None and "go" in agreed:
                 self._answer(wire, request, wire.descriptors)
@@ -98,7 +121,6 @@ class Server:
 
     def _answer(self, wire: Wire, request: dict[str, Any], streams: list[int]) -> None:
         """Run a command and send its exit code."""
-        from cems_workbench.jobs.kept_resources import KEPT
         from cems_workbench.platform.process_lock import release_all
 
         reported: list[bool] = []
@@ -121,7 +143,7 @@ class Server:
             code = run_here(command, request, streams, writing)
         finally:
             release_all()
-            KEPT.rested()
+            self._kept.rested()
             with self._guard:
                 self._running = None
                 self._served += 1
@@ -143,8 +165,7 @@ class Server:
 
     def _talk(self) -> None:
         """Accept clients, watch that of the running command, and end the server when its time has come."""
-        if not _retire_others(self.address, self._directory):
-            log.info("no other server")
+        _retire_others(self.address, self._directory)
         looked = time.monotonic()
         while True:
             with self._guard:
@@ -173,9 +194,7 @@ class Server:
             return True
         if now < looked + LOOK_EVERY_S:
             return False
-        from cems_workbench.jobs.kept_resources import KEPT
-
-        return _file_id(self._file) != self._socket_id or KEPT.lost
+        return _file_id(self._file) != self._socket_id or self._kept.lost
 
     def _watch(self, wire: Wire, readable: bool) -> None:
         """Tell the client of the running command that it runs; interrupt the command if the client asks for it or is gone."""
@@ -257,6 +276,8 @@ class Server:
 def serve_after(wire: Wire, request: dict[str, Any], address: Address, directory: Directory, started: float) -> None:
     """Run the command of the parent process, and serve afterwards, in a session without a terminal. Does not return."""
     os.setsid()
+    with suppress(OSError), open("/proc/self/comm", "w") as name:  # what `top` shows
+        name.write("cems-serve")
     # A pipe or lock that the parent inherited must not stay open here.
     keep = {wire.socket.fileno(), directory.descriptor, *STREAMS}
     for descriptor in map(int, os.listdir("/proc/self/fd")):
@@ -280,20 +301,6 @@ def _begin() -> None:
     from cems_workbench import renamed
 
     renamed.forget()
-
-
-def _listen(file: str) -> socket.socket:
-    """A listening socket at this path, which replaces that of a server that ended."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    new = f"{file}.{os.getpid()}"
-    try:
-        listening.bind(new)
-        listening.listen(16)
-        os.replace(new, file)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def _to_log(file: str) -> None:
@@ -329,24 +336,9 @@ def _changed(file: str) -> int:
         return 0
 
 
-def _retire_others(address: Address, directory: Directory) -> int:
-    """End the servers of other versions of the code for this store, and those beyond MAX_SERVERS; returns how many."""
-    names = directory.sockets()
-    others = [name for name in names if name != address.name]
-    surplus = others[MAX_SERVERS - 1 :]
-    retired = [name for name in others if address.replaces(name) or name in surplus]
-    return sum(ask(directory, name, "stop") is not None for name in retired)
-
-
-def ask(directory: Directory, name: str, what: str) -> dict[str, Any] | None:
-    """What a server answers to `status` or `stop`; None if there is none."""
-    wire = connect(directory, name)
-    if wire is None:
-        return None
-    try:
-        wire.send({"do": what})
-        return wire.receive()
-    except (OSError, ValueError):
-        return None
-    finally:
-        wire.close()
+def _retire_others(address: Address, directory: Directory) -> None:
+    """End the servers of other versions of the code for this store, and those beyond MAX_SERVERS."""
+    others = [name for name in directory.sockets() if name != address.name]
+    for name in others:
+        if address.replaces(name) or name in others[MAX_SERVERS - 1 :]:
+            ask(directory, name, "stop")

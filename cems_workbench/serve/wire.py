@@ -1,13 +1,13 @@
 """What client and server say to each other: a JSON value a line, and beside the first line the descriptors of the command's streams.
 
-    client                                  server
-    {"do": "run", "key", "argv", …} + 0,1,2
-                                            {"queued": pid}            or {"no": why}
-                                            {"state": {store: [id, commits, content version]}}
-    {"go": true}                            (or closes: the state is older than what it knows)
-                                            {"alive": 1} every second, {"writing": 1} before the first byte is written
-    {"cancel": true}                        (or closes: the command is interrupted)
-                                            {"exit": code}
+client                                  server
+{"do": "run", "key", "argv", …} + 0,1,2
+                                        {"queued": pid}            or {"no": why}
+                                        {"state": {store: [id, commits, content version]}}
+{"go": true}                            (or closes: the state is older than what it knows)
+                                        {"alive": 1} every second, {"writing": 1} before the first byte is written
+{"cancel": true}                        (or closes: the command is interrupted)
+                                        {"exit": code}
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("evaluation", "tuning", "analysis"),
     ("jobs",),
     ("report",),
+    ("serve",),
     ("ui", "cli", "api", "mcp"),
     ("pages", "app"),
     ("training",),
