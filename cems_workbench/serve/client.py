@@ -24,12 +24,12 @@ from cems_workbench.serve.address import (
     store_of,
     without_switch,
 )
-from cems_workbench.serve.wire import STREAMS, Wire
+from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire, connect
 
 INTERRUPTED = 130
 FAILED = 1
-ANSWER_S, PATIENCE_S, SILENCE_S = 3.0, 3.0, 20.0
-"""Seconds that a client waits for the first line, for its turn, and for any sign of life while the command runs."""
+SILENCE_S = 20.0
+"""Seconds that a client waits for any sign of life while its command runs."""
 COMMITS = "workbench.commits"
 
 
@@ -56,24 +56,6 @@ def answer() -> int | None:
         return INTERRUPTED
     finally:
         connection.close()
-
-
-def connect(directory: Directory, name: str) -> Wire | None:
-    """A connection to the server of a socket; None if there is none, or it is another user's."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    wire = Wire(connection)
-    connection.settimeout(ANSWER_S)
-    try:
-        connection.connect(directory.file(name))
-        if wire.peer()[1] == os.geteuid():
-            return wire
-    except ConnectionRefusedError:  # it was killed
-        with suppress(OSError):
-            os.unlink(directory.file(name))
-    except OSError:
-        pass
-    wire.close()
-    return None
 
 
 def request() -> dict[str, Any]:

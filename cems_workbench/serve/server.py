@@ -19,10 +19,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.serve.address import SOCKET, Address, Directory
-from cems_workbench.serve.client import PATIENCE_S
 from cems_workbench.serve.running import run_here
 from cems_workbench.serve.status import ask
-from cems_workbench.serve.wire import STREAMS, Wire
+from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.kept_resources import KeptResources

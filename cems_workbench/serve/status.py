@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from cems_workbench.serve.address import Address, Directory, require_allowed, require_platform
-from cems_workbench.serve.client import connect
+from cems_workbench.serve.wire import connect
 
 
 def ask(directory: Directory, name: str, what: str) -> dict[str, Any] | None:

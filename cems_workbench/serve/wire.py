@@ -16,11 +16,16 @@ import json
 import os
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
+
+from cems_workbench.serve.address import Directory
 
 MAX_LINE = 1 << 24
 """Bytes of a line: arguments and environment of a process are limited to a few million."""
 STREAMS = (0, 1, 2)
+ANSWER_S, PATIENCE_S = 3.0, 3.0
+"""Seconds that a client waits for the first line, and for its turn."""
 
 
 class Wire:
@@ -68,3 +73,21 @@ class Wire:
         self.socket.close()
         while self.descriptors:
             os.close(self.descriptors.pop())
+
+
+def connect(directory: Directory, name: str) -> Wire | None:
+    """A connection to the server of a socket; None if there is none, or it is another user's."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    wire = Wire(connection)
+    connection.settimeout(ANSWER_S)
+    try:
+        connection.connect(directory.file(name))
+        if wire.peer()[1] == os.geteuid():
+            return wire
+    except ConnectionRefusedError:  # it was killed
+        with suppress(OSError):
+            os.unlink(directory.file(name))
+    except OSError:
+        pass
+    wire.close()
+    return None
