@@ -26,7 +26,7 @@ from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import MAX_DEPTH, Request, counted, inner_depth, metadata_lists
+from cems_workbench.pipeline.gather import MAX_DEPTH, Request, inner_depth, metadata_lists
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import passes, ranked_list
@@ -34,6 +34,7 @@ from cems_workbench.pipeline.retrievers.relations import neighbours
 from cems_workbench.pipeline.scoring import questions_of
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
+from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import Document
@@ -197,7 +198,7 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
         embeddings=embeddings,
         relations=tuple(relations),
         chunks=chunks,
-        tokens=counted(memories, chunks) if evidence.tokens else {},
+        tokens=TokenCounts(memories, chunks) if evidence.tokens else {},
         notes=notes,
         model_scores=_without(evidence.model_scores, asked),
         judge_scores=_without(evidence.judge_scores, again),

@@ -23,10 +23,11 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline import Evidence, RankedList
 from cems_workbench.pipeline.evidence import Hit, Variant
-from cems_workbench.pipeline.gather import Request, counted, metadata_lists, search_filter, successors_of
+from cems_workbench.pipeline.gather import Request, metadata_lists, search_filter, successors_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, ListSource
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.supersession import SUPERSEDED
+from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.records import RankedIds, RecordedAnswer
 
 WhichLists = Literal["own", "ties", "recorded"]
@@ -203,7 +204,7 @@ def _with_candidates(
         lists=tuple(lists),
         embeddings={**evidence.embeddings, **resources.indexes.vectors.embeddings(sorted(fresh))},
         chunks={**evidence.chunks, **chunks},
-        tokens={**evidence.tokens, **counted(fresh, chunks)},
+        tokens={**evidence.tokens, **TokenCounts(fresh, chunks)},
         notes=notes,
     )
 

@@ -15,7 +15,6 @@ Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, fl
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -26,14 +25,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import tenacity
-
 from cems_workbench.errors import ModelError, one_line, server_message
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import CAUSES, PairScore
 
 if TYPE_CHECKING:
     import httpx
+    import tenacity
 
 T = TypeVar("T")
 
@@ -207,6 +205,8 @@ class ModelServer:
         return reply
 
     def _with_retries(self, request: Callable[[], Coroutine[Any, Any, T]], tries: int) -> T:
+        import tenacity
+
         limits, failures = self.limits, list[CallError]()
         # One deadline for all tries: a slow body does not extend it.
         ends = math.inf if limits.per_try else time.monotonic() + limits.timeout_s
@@ -265,6 +265,8 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
 
 
 async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+    import asyncio
+
     # httpx's timeouts are per read: a body that drips would never reach them.
     async with asyncio.timeout(max(seconds, 0.0)):
         return await request()
@@ -272,6 +274,8 @@ async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float)
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, even if the caller's thread has a running event loop (a notebook)."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -20,7 +20,6 @@ from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
-from cems_workbench.models import tokens
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
@@ -39,12 +38,13 @@ from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
+from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
+from cems_workbench.records import ENGLISH, Memory, Relation
 from cems_workbench.sources.address import redact_address, short_name
 from cems_workbench.sources.source import Distance, ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
@@ -278,7 +278,7 @@ def gather_lists(
         project=request.project,
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
         chunks=chunks,
-        tokens=counted(memories, chunks),
+        tokens=TokenCounts(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
         notes=_notes(
             request, config, resources, intent, signal, shape, correction, variants[0], instead is not None, warnings
@@ -636,14 +636,6 @@ def candidate_set(found: Sequence[str], config: PipelineConfig, resources: Resou
 
 def _hits(found: ChunkHits) -> tuple[Hit, ...]:
     return tuple(Hit(memory_id, float(score), chunk) for memory_id, score, chunk in found)
-
-
-def counted(memories: Mapping[str, Memory], chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, tuple[int, ...]]:
-    """By memory id the cl100k tokens of its content, then of each of its chunks."""
-    return {
-        key: (tokens.count(memory.content), *(tokens.count(chunk.text) for chunk in chunks.get(key, ())))
-        for key, memory in memories.items()
-    }
 
 
 def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:

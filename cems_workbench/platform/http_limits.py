@@ -9,24 +9,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import httpx
+from typing import TYPE_CHECKING
 
 from cems_workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
     import ssl
 
+    import httpx
+
 MAX_RESPONSE_BYTES = 256_000_000
 """A batch of 4,000 vectors is about 100 MB of JSON."""
 # Compression is not requested, so that a compressed body can be refused.
 HEADERS = {"Accept-Encoding": "identity"}
 
-Hook = Callable[[httpx.Response], None]
-AsyncHook = Callable[[httpx.Response], Awaitable[None]]
+Hook = Callable[["httpx.Response"], None]
+AsyncHook = Callable[["httpx.Response"], Awaitable[None]]
 
 
 class ResponseError(WorkbenchError):
@@ -36,11 +36,15 @@ class ResponseError(WorkbenchError):
 @cache
 def ssl_context() -> ssl.SSLContext:
     """The `verify` argument of every httpx client, loaded once: loading takes 50 ms."""
+    import httpx
+
     return httpx.create_ssl_context()
 
 
 def limit_response(response: httpx.Response, max_bytes: int) -> None:
     """Limit an unread response body to `max_bytes`. Raises ResponseError for a redirect or a compressed body."""
+    from cems_workbench.platform.limited_stream import LimitedStream
+
     # The request, with its key, would go to a host that the user did not name.
     if response.has_redirect_location:
         here, there = response.request.url, response.request.url.join(response.headers["Location"])
@@ -50,7 +54,7 @@ def limit_response(response: httpx.Response, max_bytes: int) -> None:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise ResponseError("the reply is compressed, which was not asked for: not read")
     # Wrapped before the body is read: Content-Length may be missing or wrong.
-    response.stream = _LimitedStream(response.stream, max_bytes)
+    response.stream = LimitedStream(response.stream, max_bytes)
 
 
 def event_hooks() -> dict[str, list[Hook]]:
@@ -67,33 +71,10 @@ def async_hook(max_bytes: int) -> AsyncHook:
     return hook
 
 
-class _LimitedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    def __init__(self, stream: Any, max_bytes: int) -> None:
-        self._stream, self._max_bytes, self._bytes_read = stream, max_bytes, 0
-
-    def _count(self, part: bytes) -> bytes:
-        self._bytes_read += len(part)
-        if self._bytes_read > self._max_bytes:
-            raise ResponseError(f"the reply is longer than {self._max_bytes:,} bytes: not read to its end")
-        return part
-
-    def __iter__(self) -> Iterator[bytes]:
-        for part in self._stream:
-            yield self._count(part)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._stream:
-            yield self._count(part)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
 def connection_reason(error: BaseException | None) -> str | None:
     """A message for an httpx connection error; None for any other error."""
+    import httpx
+
     if isinstance(error, httpx.TimeoutException):
         return "it did not answer in time"
     if isinstance(error, httpx.ConnectError):

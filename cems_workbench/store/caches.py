@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import staged, text_sha
+from cems_workbench.store.rows import text_sha
 
 ReplyKey = tuple[str, str, str]
 """(model, prompt version, digest of the prompt text)"""
@@ -41,25 +41,17 @@ class ScoreCache:
 
     def write(self, model: str, query: str, scored: Sequence[tuple[str, PairScore]]) -> None:
         """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
-        import pyarrow as pa
-
         # A failed score is left out, so that it is computed again.
         usable = {text_sha(text): score for text, score in scored if _is_usable(score)}
         if not usable:
             return
         details = [None if score.detail is None else json.dumps(dict(score.detail)) for score in usable.values()]
-        table = pa.table(
-            {
-                "text_sha": list(usable),
-                "score": [score.raw for score in usable.values()],
-                "detail": pa.array(details, pa.string()),
-            }
-        )
-        with self._database.transaction() as cursor, staged(cursor, "staged_scores", table):
+        # Lists, not an Arrow table: every search of new texts writes scores, and pyarrow, which imports pandas, takes long to load.
+        with self._database.transaction(of_tables=False) as cursor:
             cursor.execute(
                 "INSERT OR REPLACE INTO score_cache (model, query, text_sha, score, detail) "
-                "SELECT ?, ?, text_sha, score, detail FROM staged_scores",
-                [model, query],
+                "SELECT ?, ?, unnest(?), unnest(?), unnest(?::VARCHAR[])",
+                [model, query, list(usable), [score.raw for score in usable.values()], details],
             )
 
 
@@ -79,7 +71,7 @@ class ReplyCache:
 
     def write(self, key: ReplyKey, reply: str) -> None:
         """Cache a reply; an earlier one is replaced."""
-        with self._database.transaction() as cursor:
+        with self._database.transaction(of_tables=False) as cursor:
             cursor.execute("INSERT OR REPLACE INTO reply_cache VALUES (?, ?, ?, ?)", [*key, reply])
 
 

@@ -280,12 +280,13 @@ class Database:
         return found
 
     @contextmanager
-    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def transaction(self, *, of_tables: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor whose changes are committed at the end of the block, or rolled back if it raises.
 
-        Raises StoreError if the file was removed or replaced: writes would be lost.
+        With `of_tables` the block may stage Arrow tables. Raises StoreError if the file was removed or replaced: writes would be lost.
         """
-        import pyarrow  # noqa: F401 (what nearly every change needs, and takes long to load; not while others wait)
+        if of_tables:
+            import pyarrow  # noqa: F401 (takes long to load; not while others wait)
 
         with self.writing():
             with self._committed() as cursor:
