@@ -54,7 +54,9 @@ def limit_response(response: httpx.Response, max_bytes: int) -> None:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise ResponseError("the reply is compressed, which was not asked for: not read")
     # Wrapped before the body is read: Content-Length may be missing or wrong.
-    response.stream = LimitedStream(response.stream, max_bytes)
+    response.stream = LimitedStream(
+        response.stream, max_bytes, ResponseError(f"the reply is longer than {max_bytes:,} bytes: not read to its end")
+    )
 
 
 def event_hooks() -> dict[str, list[Hook]]:

@@ -7,19 +7,17 @@ from typing import Any
 
 import httpx
 
-from cems_workbench.platform.http_limits import ResponseError
-
 
 class LimitedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Counts what is read of a stream. Raises ResponseError above `max_bytes`."""
+    """Counts what is read of a stream, and raises `too_long` above `max_bytes`."""
 
-    def __init__(self, stream: Any, max_bytes: int) -> None:
-        self._stream, self._max_bytes, self._bytes_read = stream, max_bytes, 0
+    def __init__(self, stream: Any, max_bytes: int, too_long: Exception) -> None:
+        self._stream, self._max_bytes, self._too_long, self._bytes_read = stream, max_bytes, too_long, 0
 
     def _count(self, part: bytes) -> bytes:
         self._bytes_read += len(part)
         if self._bytes_read > self._max_bytes:
-            raise ResponseError(f"the reply is longer than {self._max_bytes:,} bytes: not read to its end")
+            raise self._too_long
         return part
 
     def __iter__(self) -> Iterator[bytes]:
