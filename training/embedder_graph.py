@@ -14,6 +14,7 @@ Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); Xiao et al. 2023 (
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from cems_workbench.models.minilm_embedder import (
     INNER,
     LAYERS,
     POSITIONS,
+    WEIGHTS,
     WIDTH,
     WORDPIECES,
     MiniLMEmbedder,
@@ -38,11 +40,12 @@ from cems_workbench.models.minilm_embedder import (
 )
 from cems_workbench.models.onnx_session import SATURATION_GRAPH, SATURATION_SIZE
 from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.models.resolve import PACKAGED_ID, packaged_minilm
 from cems_workbench.records import indexed_text
 
 FUSED = "com.microsoft"
 EPSILON = 1e-12
+TYPES = 2
 LEAST = 1e-3
 """Nothing is divided by less: what is that small before a matrix counts for nothing behind it."""
 SAMPLE = Path(__file__).parents[1] / "sample_data"
@@ -54,10 +57,16 @@ def network(*, eight_bits: bool = False) -> bytes:
     """The graph, serialised."""
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
+    places = tensors_in(packaged_weights())
 
     def weight(name: str, *shape: int, kind: int = TensorProto.FLOAT) -> str:
         tensor = onnx.TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
-        tensor.external_data.add(key="location", value="given by the program")
+        if name in places:
+            begin, end = places[name]
+            for key, value in (("location", WEIGHTS), ("offset", begin), ("length", end - begin)):
+                tensor.external_data.add(key=key, value=str(value))
+        else:
+            tensor.external_data.add(key="location", value="given by the program")
         weights.append(tensor)
         return name
 
@@ -65,17 +74,16 @@ def network(*, eight_bits: bool = False) -> bytes:
         nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
-    def product(read: str, name: str, rows: int, columns: int, output: str, *, even: bool = False) -> str:
-        if not eight_bits:
-            return node("MatMul", [read, weight(name, rows, columns)], output, domain="")
-        return rounded(evened(read, name, rows) if even else read, name, rows, columns, output, name + "_bias")
+    def multiplied(read: str, of: str, rows: int, columns: int, output: str) -> str:
+        # As torch writes it: (out, in).
+        return node("FusedMatMul", [read, weight(f"{of}.weight", columns, rows)], output, transB=1)
 
     def evened(read: str, name: str, rows: int) -> str:
         return node("Mul", [read, weight(name + "_even", rows)], name + "_evened", domain="")
 
     def rounded(read: str, name: str, rows: int, columns: int, output: str, bias: str = "") -> str:
         given = [read, weight(name, rows, columns, kind=TensorProto.INT8), weight(name + "_scale", columns)]
-        return node("DynamicQuantizeMatMul", given + (["", weight(bias, columns)] if bias else []), output)
+        return node("DynamicQuantizeMatMul", given + (["", bias] if bias else []), output)
 
     def rounded_by_row(read: str, name: str, rows: int, columns: int, output: str) -> str:
         read = evened(read, name, rows)
@@ -84,49 +92,61 @@ def network(*, eight_bits: bool = False) -> bytes:
         level = node("Mul", [read, node("Reciprocal", [largest], name + "_level", "")], name + "_leveled", domain="")
         return node("Mul", [rounded(level, name, rows, columns, name + "_product"), largest], output, domain="")
 
-    def attention(read: str, at: str) -> str:
+    def attention(read: str, of: str, at: str) -> str:
+        parts = [f"{of}attention.self.{part}" for part in ("query", "key", "value")]
+        bias = node("Concat", [weight(f"{part}.bias", WIDTH) for part in parts], at + "qkv_bias", "", axis=0)
         if not eight_bits:
-            return node(
-                "Attention",
-                [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)],
-                at + "attended",
-                num_heads=HEADS,
-            )
-        projected = product(read, at + "qkv", WIDTH, 3 * WIDTH, at + "projected", even=True)
-        parts = [at + part for part in ("query", "key", "value")]
-        nodes.append(helper.make_node("Split", [projected], parts, axis=-1))
+            projected = [multiplied(read, part, WIDTH, WIDTH, part) for part in parts]
+            return node("MultiHeadAttention", [*projected, bias], at + "attended", num_heads=HEADS)
+        together = rounded(evened(read, at + "qkv", WIDTH), at + "qkv", WIDTH, 3 * WIDTH, at + "projected", bias)
+        nodes.append(helper.make_node("Split", [together], parts, axis=-1))
         return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
 
-    def bent(wide: str, at: str) -> str:
-        if eight_bits:
-            return node("Gelu", [wide], at + "bent")
-        return node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
+    def bent(read: str, of: str, at: str) -> str:
+        bias = weight(of + "intermediate.dense.bias", INNER)
+        if not eight_bits:
+            return node(
+                "BiasGelu", [multiplied(read, of + "intermediate.dense", WIDTH, INNER, at + "wide"), bias], at + "bent"
+            )
+        name = at + "widen"
+        return node("Gelu", [rounded(evened(read, name, WIDTH), name, WIDTH, INNER, at + "wide", bias)], at + "bent")
 
-    def normed(added: str, read: str, at: str, norm: str, output: str) -> str:
-        scale, shift = weight(at + norm, WIDTH), weight(f"{at}{norm}_bias", WIDTH)
-        summed = node("Add", [added, read], f"{at}{norm}_summed", domain="")
-        return node("LayerNormalization", [summed, scale, shift], output, "", epsilon=EPSILON)
+    def normed(added: str, read: str, norm: str, output: str) -> str:
+        summed = node("Add", [added, read], norm + "_summed", domain="")
+        given = [summed, weight(norm + ".weight", WIDTH), weight(norm + ".bias", WIDTH)]
+        return node("LayerNormalization", given, output, "", epsilon=EPSILON)
 
-    def biased(added: str, name: str) -> str:
-        return node("Add", [added, weight(name + "_bias", WIDTH)], name + "_biased", domain="")
+    def biased(added: str, of: str) -> str:
+        return node("Add", [added, weight(of + ".bias", WIDTH)], of + "_biased", domain="")
 
     if eight_bits:
         weights.append(helper.make_tensor("least", TensorProto.FLOAT, [], [LEAST]))
-    words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
-    places = node("Gather", [weight("places", POSITIONS, WIDTH), "places_read"], "place_vectors", domain="")
-    summed = node("Add", [words, places], "summed", domain="")
-    read = node(
-        "LayerNormalization", [summed, weight("norm", WIDTH), weight("norm_bias", WIDTH)], "read", "", epsilon=EPSILON
-    )
+    weights.append(helper.make_tensor("first_row", TensorProto.INT32, [], [0]))
+    begin = "embeddings."
+    words = node("Gather", [weight(begin + "word_embeddings.weight", WORDPIECES, WIDTH), "ids"], "word_vectors", "")
+    place = [weight(begin + "position_embeddings.weight", POSITIONS, WIDTH), "places_read"]
+    kind = [weight(begin + "token_type_embeddings.weight", TYPES, WIDTH), "first_row"]
+    placed = [node("Gather", place, "place_vectors", ""), node("Gather", kind, "type_vector", "")]
+    summed = node("Add", [words, node("Add", placed, "placed", "")], "summed", "")
+    norm = [weight(begin + f"LayerNorm.{part}", WIDTH) for part in ("weight", "bias")]
+    read = node("LayerNormalization", [summed, *norm], "read", "", epsilon=EPSILON)
     for layer in range(LAYERS):
-        at = f"layer{layer}."
-        attended = attention(read, at)
-        mixed = product(attended, at + "mix", WIDTH, WIDTH, at + "mixed")
-        read = normed(mixed if eight_bits else biased(mixed, at + "mix"), read, at, "norm1", at + "first")
-        wide = bent(product(read, at + "widen", WIDTH, INNER, at + "wide", even=True), at)
-        narrow = (rounded_by_row if eight_bits else product)(wide, at + "narrow", INNER, WIDTH, at + "narrowed")
+        at, of = f"layer{layer}.", f"encoder.layer.{layer}."
+        attended, mix, narrow = attention(read, of, at), of + "attention.output.dense", of + "output.dense"
+        mixed = (
+            rounded(attended, at + "mix", WIDTH, WIDTH, at + "mixed", weight(mix + ".bias", WIDTH))
+            if eight_bits
+            else biased(multiplied(attended, mix, WIDTH, WIDTH, at + "mixed"), mix)
+        )
+        read = normed(mixed, read, of + "attention.output.LayerNorm", at + "first")
+        wide = bent(read, of, at)
+        narrowed = (
+            rounded_by_row(wide, at + "narrow", INNER, WIDTH, at + "narrowed")
+            if eight_bits
+            else multiplied(wide, narrow, INNER, WIDTH, at + "narrowed")
+        )
         read = normed(
-            biased(narrow, at + "narrow"), read, at, "norm2", at + "second" if layer < LAYERS - 1 else "vectors"
+            biased(narrowed, narrow), read, of + "output.LayerNorm", at + "second" if layer < LAYERS - 1 else "vectors"
         )
     given = [
         helper.make_tensor_value_info("ids", TensorProto.INT32, ["texts", "wordpieces"]),
@@ -136,6 +156,20 @@ def network(*, eight_bits: bool = False) -> bytes:
     graph = helper.make_graph(nodes, "all-MiniLM-L6-v2", given, found, weights)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+def packaged_weights() -> Path:
+    """The safetensors file of the package."""
+    return Path(packaged_minilm() or "") / WEIGHTS
+
+
+def tensors_in(weights: Path) -> dict[str, tuple[int, int]]:
+    """Where in a safetensors file each tensor begins and ends."""
+    with weights.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    spans = {name: tensor["data_offsets"] for name, tensor in header.items() if name != "__metadata__"}
+    return {name: (8 + size + begin, 8 + size + end) for name, (begin, end) in spans.items()}
 
 
 def saturation() -> bytes:
@@ -158,12 +192,12 @@ def largest() -> dict[str, Float32]:
     for layer in range(LAYERS):
         read |= {f"layer{layer}.widen": f"layer{layer}.first", f"layer{layer}.narrow": f"layer{layer}.bent"}
     graph.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read.values())
-    session = open_session(graph.SerializeToString(), embedder.network.values)
+    session = open_session(graph.SerializeToString(), packaged_weights())
     texts = [indexed_text(memory) for parsed in formats.read_path(SAMPLE) for memory in parsed.memories][::EVERY]
     found = {name: np.zeros(0, np.float32) for name in read}
     for text in texts:
         values = session.run(
-            list(read.values()), embedder.network.feed(embedder.wordpieces([text])[0][: embedder.room])
+            list(read.values()), embedder.network.feed([embedder.wordpieces([text])[0][: embedder.room]])
         )
         for name, value in zip(read, values, strict=True):
             large = np.abs(value[0]).max(axis=0)

