@@ -7,8 +7,7 @@ in which each pair is for one reviewer, and both search on Inspect, browse Memor
 other: import of a new memory, search, why, judgments, gather, evaluate, tune, doctor. After `--seconds` of that one of the three is
 killed (SIGKILL) at a random moment and begun again, `--kills` times, while the others go on.
 
-With `--memories 10000` changes wait beside the graph of the vectors, and with `--each 300` so many new memories come by each
-import that they are moved into it meanwhile (store/search/vectors/write_buffer.py).
+With `--memories 20000` searches scan the codes of the vectors, and with `--each 300` segments are merged meanwhile.
 
 A label counts as confirmed when `Labels.give` has returned, an import when the command has ended with 0. At the end each of them has to
 be there once, no pair may have two reviewers, the store has to open without a word of loss, and `doctor --deep` has to be content. The

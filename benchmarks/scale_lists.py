@@ -2,7 +2,7 @@
 
 Queries are the first 150, with filters that very unlike shares of the memories pass; without one the engines alone are asked the same, in
 turn. For vectors the share of the exact nearest is reported; lexical search is exact. A change is timed from the database until a query by
-its words and one by its vector both have it, embedded here; then 1,000 new ones wait to be moved into the graph, which is timed separately.
+its words and one by its vector both have it, embedded here.
 What is changed is changed back before the next, which is not timed, so that the store can be measured again.
 """
 
@@ -120,10 +120,9 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Seconds, the longest of several: until both lists have a change, from then on until the graph has 1,000 new, and the engines."""
+    """Seconds, the longest of several: until both lists have a change, and the engines."""
 
     found_s: dict[str, float]
-    moved_s: float
     engines_s: float
 
 
@@ -176,7 +175,6 @@ def lists(store: Store, embedder: PreparedVectors, engines: Engines) -> Lists:
 def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> Changes:
     """An edit, a delete and 1,000 new memories; those in turn with `SentenceTransformer.encode` and Chroma alone."""
     taken: dict[str, list[float]] = {}
-    moved: list[float] = []
     alone: list[float] = []
     model = SentenceTransformerEmbedder(resolve(PACKAGED_ID)).model
     model.encode(["warm"])
@@ -218,14 +216,10 @@ def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> Change
         parsed = ParsedInput("new", "scale", memories=tuple(new))
         one = new[7]
         until_found("1,000 new", lambda parsed=parsed: store.add(parsed), one.content, one.id)  # type: ignore[misc]
-        began = time.perf_counter()
-        store.indexes.flush(threshold=1)
-        moved.append(time.perf_counter() - began)
         until_found("delete", lambda key=one.id: store.memories.delete(key), one.content, one.id, there=False)  # type: ignore[misc]
         for other in new:
             if other is not one:
                 store.memories.delete(other.id)
         store.indexes.refresh(embedder)
-        store.indexes.flush(threshold=1)
         alone.append(engines.take([indexed_text(other) for other in new], by_itself))
-    return Changes({name: max(times) for name, times in taken.items()}, max(moved), max(alone))
+    return Changes({name: max(times) for name, times in taken.items()}, max(alone))

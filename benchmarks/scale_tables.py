@@ -84,7 +84,6 @@ def tables(rows: Sequence[Figures]) -> dict[str, str]:
         ("Chroma", lambda one: _times(one["peer_vector_ms"])),
     ]
     found: list[tuple[str, Value]] = [(name, _seconds("found_s", name)) for name in large["found_s"]]
-    found.append(("1,000 new, from then until the graph has them", _when_measured("moved_s")))
     found.append(("1,000 new in SentenceTransformer and Chroma alone", _when_measured("peer_new_s")))
     calls: list[tuple[str, Value]] = [(name, _milliseconds("calls_ms", name)) for name in large["calls_ms"]]
     filters = [

@@ -27,7 +27,6 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
-from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 
 NEW_ID = "new-memory"
 """The id of a memory that is not in the store."""
@@ -360,9 +359,6 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
         said.append(
             f"The query variants are those that were searched; expansion might choose other words after a real {what}."
         )
-    if len(edit.resources.indexes.vectors) > EXACT_ROWS:
-        placed = "the edited memory is placed by its exact cosine" if edit.edited else "its hits are those it finds"
-        said.append(f"The vector index searches approximately in a store of this size; {placed}.")
     return said
 
 

@@ -302,7 +302,6 @@ def _refresh(
 
     try:
         refreshed = resources.refresh(progress, given())
-        resources.store.indexes.flush(progress)
     except EmbedderMismatchError as refusal:
         return None, f"not embedded: {refusal}"
     except (InputError, ModelError) as refusal:

@@ -14,7 +14,6 @@ def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> N
     """
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         report = resources.embed_anew(progress)
-        resources.store.indexes.flush(progress)
         told = resources.store.notices
         to_search = first_search(resources.store, given_options(store=store))
         embedder, total = resources.embedder.model_id, resources.store.memories.count()

@@ -268,40 +268,6 @@ class SharedLock:
         self._fd, self._held, self._closed = None, False, True
 
 
-class Presence:
-    """Tells whether any other process has something open, by a shared flock on one file. Not thread-safe."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd: int | None = None
-
-    def enter(self) -> bool:
-        """Register this process; True if no other process is registered."""
-        alone = self._alone()
-        if self._fd is None:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
-        return alone
-
-    def leave(self) -> bool:
-        """Unregister this process; True if no other process is registered, False if that is unknown because the directory is gone."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-        try:
-            return self._alone()
-        except StoreError:
-            return False
-
-    def _alone(self) -> bool:
-        if self._fd is not None:
-            return False
-        fd = _try_lock(self._path)
-        if fd is not None:
-            os.close(fd)
-        return fd is not None
-
-
 _locks: WeakSet[SharedLock] = WeakSet()
 
 

@@ -108,7 +108,7 @@ class Store:
         """Release the files; all completed changes are already on disk."""
         _open.discard(self)
         with ExitStack() as closing:  # an error of one does not keep the others open
-            # Callbacks run in reverse: the indexes close first, since their flush thread uses the database.
+            # Callbacks run in reverse: the indexes close first.
             closing.callback(self._database.close)
             closing.callback(self.team.close)
             closing.callback(self.indexes.close)
@@ -190,7 +190,7 @@ _open: WeakSet[Store] = WeakSet()
 
 
 def _close_all() -> None:
-    """Close open stores at process exit, as the app leaves them open; otherwise the next process verifies every vector on opening."""
+    """Close open stores at process exit, as the app leaves them open."""
     # A copy: closing removes the store from the set.
     for store in list(_open):
         try:

@@ -113,7 +113,7 @@ class _Search:
                 yield self._hybrid_place(i, by_meaning, by_words)
 
     def _by_cosine(self, text: str) -> ChunkHits | None:
-        """All chunks by exact cosine, None if the index is too large for an exact search."""
+        """All chunks by cosine, None if there are too many to list."""
         vectors = self.resources.indexes.vectors
         if len(vectors) > EXACT_ROWS:
             return None

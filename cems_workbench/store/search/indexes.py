@@ -1,7 +1,7 @@
 """The derived indexes of a store (vectors, lexical, full text): opening, refreshing, verifying.
 
-Each records the content version it was built from: the lexical index in its manifest, an embedder's vectors in the meta table, together
-with their dimension and the id of the Chroma collection, so that a recreated collection is not mistaken for the lost one.
+Each records the content version it was built from: the lexical index in its manifest, an embedder's vectors in the meta table
+(vector_files.py).
 
 Both are verified before use: complete files, of this store and its content. A damaged index is rebuilt by the next refresh, with a line
 in `notices`.
@@ -9,7 +9,7 @@ in `notices`.
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import tempfile
 import threading
@@ -20,23 +20,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import other_dimension, other_model
-from cems_workbench.models.protocol import Embedder
+from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.platform.process_lock import Holder, SharedLock
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
-from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import (
     content_identity,
-    delete_meta,
     earlier_identity,
     read_content_version,
-    read_meta,
-    write_meta,
 )
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search import (
@@ -50,41 +46,28 @@ from cems_workbench.store.search.directory.index_directory import (
     read_manifest,
 )
 from cems_workbench.store.search.directory.segment_directory import SegmentDirectory, segments_of
-from cems_workbench.store.search.entries import EntryId, key_of
+from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.search.postgres import VERSION as FULL_TEXT_VERSION
-from cems_workbench.store.search.vectors import chroma, embedded, quantized_refresh, write_buffer
-from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
-from cems_workbench.store.search.vectors.quantized_vectors import QuantizedVectors
-from cems_workbench.store.search.vectors.vector_cache import VectorCache
-from cems_workbench.store.search.vectors.vector_check import VectorCheck, verify
-from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, VectorIndex
-from cems_workbench.store.search.vectors.vector_refresh import counts_match, refresh_vectors
-from cems_workbench.store.search.vectors.write_buffer import FLUSH_THRESHOLD, BufferedCollection
+from cems_workbench.store.search.vectors import embedded, segment_writer
+from cems_workbench.store.search.vectors.vector_files import LEGACY, UNREAD, VectorFiles, VectorRecord, records
+from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.vectors.vector_refresh import refresh_vectors
 
 if TYPE_CHECKING:
-    import duckdb
     from chromadb.api.models.Collection import Collection
 
     from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+    from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
 
 log = logging.getLogger(__name__)
-IndexMark = tuple[str | None, str | None]
+IndexMark = tuple[str | None, VectorRecord | None]
 """The directory of the lexical index, and the record of the vectors."""
-_META_PREFIX = "vectors:"
-FLUSH_LABEL = "flushing vectors into the graph"
-QUANTIZED_COPY = "the int8 copy for filtered searches"
 MAX_BUILD_ATTEMPTS = 3
 """Attempts to build an index while other processes change the content; the last one blocks writers."""
-SERVER_RETRY_S = 5.0
-"""How long an unreachable server is not verified again."""
-FLUSH_SLICE_S = 1.0
-"""Time of one flush slice; after each, other processes reload the graph."""
-FLUSH_DELAY_S = 2.0
-"""Delay of the background flush after a refresh, so that the caller has the processor first."""
 OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
 """Ids of Ollama models end with a revision, which changes when the model is pulled again."""
 
@@ -145,38 +128,29 @@ class DerivedIndexes:
     """Vectors and lexical index of one store."""
 
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: set[str]) -> None:
-        self._chroma = ChromaDirectory(path / "chroma", chroma_url)
+        self._path, self._chroma_url = path, chroma_url
+        self._chroma: ChromaDirectory | None = None
         self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
         self._full_text_directory = IndexDirectory(path / "ts_rank", FULL_TEXT_VERSION)
-        self._quantized_path = path / "codes"
-        self._quantized_directories: dict[str, SegmentDirectory] = {}
+        self._vector_files: dict[str, VectorFiles] = {}
         self._database = database
         self._store_id = store_id
         self._hidden = hidden
         self._refresh_lock = threading.Lock()
         self._build_lock = SharedLock(path / ".indexes.lock", f"the work on the indexes of {path}", _noop, _noop)
         self._opened: dict[str, tuple[IndexMark, Indexes]] = {}
-        self._vector_caches: dict[str, VectorCache] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_manifest, database)
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._check_lock = threading.RLock()
-        self._checks: dict[str, VectorCheck] = {}
-        self._checked_at: dict[str, float] = {}
-        """When the vectors of an embedder were last verified."""
-        self._flusher: threading.Thread | None = None
-        self._closing = threading.Event()
         self.stale_reason = ""
         """Why searches miss the latest changes (another process is refreshing the indexes), one line; empty if they do not."""
         self.notices: list[str] = []
         """Damaged indexes that were rebuilt since the store was opened, a line each."""
 
     def close(self) -> None:
-        """Release Chroma's files. Buffered changes stay buffered."""
-        self._closing.set()
-        if self._flusher is not None:
-            # Before Chroma closes: the thread writes into its graph.
-            self._flusher.join()
-        self._chroma.close()
+        """Release the files."""
+        if self._chroma is not None:
+            self._chroma.close()
         self._build_lock.close()
 
     @contextmanager
@@ -199,14 +173,8 @@ class DerivedIndexes:
 
     def files_changed(self) -> bool:
         """Whether index files were changed or removed since they were verified, by their sizes and times."""
-        return (
-            self._chroma.replaced()
-            or self._lexical_directory.signature() != self._lexical_directory.verified_signature()
-            or any(
-                home.verified_signature() not in (None, home.signature())
-                for home in self._quantized_directories.values()
-            )
-        )
+        directories = [self._lexical_directory, *(files.directory for files in list(self._vector_files.values()))]
+        return any(each.verified_signature() not in (None, each.signature()) for each in directories)
 
     def open(self, embedder: Embedder) -> Indexes:
         """Both indexes as of the last refresh; empty if never built. `states` tells whether they are current.
@@ -232,53 +200,24 @@ class DerivedIndexes:
         # Only the name is needed: `states` has verified the files.
         manifest = read_manifest(self._lexical_directory.path)
         with self._database.reading() as cursor:
-            return manifest.directory if manifest else None, read_meta(cursor, _META_PREFIX + embedder.model_id)
+            return manifest.directory if manifest else None, records(cursor).get(embedder.model_id)
 
     def _open(self, embedder: Embedder) -> Indexes:
         with self._database.reading() as cursor:
             words = language.language(cursor)
         segments = segments_of(self._lexical_state(words).manifest)
         lexical = LexicalIndex.open(self._lexical_directory.path, segments, self._hidden, words)
-        collection = self._find(embedder.model_id)
-        key = "" if collection is None else str(collection.id)
-        quantized = None if collection is None else self._open_quantized(embedder.model_id, key)
-        with self._database.reading() as cursor:
-            chunked = embedded.chunks_of(cursor, key) if quantized is None else {}
-        cache = self._vector_caches.setdefault(embedder.model_id, VectorCache())
-        vectors = VectorIndex(
-            collection,
-            lambda where: self._passing(key, where),
-            partial(cache.read, self._database),
-            chunked,
-            self._hidden,
-            quantized,
-        )
-        return Indexes(vectors, lexical)
+        graph = partial(self.graph, embedder)
+        return Indexes(VectorIndex(self._files(embedder.model_id).open(), self._hidden, graph), lexical)
 
-    def _open_quantized(self, embedder_id: str, collection_id: str) -> QuantizedVectors | None:
-        """The quantized vectors of a collection; None if it is small or they are not current."""
-        with self._database.reading() as cursor:
-            recorded = _recorded(cursor).get(embedder_id, {})
-        manifest = self._quantized_state(embedder_id, collection_id).manifest
-        if manifest is None or recorded.get("version") != manifest.content_version:
-            return None
-        return quantized_refresh.open_vectors(self._quantized_directory(embedder_id).path, segments_of(manifest))
-
-    def _quantized_directory(self, embedder_id: str) -> SegmentDirectory:
-        """The directory of an embedder's quantized vectors."""
-        name = self._collection_name(embedder_id).rpartition("-")[2]
-        return self._quantized_directories.setdefault(
-            embedder_id, SegmentDirectory(self._quantized_path / name, quantized_refresh.VERSION)
-        )
-
-    def _quantized_state(self, embedder_id: str, collection_id: str) -> DirectoryState:
-        """The state of the quantized vectors; empty for a small collection."""
-        with self._database.reading() as cursor:
-            if embedded.count(cursor, collection_id) <= EXACT_ROWS:
-                return DirectoryState(None)
-            kind, known = quantized_refresh.manifest_version(collection_id), partial(earlier_identity, cursor)
-            directory = self._quantized_directory(embedder_id)
-            return directory.refreshable_state(read_content_version(cursor), content_identity(cursor), kind, known)
+    def _files(self, embedder_id: str) -> VectorFiles:
+        """The vectors of an embedder."""
+        files = self._vector_files.get(embedder_id)
+        if files is None:
+            name = hashlib.sha256(embedder_id.encode()).hexdigest()[:12]
+            directory = SegmentDirectory(self._path / "vectors" / name, segment_writer.VERSION)
+            files = self._vector_files.setdefault(embedder_id, VectorFiles(self._database, directory, embedder_id))
+        return files
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
         """The ts_rank index over the chunks of the last refresh, built on demand.
@@ -319,9 +258,7 @@ class DerivedIndexes:
         vectors from a source were made by another embedder, and StoreLockedError if another process refreshes for more than `timeout_s`.
         """
         with self._exclusive(timeout_s):
-            report = self._refresh(embedder, progress, precomputed)
-        self._flush_later()
-        return report
+            return self._refresh(embedder, progress, precomputed)
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
         """Raise EmbedderMismatchError if the store's vectors were made by another embedder or have another `dimension` (None: unknown).
@@ -331,26 +268,17 @@ class DerivedIndexes:
         """
         with self._database.reading() as cursor:
             sources.check_embedder(cursor, embedder_id)
-            recorded = _recorded(cursor)
-            known = {name: value for name, value in recorded.items() if embedded.count(cursor, value["collection"])}
+            recorded = records(cursor)
+            known = {name: value for name, value in recorded.items() if embedded.count(cursor, value.collection)}
         if embedder_id in recorded:
-            dimension_then = (
-                self._recorded_dimension(embedder_id, recorded[embedder_id]) if embedder_id in known else None
-            )
+            dimension_then = known[embedder_id].dimension if embedder_id in known else None
             if None not in (dimension_then, dimension) and dimension_then != dimension:
                 raise other_dimension(embedder_id, dimension_then or 0, embedder_id, dimension or 0)
             return
         revisions = {name.partition(REVISION_SEPARATOR)[0] for name in known if name.startswith(OLLAMA_PREFIX)}
         if known and embedder_id.partition(REVISION_SEPARATOR)[0] not in revisions:
-            latest = max(known, key=lambda name: (known[name]["version"] or 0, name))
-            raise other_model(latest, self._recorded_dimension(latest, known[latest]), embedder_id)
-
-    def _recorded_dimension(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
-        """The dimension of an embedder's vectors, read from the collection if an earlier version did not record it."""
-        if "dimension" not in recorded:
-            collection = self._find(embedder_id)
-            return None if collection is None else chroma.dimension(collection)
-        return int(recorded["dimension"])
+            latest = max(known, key=lambda name: (known[name].version or 0, name))
+            raise other_model(latest, known[latest].dimension, embedder_id)
 
     def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
         """Delete both indexes and rebuild them from the memories. Raises what `progress` raises; `refresh` then continues.
@@ -362,8 +290,7 @@ class DerivedIndexes:
             self._full_text = None
             discard(self._full_text_directory.path)
             discard(self._lexical_directory.path)
-            self._discard_vectors(embedder)
-            discard(self._quantized_directory(embedder.model_id).path)
+            self._files(embedder.model_id).discard()
             return self._refresh(embedder, progress)
 
     def _refresh(
@@ -394,8 +321,9 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             if not cursor.execute("SELECT 1 FROM removed_memories LIMIT 1").fetchall():
                 return
-            versions = [each["version"] for each in _recorded(cursor).values()]
-        if None in versions:
+            recorded = records(cursor).values()
+        versions = [each.version for each in recorded if each.version is not None]
+        if len(versions) < len(recorded):
             return
         with self._database.transaction() as cursor:
             gone = memories.forget_removed(cursor, min([version, *versions]))
@@ -403,106 +331,38 @@ class DerivedIndexes:
         # Opened indexes are from before this refresh, and are opened again.
         self._hidden.difference_update(set(gone) - deleted)
 
-    def _discard_vectors(self, embedder: Embedder) -> None:
-        """Delete the records of the embedder's vectors, then the vectors: a crash in between leaves a collection that is cleaned later."""
-        name = self._collection_name(embedder.model_id)
-        with self._database.transaction() as cursor:
-            recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
-            if recorded is not None:
-                embedded.remove_collection(cursor, json.loads(recorded)["collection"])
-                write_buffer.clear(cursor, json.loads(recorded)["collection"])
-                delete_meta(cursor, _META_PREFIX + embedder.model_id)
-        try:
-            self._chroma.drop(name)
-        except StoreError as error:
-            if self._chroma.url:
-                raise
-            self._chroma.discard(str(error))
-        self._chroma.discard_reason = ""  # a rebuild is no news
-        self._checks.clear()
-
     def states(self, embedder_id: str | None = None, deep: bool = False) -> list[IndexState]:
         """The states of the lexical index and of one embedder's vectors (None: of all known embedders), verified.
 
         Each is verified once, and again when its files change; `deep` verifies every file and every vector again.
         """
         with self._check_lock:
-            # A client of removed files would still answer from memory.
-            if self._chroma.replaced():
-                self._chroma.close()
-                self._opened, self._checks = {}, {}
-            if deep:
-                for directory in (self._lexical_directory, *self._quantized_directories.values()):
-                    directory.invalidate()
-                self._checks = {}
             with self._database.reading() as cursor:
-                version = read_content_version(cursor)
-                recorded = _recorded(cursor)
+                version, recorded = read_content_version(cursor), records(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
-            checks = {name: self._check(name, recorded.get(name), deep) for name in wanted}
-            quantized = {name: self._quantized_problem(name, recorded.get(name)) for name in wanted}
-            with self._database.reading() as cursor:
-                vectors = [
-                    _vector_state(
-                        name,
-                        recorded.get(name),
-                        version,
-                        embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
-                        checks[name],
-                        quantized[name],
-                        write_buffer.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
-                    )
-                    for name in wanted
-                ]
+            if deep:
+                for directory in (self._lexical_directory, *(self._files(name).directory for name in wanted)):
+                    directory.invalidate()
+            vectors = [self._vector_state(name, recorded.get(name), version) for name in wanted]
             return [_index_state("lexical", self._lexical_state(), version), *vectors]
+
+    def _vector_state(self, name: str, record: VectorRecord | None, version: int) -> IndexState:
+        built = record.version if record is not None else None
+        state = self._files(name).state(record)
+        note = "" if built == version else "never built" if record is None else _staleness(built, version)
+        if record is None:
+            return IndexState(f"vectors {name}", None, version, False, 0, note)
+        with self._database.reading() as cursor:
+            rows = embedded.count(cursor, record.collection)
+        fresh = built == version and not state.problem
+        note = state.problem if state.damage or not note else note
+        return IndexState(f"vectors {name}", built, version, fresh, rows, note, state.damage)
 
     def full_text_state(self, deep: bool = False) -> IndexState:
         """The state of the ts_rank index, which is built on demand."""
         if deep:
             self._full_text_directory.invalidate()
         return _index_state("full text", self._state(self._full_text_directory), self._content_version())
-
-    def _quantized_problem(self, embedder_id: str, recorded: dict[str, Any] | None) -> DirectoryState:
-        """Why the quantized copy of intact vectors is missing or stale, in `problem`; empty if it is not."""
-        if recorded is None or recorded["version"] is None:
-            return DirectoryState(None)
-        state = self._quantized_state(embedder_id, recorded["collection"])
-        with self._database.reading() as cursor:
-            few = embedded.count(cursor, recorded["collection"]) <= EXACT_ROWS
-        if few or (state.manifest is not None and state.manifest.content_version == recorded["version"]):
-            return DirectoryState(None)
-        return DirectoryState(None, state.problem or "not built", state.damage)
-
-    def _check(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorCheck:
-        """The verification result of an embedder's vectors, cached until a refresh fails.
-
-        An unreachable server is verified again after SERVER_RETRY_S, because each attempt may take long.
-        """
-        if recorded is None:
-            return VectorCheck()
-        known = self._checks.get(embedder_id)
-        since_check_s = time.monotonic() - self._checked_at.get(embedder_id, 0.0)
-        if known is None or (known.unreadable and self._chroma.url and since_check_s > SERVER_RETRY_S):
-            known = self._checks[embedder_id] = self._verify_vectors(embedder_id, recorded["collection"], deep)
-            self._checked_at[embedder_id] = time.monotonic()
-        return known
-
-    def _verify_vectors(self, embedder_id: str, collection_id: str, deep: bool) -> VectorCheck:
-        directory = self._chroma
-        try:
-            collection = self._find(embedder_id)
-        except StoreError as error:
-            return VectorCheck(str(error), unreadable=True)
-        if collection is None or str(collection.id) != collection_id:
-            with self._database.reading() as cursor:
-                if not embedded.count(cursor, collection_id):
-                    return VectorCheck()  # it was empty
-            return VectorCheck(
-                f"they are gone ({directory.discard_reason})" if directory.discard_reason else "they are gone"
-            )
-        with self._database.reading() as cursor:
-            few = embedded.count(cursor, collection_id) <= EXACT_ROWS and not directory.url
-        return verify(self._database, collection, deep or few or not (directory.verified or directory.url))
 
     def _state(self, directory: IndexDirectory) -> DirectoryState:
         with self._database.reading() as cursor:
@@ -611,199 +471,81 @@ class DerivedIndexes:
         self, embedder: Embedder, version: int, progress: Progress, precomputed: PrecomputedVectors | None
     ) -> tuple[tuple[int, int, int], list[str]]:
         """The numbers of embedded, relabelled and removed entries, and notes."""
-        with self._database.reading() as cursor:
-            recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
-        known: dict[str, Any] = json.loads(recorded) if recorded else {}
-        with self._check_lock:
-            if self._chroma.url:
-                self._checks.pop(embedder.model_id, None)  # the server may be back
-            check = self._check(embedder.model_id, known or None, False)
-            if check.unreadable and self._chroma.url:
-                raise StoreError(check.problem)
-            if check.unreadable:
-                self._chroma.discard(check.problem)
-            self._checks.pop(embedder.model_id, None)
-        collection, notes = self._collection(embedder, known.get("collection"))
-        if str(collection.id) != known.get("collection"):
-            with self._database.transaction() as cursor:
-                write_buffer.clear(cursor, known.get("collection", ""))
-            known = {"collection": str(collection.id), "version": None}
-            self._record(embedder, known)
-        elif check.problem or (known["version"] is not None and not counts_match(self._database, collection)):
-            # Recorded first: removed vectors did not change since that version, so a refresh from it would skip them.
-            known = {**known, "version": None}
-            self._record(embedder, known)
-            if check.problem:
-                self._remove_damaged(collection, check)
-                notes.append(
-                    f"the vectors of {embedder.model_id} were damaged ({check.problem}); they are embedded again"
-                )
-        dimension = known.get("dimension")
-        counts = refresh_vectors(
-            self._database, collection, embedder, progress, known["version"], dimension, precomputed
-        )
-        dimension = dimension or chroma.dimension(collection)
-        # After the vectors, which it reads back from Chroma.
-        notes += self._refresh_quantized(embedder.model_id, collection, version, bool(check.problem), progress)
+        files = self._files(embedder.model_id)
+        before = files.record()
+        record, notes = files.begin(version), list[str]()
+        if not files.consistent(record):
+            legacy = before is not None and before.files in (LEGACY, UNREAD)
+            notes = self._reconcile(files, record, legacy, progress)
+            record = replace(files.record() or record, version=None)
+            files.save(record)
+        counts = refresh_vectors(self._database, files, record, embedder, progress, precomputed)
         # Last: a crash before this repeats the refresh, and never skips a change.
-        self._record(embedder, {**known, "version": version} | ({"dimension": dimension} if dimension else {}))
-        self._checks[embedder.model_id] = VectorCheck()
+        files.complete()
+        if self._chroma_url and files.directory.manifest() is not None:
+            try:
+                self._refresh_graph(embedder.model_id, progress)
+            except StoreError as error:
+                notes.append(f"the Chroma server lacks the latest vectors: {error}")
         return counts, notes
 
-    def _refresh_quantized(
-        self, embedder_id: str, collection: Collection, version: int, reembedded: bool, progress: Progress
-    ) -> list[str]:
-        """Refresh the quantized vectors to this content version; `reembedded`: rebuild them. Returns notes."""
-        directory, name = self._quantized_directory(embedder_id), str(collection.id)
-        state = self._quantized_state(embedder_id, name)
-        with self._database.reading() as cursor:
-            rows, identity = embedded.count(cursor, name), earlier_identity(cursor, version) or ""
-        if rows <= EXACT_ROWS:
-            discard(directory.path)
-            return []
-        before = None if reembedded else state.manifest
-        if before is not None and before.content_version == version and before.rows == rows:
-            return []
-        # If an update leaves another number of rows, all segments are rebuilt.
-        for manifest in [None] if before is None else [before, None]:
-            with self._database.reading() as cursor:
-                changed = None if manifest is None else memories.changed_since(cursor, manifest.content_version)
-            updated = quantized_refresh.update(
-                directory.path, segments_of(manifest), changed, self._database, collection, version, identity, progress
-            )
-            if updated.rows == rows:
-                break
-        return [f"{QUANTIZED_COPY} was damaged ({state.problem}) and was rebuilt"] if state.damage else []
+    def _reconcile(self, files: VectorFiles, record: VectorRecord, legacy: bool, progress: Progress) -> list[str]:
+        """Make an embedder's files and records agree after a crash or damage, or in a `legacy` store; returns notes."""
+        state = files.state(record)
+        recovered, lost = files.reconcile(partial(self._in_chroma, files.embedder_id), progress)
+        if legacy and lost:
+            return [f"{lost:,} vectors of {files.embedder_id} were damaged in Chroma and are embedded again"]
+        if state.damage:
+            found = f"{recovered:,} were recovered, {lost:,} are embedded again"
+            return [f"the vectors of {files.embedder_id} were damaged ({state.problem}): {found}"]
+        return []
 
-    def _remove_damaged(self, collection: Collection, check: VectorCheck) -> None:
-        """Delete damaged vectors and their records, so that they are embedded again."""
-        with chroma.store_errors(chroma.WRITE_FAILED):
-            # Chroma first: a crash in between leaves records without vectors, which the next refresh finds.
-            collection.delete(ids=[*map(key_of, check.lost), *check.unknown])
-        with self._database.transaction() as cursor:
-            embedded.remove(cursor, str(collection.id), check.lost)
+    def _in_chroma(self, embedder_id: str, entry_ids: Sequence[EntryId]) -> Iterator[tuple[EntryId, Float32]]:
+        """Those of these vectors that Chroma has; none if it cannot be read."""
+        from cems_workbench.store.search.vectors import graph
 
-    def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
-        """The embedder's collection, created if missing, and a note if its vectors were lost."""
-        collection = self._find(embedder.model_id)
-        notes = []
-        if known_id is not None and (collection is None or str(collection.id) != known_id):
-            why = f" ({self._chroma.discard_reason})" if self._chroma.discard_reason else ""
-            notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
-        if collection is None:
-            name = self._collection_name(embedder.model_id)
-            collection = self._buffered(self._chroma.create(name, embedder.model_id))
-        return collection, notes
+        directory, name = self._chroma_directory(), self._collection_name(embedder_id)
+        record = self._files(embedder_id).record()
+        try:
+            if record is not None:
+                yield from graph.stored_vectors(self._database, directory, name, record, entry_ids)
+        except StoreError:
+            # A server may be back later; what cannot be read here is embedded again, and reported.
+            if directory.url:
+                raise
 
-    def _find(self, embedder_id: str) -> Collection | None:
-        """The buffered collection of an embedder's vectors, or None. Raises StoreError."""
-        collection = self._chroma.find(self._collection_name(embedder_id))
-        return None if collection is None else self._buffered(collection)
+    def graph(self, embedder: Embedder, progress: Progress = silent) -> Collection:
+        """Chroma's copy of an embedder's vectors, refreshed. Raises what `progress` raises, and StoreError."""
+        with self._exclusive():
+            return self._refresh_graph(embedder.model_id, progress)
 
-    def _buffered(self, collection: Collection) -> Collection:
-        """The collection with its write buffer; a server's collection, which others read too, has none."""
-        if self._chroma.url:
-            return collection
-        return cast("Collection", BufferedCollection(self._database, collection))
+    def _refresh_graph(self, embedder_id: str, progress: Progress) -> Collection:
+        from cems_workbench.store.search.vectors import graph
 
-    def buffered_changes(self) -> int:
-        """Number of vector changes that are not in Chroma's graph yet."""
-        with self._database.reading() as cursor:
-            return sum(write_buffer.count(cursor, each["collection"]) for each in _recorded(cursor).values())
+        files = self._files(embedder_id)
+        record, vectors = files.record(), files.open()
+        if record is None or vectors is None:
+            raise StoreError(f"there are no vectors of {embedder_id}")
+        name = self._collection_name(embedder_id)
+        return graph.refresh(self._database, self._chroma_directory(), name, embedder_id, record, vectors, progress)
 
-    def flush(self, progress: Progress = silent, threshold: int = FLUSH_THRESHOLD) -> int:
-        """Flush the buffered changes into Chroma's graph if there are at least `threshold`; returns how many were flushed.
+    def _chroma_directory(self) -> ChromaDirectory:
+        """The place of Chroma's copies, which most processes never open."""
+        from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
 
-        Raises what `progress` raises, and StoreError.
-        """
-        done, total = 0, self.buffered_changes()
-        # In slices, so that other processes can use Chroma's files in between.
-        while total >= threshold and (count := self._flush_slice()):
-            done += count
-            progress(FLUSH_LABEL, min(done, total), total)
-        return done
-
-    def _flush_later(self) -> None:
-        """Start the background flush if enough changes are buffered."""
-        if self._closing.is_set() or (self._flusher is not None and self._flusher.is_alive()):
-            return
-        if self.buffered_changes() >= FLUSH_THRESHOLD:
-            self._flusher = threading.Thread(target=self._flush_loop, name="vectors into the graph", daemon=True)
-            self._flusher.start()
-
-    def _flush_loop(self) -> None:
-        pause, count = FLUSH_DELAY_S, 1
-        while count and not self._closing.wait(pause):
-            began = time.monotonic()
-            try:
-                # A refresh in this process has priority over the background flush.
-                count = self._flush_slice(1.0, wait=False)
-                pause = time.monotonic() - began  # leave half of the time to other threads
-            except StoreLockedError:
-                pause = FLUSH_DELAY_S
-            except StoreError as error:
-                log.warning("buffered vectors were not flushed: %s", error)
-                return
-
-    def _flush_slice(self, timeout_s: float | None = None, *, wait: bool = True) -> int:
-        """Flush for FLUSH_SLICE_S under one lock on Chroma's files; returns how many changes. Raises as `_exclusive` does."""
-        count = 0
-        with self._exclusive(timeout_s, wait=wait):
-            with self._database.reading() as cursor:
-                collection_ids = {name: each["collection"] for name, each in _recorded(cursor).items()}
-                buffered = [
-                    name for name, collection in collection_ids.items() if write_buffer.count(cursor, collection)
-                ]
-            for name in buffered:
-                collection = self._chroma.find(self._collection_name(name))
-                if collection is None or str(collection.id) != collection_ids[name]:
-                    continue  # lost; the next refresh reports it
-                count += write_buffer.flush(self._database, collection, FLUSH_SLICE_S, self._chroma.client())
-        return count
-
-    def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
-        with self._database.transaction() as cursor:
-            write_meta(cursor, _META_PREFIX + embedder.model_id, json.dumps(value))
-
-    def _passing(self, collection: str, where: Filter) -> frozenset[EntryId]:
-        with self._database.reading() as cursor:
-            return embedded.passing(cursor, collection, where)
+        if self._chroma is None:
+            self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)
+        return self._chroma
 
     def _content_version(self) -> int:
         return self._database.cached_content_version()
 
     def _collection_name(self, embedder_id: str) -> str:
-        return chroma.collection_name(self._store_id, embedder_id)
+        return f"cems-{self._store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
 
 
 def _noop() -> None:
     """The build lock opens and closes no file."""
-
-
-def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
-    """The records of the vectors by embedder id: collection, content version and dimension."""
-    rows = cursor.execute(
-        "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_META_PREFIX]
-    ).fetchall()
-    return {key.removeprefix(_META_PREFIX): json.loads(value) for key, value in rows}
-
-
-def _vector_state(
-    name: str,
-    recorded: dict[str, Any] | None,
-    version: int,
-    rows: int,
-    check: VectorCheck,
-    quantized: DirectoryState,
-    buffered: int,
-) -> IndexState:
-    built = recorded["version"] if recorded else None
-    fresh = built == version and not check.problem and not quantized.problem
-    note = "" if built == version else "never built" if recorded is None else _staleness(built, version)
-    problem = check.problem or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.damage else "")
-    note = note or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.problem else "")
-    note = note or (f"the latest {buffered:,} changes are buffered" if buffered else "")
-    return IndexState(f"vectors {name}", built, version, fresh, rows, problem or note, bool(problem))
 
 
 def _index_state(name: str, directory: DirectoryState, version: int) -> IndexState:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
-import subprocess
-import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from chromadb.api.rust import RustBindingsAPI
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
+from cems_workbench.store.meta import write_meta
 from cems_workbench.store.search import entries
-from cems_workbench.store.search.directory.index_directory import checksum, checksums
-from cems_workbench.store.search.vectors import chroma, chroma_directory
-from cems_workbench.store.search.vectors.vector_check import VectorCheck, verify
+from cems_workbench.store.search.directory import segment_directory
+from cems_workbench.store.search.directory.index_directory import checksum
+from cems_workbench.store.search.directory.segment_directory import PROOF
+from cems_workbench.store.search.vectors import chroma, embedded, segment_vectors
+from cems_workbench.store.search.vectors.vector_files import VectorFiles, records
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -74,50 +77,123 @@ def damage(path: Path, how: str, drawn: random.Random) -> None:
 
 
 @pytest.mark.parametrize("how", first_of(["flipped", "removed", "emptied"]))
-def test_every_damaged_file_of_the_lexical_index_is_found_said_and_made_good(indexed, tmp_path, embedder, how):
+def test_every_damaged_file_of_an_index_is_found_said_and_made_good(indexed, tmp_path, embedder, how):
     drawn = random.Random(19)
     whole, expected = indexed
-    names = sorted(path.relative_to(whole) for path in (whole / "lexical").rglob("*") if path.is_file())
-    assert len(names) == 4, "the manifest, two segments and what is deleted in the first"
-    for name in names:
-        path = copy_of(indexed, tmp_path)
-        damage(path / name, how, drawn)
-        damaged, found, notices = repaired(path, embedder)
-        assert found == expected, name
-        assert damaged == ["lexical"] and "rebuilt" in notices[0], name
+    for index, notice in (("lexical", "rebuilt"), ("vectors", "were damaged")):
+        names = sorted(path.relative_to(whole) for path in (whole / index).rglob("*") if path.is_file())
+        names = [name for name in names if name.name != PROOF]
+        assert len(names) == 4, "the manifest, two segments and what is deleted in the first"
+        for name in names:
+            path = copy_of(indexed, tmp_path)
+            damage(path / name, how, drawn)
+            damaged, found, notices = repaired(path, embedder)
+            assert found == expected, name
+            assert damaged == [index] and notice in notices[0], name
 
 
-def test_a_chroma_directory_that_was_removed_or_emptied_is_found_and_made_again(indexed, tmp_path, embedder):
-    for emptied in (False, True):
-        path = copy_of(indexed, tmp_path)
-        shutil.rmtree(path / "chroma")
-        if emptied:
-            (path / "chroma").mkdir()
-        damaged, found, notices = repaired(path, embedder)
-        assert (damaged, found) == (["vectors"], indexed[1])
-        assert "lost" in notices[0]
-
-
-@pytest.mark.thorough
-def test_a_garbage_chroma_database_is_made_again_by_a_refresh_and_by_a_rebuild(indexed, tmp_path, embedder):
-    path = copy_of(indexed, tmp_path)
-    damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(1))
-    damaged, found, _ = repaired(path, embedder)
-    assert (damaged, found) == (["vectors"], indexed[1])
-    damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(2))
-    with Store.open(path) as store:
-        store.indexes.rebuild(embedder)
-        assert answers(store, embedder) == indexed[1]
-
-
-def test_vectors_that_are_not_as_they_were_written_are_embedded_again_alone(indexed, embedder):
-    with Store.open(indexed[0]) as store:
-        collection = store.indexes.open(embedder).vectors._collection
-        collection.update(ids=["m03"], embeddings=[[1.0] * 16])
-        embedder.texts.clear()
+def test_of_a_damaged_segment_only_what_it_changed_is_embedded_again(indexed, embedder):
+    (segment, *_) = sorted((indexed[0] / "vectors").rglob("*.segment"), key=lambda path: -path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    stored = segment_vectors.VectorSegment(segment).vectors[3].tobytes()
+    content[content.index(stored)] ^= 1
+    segment.write_bytes(content)
+    embedder.texts.clear()
     damaged, found, notices = repaired(indexed[0], embedder)
     assert (damaged, found, len(embedder.texts)) == (["vectors"], indexed[1], 1)
-    assert "1 of 30 vectors" in notices[0]
+    assert "1 are embedded again" in notices[0]
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=("as they are", "copied"))
+def test_files_are_read_again_only_after_a_change_or_on_request(indexed, tmp_path, embedder, monkeypatch, copied):
+    read = []
+    monkeypatch.setattr(segment_directory, "checksum", lambda path: read.append(path.name) or checksum(path))
+    with Store.open(copy_of(indexed, tmp_path) if copied else indexed[0], create=False) as store:
+        assert answers(store, embedder) == indexed[1]
+        assert bool(read) == copied
+        store.indexes.states(deep=True)
+        assert len(read) == (12 if copied else 6)
+
+
+def test_a_crash_between_files_and_records_loses_and_skips_nothing(indexed, embedder, rows, monkeypatch):
+    with Store.open(indexed[0]) as store:
+        store.add(rows([Memory("new", "omega"), Memory("m02", "alpha changed")]))
+        store.memories.delete("m07")
+        store.memories.update(replace(store.memories.read()["m09"], project="moved"))
+        for number in range(4):
+            with monkeypatch.context() as patch:
+                left = itertools.count()
+                save = VectorFiles._save
+                patch.setattr(VectorFiles, "_save", lambda *each: 1 / 0 if next(left) == number else save(*each))  # noqa: B023
+                with suppress(ZeroDivisionError):
+                    store.indexes.refresh(embedder)
+            store.indexes.refresh(embedder)
+        found, notices = answers(store, embedder), store.notices
+        with Store.open(indexed[0]) as again:
+            again.indexes.rebuild(embedder)
+            assert answers(again, embedder) == found and notices == ()
+
+
+def as_of_an_earlier_version(path: Path, embedder, buffered: int) -> None:
+    """Make a store's vectors those of a version that had them in Chroma, with some of them still in its write buffer."""
+    with Store.open(path) as store:
+        collection, database = store.indexes.graph(embedder), store._database
+        name = str(collection.id)
+        with database.transaction() as cursor:
+            record = records(cursor)[embedder.model_id]
+            embedded.remove_collection(cursor, record.collection)
+            cursor.execute("DELETE FROM workbench_meta WHERE starts_with(key, 'graph:')")
+            earlier = json.dumps({"collection": name, "version": record.version, "dimension": 16})
+            write_meta(cursor, f"vectors:{embedder.model_id}", earlier)
+        for key, vector in list(chroma.read_vectors(collection))[:buffered]:
+            with database.transaction() as cursor:
+                cursor.execute(
+                    "INSERT INTO waiting_vectors VALUES (?, ?, ?, NULL, 'personal')", [name, key, vector.tobytes()]
+                )
+            collection.update(ids=[key], embeddings=[[1.0] * 16])
+        with database.transaction() as cursor:
+            cursor.execute("INSERT INTO waiting_vectors VALUES (?, 'm05', NULL, NULL, NULL)", [name])
+        collection.upsert(ids=["m05"], embeddings=[[1.0] * 16])
+    shutil.rmtree(path / "vectors")
+
+
+def test_the_vectors_of_an_earlier_version_are_read_from_its_chroma(indexed, embedder):
+    as_of_an_earlier_version(indexed[0], embedder, 3)
+    embedder.texts.clear()
+    damaged, found, notices = repaired(indexed[0], embedder)
+    assert (damaged, notices, embedder.texts) == ([], (), [])
+    assert found[1] == [(name, pytest.approx(score, abs=1e-6)) for name, score in indexed[1][1]]
+    with Store.open(indexed[0]) as store:
+        with store._database.reading() as cursor:
+            assert cursor.execute("SELECT count(*) FROM waiting_vectors").fetchall() == [(0,)]
+        graph = store.indexes.open(embedder).vectors.approximate(np.ones(16), 30)
+        assert graph == [(name, pytest.approx(score, abs=1e-5)) for name, score in indexed[1][1]]
+
+
+def test_lost_vectors_are_recovered_from_chroma_or_embedded(indexed, tmp_path, embedder):
+    with Store.open(indexed[0]) as store:
+        store.indexes.graph(embedder)
+    for gone in (False, True):
+        path = copy_of(indexed, tmp_path)
+        shutil.rmtree(path / "vectors")
+        if gone:
+            damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(1))
+        embedder.texts.clear()
+        damaged, found, notices = repaired(path, embedder)
+        assert (damaged, len(embedder.texts)) == (["vectors"], 30 if gone else 0) and "they are gone" in notices[0]
+        assert found[1] == [(name, pytest.approx(score, abs=1e-6)) for name, score in indexed[1][1]]
+
+
+def test_a_garbage_or_removed_graph_is_made_again(indexed, embedder):
+    with Store.open(indexed[0]) as store:
+        expected = store.indexes.open(embedder).vectors.approximate(np.ones(16), 5)
+    for removed in (False, True):
+        if removed:
+            shutil.rmtree(indexed[0] / "chroma")
+        else:
+            damage(indexed[0] / "chroma" / "chroma.sqlite3", "random", random.Random(1))
+        with Store.open(indexed[0]) as store:
+            assert store.indexes.open(embedder).vectors.approximate(np.ones(16), 5) == expected
 
 
 def test_indexes_under_the_database_of_another_store_are_not_used(indexed, tmp_path, embedder, rows):
@@ -191,71 +267,3 @@ def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedd
         assert store.indexes.files_changed()
         store.indexes.refresh(embedder)
         assert answers(store, embedder) == indexed[1]
-
-
-def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, embedder, monkeypatch):
-    monkeypatch.setattr(
-        chroma_directory, "run_in_subprocess", lambda *_, **__: pytest.fail("looked at by another process")
-    )
-    assert repaired(indexed[0], embedder) == ([], indexed[1], ())
-
-
-def test_the_graph_is_read_by_a_call_beside_which_other_threads_go_on(indexed, embedder, monkeypatch):
-    """Chroma's `count` and its writing calls hold the interpreter, `get` and `query` do not; whichever is first reads the graph."""
-    called: list[str] = []
-    for name in ("_count", "_get", "_query", "_add", "_upsert", "_update", "_delete"):
-        real = getattr(RustBindingsAPI, name)
-        monkeypatch.setattr(
-            RustBindingsAPI,
-            name,
-            lambda *args, _name=name, _real=real, **more: called.append(_name) or _real(*args, **more),
-        )
-    assert repaired(indexed[0], embedder)[1] == indexed[1]
-    assert called[0] == "_get" and "_count" in called
-
-
-def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed):
-    """As the app does when it is told to end: of vectors that were left open each would be read at the next opening."""
-    path = indexed[0]
-    code = (
-        "import sys; from pathlib import Path; from cems_workbench.store import Store\n"
-        "left = Store.open(Path(sys.argv[1])); left.indexes.states(deep=True)\n"
-        "print((left.path / 'chroma.seal').exists())"
-    )
-    ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["False"]
-    assert (path / chroma_directory.CHECKSUMS_FILE).exists()
-
-
-def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embedder, monkeypatch):
-    """Chroma leaves the large files of a large store as they are; it writes those of a small one anew, so another stands for them."""
-    reckoned: list[str] = []
-    monkeypatch.setattr(chroma_directory, "checksum", lambda path: reckoned.append(path.name) or checksum(path))
-    large = indexed[0] / "chroma" / "large.bin"
-    for written in (b"new", None, b"other"):
-        reckoned.clear()
-        with Store.open(indexed[0]) as store:
-            assert store.indexes.open(embedder).vectors.search(np.ones(16), 3)
-            if written is not None:
-                large.write_bytes(written)
-        assert ("large.bin" in reckoned) == (written is not None), reckoned
-        assert json.loads((indexed[0] / chroma_directory.CHECKSUMS_FILE).read_text()) == checksums(
-            indexed[0] / "chroma"
-        )
-
-
-def test_what_another_process_writes_while_the_vectors_are_proven_is_no_damage(indexed, embedder, rows, monkeypatch):
-    with Store.open(indexed[0]) as store:
-        collection, read = store.indexes.open(embedder).vectors._collection, chroma.read_vectors
-
-        def meanwhile(*arguments):
-            monkeypatch.setattr(chroma, "read_vectors", read)
-            store.add(rows([Memory("new", "omega")]))
-            store.memories.delete("m01")
-            store.indexes.refresh(embedder)
-            return read(*arguments)
-
-        monkeypatch.setattr(chroma, "read_vectors", meanwhile)
-        assert verify(store.indexes._database, collection, True) == VectorCheck()
-        collection.upsert(ids=["nobody's"], embeddings=[[1.0] * 16])
-        assert verify(store.indexes._database, collection, True).unknown == ("nobody's",)

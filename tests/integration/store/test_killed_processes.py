@@ -44,7 +44,7 @@ import numpy as np
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.store.search.vectors import vector_refresh
-vector_refresh.BATCH_TEXTS = 10
+vector_refresh.BATCH_TEXTS, vector_refresh.WRITE_SECONDS = 10, 0.0
 
 class Hanging:
     model_id, dimension, calls = "hanging", 4, 0

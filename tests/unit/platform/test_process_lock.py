@@ -11,7 +11,7 @@ import pytest
 
 from cems_workbench.errors import StoreLockedError
 from cems_workbench.platform import process_lock, waiting
-from cems_workbench.platform.process_lock import Presence, SharedLock, own_command
+from cems_workbench.platform.process_lock import SharedLock, own_command
 from cems_workbench.platform.waiting import NOTICES
 
 MAX_WAIT_S = 2.0
@@ -134,11 +134,3 @@ def test_command_is_named_without_its_arguments(monkeypatch: pytest.MonkeyPatch)
     }.items():
         monkeypatch.setattr("sys.argv", list(arguments))
         assert own_command() == name
-
-
-def test_presence_tells_whether_others_are_there(tmp_path: Path) -> None:
-    first, second = Presence(tmp_path / ".open"), Presence(tmp_path / ".open")
-    assert first.enter()
-    assert not second.enter()
-    assert not first.leave()
-    assert second.leave()

@@ -88,7 +88,7 @@ def test_short_memories_are_embedded_as_they_were_before_there_were_chunks(store
     store.add(rows([Memory("m", SHORT, title="Title")]))
     store.indexes.refresh(words)
     assert words.texts == ["Title. alpha beta"]
-    assert store.indexes.open(words).vectors._collection.get()["ids"] == ["m"]
+    assert store.indexes.open(words).vectors.ids() == ["m"]
 
 
 def test_cems_chunks_every_memory_without_its_title(store, embedder, rows):

@@ -1,18 +1,21 @@
 """Directory of a segmented index: immutable segment files, with a manifest that lists the current ones.
 
 A change writes a new segment and, for each segment that lost memories, a new list of its deleted memories; then the manifest is replaced
-atomically. The manifest has a checksum of each file, verified once and again when the file's size or time changes. Files that it does not
-list were left by a killed process and are removed by the next change.
+atomically. The manifest has a checksum of each file. A file is read and compared with it once (`verified.json` has its size, times and
+inode then), again when one of these changes, and when `doctor` reads every file. Files that the manifest does not list were left by a
+killed process and are removed by the next change.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,7 @@ from cems_workbench.store.search.directory.index_directory import (
     write_manifest,
 )
 
+PROOF = "verified.json"
 SEGMENT, DELETED = ".segment", ".deleted"
 """Suffixes of its files."""
 
@@ -53,6 +57,8 @@ class SegmentDirectory(IndexDirectory):
         super().__init__(path, tokenizer)
         self._verified_files: dict[str, tuple[tuple[int, int, int], str]] = {}
         """Size, time and inode of each file when it was read, with its checksum."""
+        self._trust_proof = True
+        """Whether a file that did not change since another process read it is trusted."""
         self._manifest_files: tuple[tuple[int, int, int], list[str]] | None = None
         """Size, time and inode of the manifest when it was read, with the files that it lists."""
 
@@ -77,9 +83,26 @@ class SegmentDirectory(IndexDirectory):
         return ((MANIFEST, *manifest_stat), *((name, *_stat(self.path / name)) for name in self._manifest_files[1]))
 
     def invalidate(self) -> None:
-        """Verify every file again on next use."""
+        """Read every file again on next use."""
         super().invalidate()
-        self._verified_files = {}
+        self._verified_files, self._trust_proof = {}, False
+
+    def manifest(self) -> Manifest | None:
+        """The current manifest, its files not verified."""
+        manifest = read_manifest(self.path)
+        return manifest if manifest is not None and manifest.segments is not None else None
+
+    def intact_segments(self) -> list[Segment]:
+        """The segments whose files match their checksums."""
+        manifest = self.manifest()
+        files = manifest.files or {} if manifest is not None else {}
+
+        def intact(name: str) -> bool:
+            with suppress(OSError):
+                return not name or self._checksum(name, self.path / name) == files.get(name)
+            return False
+
+        return [each for each in segments_of(manifest) if intact(each.name) and intact(each.deleted)]
 
     def _verify(self) -> DirectoryState:
         manifest, state = self._read_manifest()
@@ -87,12 +110,14 @@ class SegmentDirectory(IndexDirectory):
             return state
         if manifest.segments is None:
             return DirectoryState(None, EARLIER_VERSION)
-        files = {}
+        files, stamps = {}, {}
+        proven = _read_proof(self.path) if self._trust_proof else {}
         for name, expected in manifest.files.items():
             path = self.path / name
             try:
                 # The state before the content: a change during the read is noticed next time.
-                files[name] = _stat(path), self._checksum(name, path)
+                stamps[name] = [*_stamp(path), expected]
+                files[name] = _stat(path), self._checksum(name, path, proven)
             except OSError as error:
                 missing = not path.exists()
                 return DirectoryState(
@@ -100,13 +125,42 @@ class SegmentDirectory(IndexDirectory):
                 )
             if files[name][1] != expected:
                 return DirectoryState(None, f"{name} was changed", True)
-        self._verified_files = files
+        self._verified_files, self._trust_proof = files, True
+        if stamps != proven:
+            _write_proof(self.path, stamps)
         return state
 
-    def _checksum(self, name: str, path: Path) -> str:
+    def _checksum(self, name: str, path: Path, proven: Mapping[str, Sequence[object]] = MappingProxyType({})) -> str:
         known = self._verified_files.get(name)
         # Segments are immutable: after a change only the new files are read.
-        return known[1] if known is not None and known[0] == _stat(path) else checksum(path)
+        if known is not None and known[0] == _stat(path):
+            return known[1]
+        *stamp, value = proven.get(name, ("",))
+        return str(value) if stamp and stamp == _stamp(path) else checksum(path)
+
+
+def _stamp(path: Path) -> list[int]:
+    """What changes with a file's content: size, times of modification and of the inode's change, and inode. Raises OSError."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _read_proof(directory: Path) -> dict[str, list[object]]:
+    """By name the stamp of each file when it last matched its checksum, and the checksum; empty if there is none."""
+    try:
+        proof = json.loads((directory / PROOF).read_text("utf-8"))
+        return {str(name): list(values) for name, values in proof.items()}
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return {}
+
+
+def _write_proof(directory: Path, proof: Mapping[str, Sequence[object]]) -> None:
+    """Record files that were read and match their checksums (as `_read_proof`), so that no process reads them again unless they change."""
+    # Without it the next process reads every file.
+    with suppress(OSError):
+        draft = directory / f"{PROOF}.{os.getpid()}"
+        draft.write_text(json.dumps(proof), "utf-8")
+        os.replace(draft, directory / PROOF)
 
 
 def _stat(path: Path) -> tuple[int, int, int]:
@@ -169,11 +223,12 @@ def publish(
             known_files = before.files or {} if before is not None and before.segments is not None else {}
             names = [name for each in segments for name in (each.name, each.deleted) if name]
             # Names are never reused, so the checksums of earlier files stay valid.
-            files = {name: known_files.get(name) or checksum(directory / name) for name in names}
+            files = {name: known_files.get(name) or _durable_checksum(directory / name) for name in names}
             listed = [[each.name, each.deleted] for each in segments]
             label = f"v{content_version}-{os.urandom(3).hex()}"
             manifest = Manifest(label, content_version, tokenizer, rows, identity, files, listed)
             write_manifest(directory, manifest)
+            _extend_proof(directory, files, known_files)
         except BaseException:
             _remove_unlisted(directory, before)
             raise
@@ -183,9 +238,28 @@ def publish(
     return manifest
 
 
+def _durable_checksum(path: Path) -> str:
+    """The checksum of a new file, which is on disk before a manifest names it: only then may its size and times vouch for it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return checksum(path)
+
+
+def _extend_proof(directory: Path, files: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Add the files that were just written to the proof; of the others only those stay in it that were in it."""
+    proof = {name: values for name, values in _read_proof(directory).items() if name in files}
+    with suppress(OSError):
+        proof |= {name: [*_stamp(directory / name), value] for name, value in files.items() if name not in before}
+    _write_proof(directory, proof)
+
+
 def _remove_unlisted(directory: Path, manifest: Manifest | None) -> None:
     """Remove files that a manifest does not list: old and partial segments, and an index of an earlier version."""
-    keep = {MANIFEST, *(manifest.files or ())} if manifest is not None and manifest.segments is not None else {MANIFEST}
+    keep = (
+        {MANIFEST, PROOF, *(manifest.files or ())}
+        if manifest is not None and manifest.segments is not None
+        else {MANIFEST, PROOF}
+    )
     if manifest is not None and manifest.segments is None:
         # The index of an earlier version stays until a new one replaces it.
         keep.add(manifest.directory)

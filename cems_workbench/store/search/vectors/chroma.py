@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,6 +45,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     cannot be read.
     """
     import chromadb
+    from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.config import Settings
 
     from cems_workbench.platform.chroma_http import chroma_client
@@ -60,6 +60,9 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         port = address.port or (443 if secure else 8000)
         return chroma_client(address.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
+        if url is None:
+            # Chroma keeps what failed to start, and would use it at the next attempt.
+            SharedSystemClient._identifier_to_system.pop(str(directory), None)
         problem = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
         target = f"server {_redacted_url(url)} {problem}" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {target}: {connection_reason(error) or _first_line(error)}") from error
@@ -99,11 +102,6 @@ def _redacted_url(url: str) -> str:
         return server_name(url)
     except ModelError:
         return "of the settings"
-
-
-def collection_name(store_id: str, embedder_id: str) -> str:
-    """The collection name of one store and embedder; a server can hold many."""
-    return f"cems-{store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
 
 
 def find_collection(client: ClientAPI, name: str) -> Collection | None:

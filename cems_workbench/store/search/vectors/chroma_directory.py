@@ -1,14 +1,13 @@
-"""Directory of Chroma's embedded database: verified before it is opened, deleted if damaged.
+"""Directory of Chroma's embedded database, which holds copies of the store's vectors for its HNSW graph.
 
-The last process that closes the database writes the files' checksums (`chroma.seal`); opening it removes them. If they are missing
-or do not match (a killed process, a changed file), a subprocess reads every vector first, because a damaged file can crash the library.
-Everything in it is derived from the store, so a damaged database is deleted and rebuilt.
+A process that dies while it writes leaves a mark; the next one then reads every vector in a subprocess first, because a damaged file can
+crash the library, and so does a refresh that takes vectors from it. A damaged database is deleted: everything in it
+can be made again from the store's vectors.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import logging
 import shutil
 import sys
 import threading
@@ -18,14 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cems_workbench.errors import StoreError
-from cems_workbench.platform.process_lock import Presence, SharedLock
-from cems_workbench.store.search.directory.index_directory import (
-    FileSignature,
-    checksum,
-    directory_signature,
-    files_in,
-    mismatch,
-)
+from cems_workbench.platform.process_lock import SharedLock
 from cems_workbench.store.search.vectors import chroma
 from cems_workbench.store.subprocess_worker import run_in_subprocess
 
@@ -34,11 +26,11 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 DATABASE = "chroma.sqlite3"
-CHECKSUMS_FILE = "chroma.seal"
 DUMMY_ID = "-"
 """An id that need not exist, requested to make a client load its graph."""
 VERIFY_TIMEOUT_S, VERIFY_BYTES_PER_S = 300.0, 10e6
 """Timeout of reading every vector: the longer of VERIFY_TIMEOUT_S and the time at this rate (46e6 were measured)."""
+log = logging.getLogger(__name__)
 _open_lock = threading.RLock()
 
 
@@ -55,7 +47,6 @@ class _SharedFiles:
         self.lock = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._sync, lambda: None)
         self.clients: list[ChromaDirectory] = []
         """The directories with an open client."""
-        self.presence = Presence(path.with_name(".chroma.open"))
         self.write_interrupted = False
         """Whether a process died during a write and the vectors were not verified since."""
         self._change_file = path.with_name(".chroma.changes")
@@ -109,15 +100,27 @@ class ChromaDirectory:
     def __init__(self, path: Path, url: str | None) -> None:
         self.path = path
         self.url = url
-        self.verified = False
-        """Whether every file matched its checksum when the database was opened."""
-        self.discard_reason = ""
-        """Why the database was deleted; empty if it was not."""
         self._files = None if url else _shared_files.setdefault(path.resolve(), _SharedFiles(path))
         self._client: ClientAPI | None = None
         self._inode: int | None = None
-        self._verified_files: dict[str, tuple[FileSignature, str]] = {}
-        """The signature and checksum of each file when the database was opened verified."""
+        self._verified = False
+        """Whether this process has read every vector."""
+
+    def exists(self) -> bool:
+        """Whether there may be a database."""
+        return self.url is not None or (self.path / DATABASE).exists()
+
+    def verify(self) -> None:
+        """Read every vector of the embedded database in a subprocess, once; delete it if that fails. Raises StoreError."""
+        if self._files is None or self._verified or not self.exists():
+            return
+        with self._lock():
+            size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+            timeout_s = max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
+            if problem := run_in_subprocess(__name__, str(self.path), seconds=timeout_s).problem:
+                self.discard(problem)
+            self._files.mark_intact()
+            self._verified = True
 
     @contextmanager
     def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
@@ -140,6 +143,9 @@ class ChromaDirectory:
 
     def _open_client(self) -> ClientAPI:
         with _open_lock:
+            if self._client is not None and self._inode not in (None, _inode(self.path)):
+                # A client of removed files would still answer from memory.
+                self.release()
             if self._client is None:
                 self._client = (
                     chroma.connect(self.path, self.url) if self._files is None else self._open_embedded(self._files)
@@ -157,20 +163,11 @@ class ChromaDirectory:
         with self.client(writing=True) as client:
             return self._shared(chroma.create_collection(client, name, embedder_id), client)
 
-    def drop(self, name: str) -> None:
-        """Delete a collection, if it exists. Raises StoreError."""
-        with self.client(writing=True) as client:
-            chroma.drop_collection(client, name)
-
     def _shared(self, collection: Collection, client: ClientAPI) -> Collection:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
 
-    def replaced(self) -> bool:
-        """Whether the files of the open database were removed or replaced."""
-        return self._inode is not None and _inode(self.path) != self._inode
-
     def close(self) -> None:
-        """Release Chroma's files and write their checksums."""
+        """Release Chroma's files."""
         if self._client is not None:
             with self._lock():
                 self.release()
@@ -184,94 +181,35 @@ class ChromaDirectory:
                 return
             client: Any = self._client  # `close` is missing from the declared interface.
             self._client = None
-            replaced = self.replaced()
             # The client is given up either way.
             with suppress(Exception), chroma.convert_panics():
                 client.close()
             if self._files is not None:
                 self._inode = None
                 self._files.clients.remove(self)
-                if (
-                    not self._files.clients
-                    and self._files.presence.leave()
-                    and not replaced
-                    and not self._files.write_interrupted
-                ):
-                    self._write_checksums()
 
     def discard(self, reason: str) -> None:
         """Delete the database. Raises StoreError."""
         with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
             self.release()
-            # The first reason is the cause; later ones follow from it.
-            self.discard_reason = self.discard_reason or reason
+            log.warning("the copy of the vectors in Chroma was damaged (%s) and is made again", reason)
             _remove(self.path)
-            _remove(self._checksums_path)
             if self._files:
                 self._files.mark_intact()
 
-    @property
-    def _checksums_path(self) -> Path:
-        return self.path.with_name(CHECKSUMS_FILE)
-
     def _open_embedded(self, files: _SharedFiles) -> ClientAPI:
-        # Other processes that have it open have verified it.
-        alone = not files.clients and files.presence.enter()
-        self.verified = not alone and not files.write_interrupted
-        if not self.verified:
-            if (self.path.exists() or self.path.is_symlink()) and (problem := self._verify()):
-                self.discard(problem)
-            files.mark_intact()
+        if files.write_interrupted:
+            self.verify()
         try:
-            # Missing checksums tell the next opening that this process never closed the database.
-            _remove(self._checksums_path)
             client = chroma.connect(self.path, None)
         except StoreError as error:
-            if not alone or not self.path.exists():
+            if not self.path.exists():
                 raise
-            # Everything in it is derived, so a database that cannot be opened is rebuilt.
             self.discard(str(error))
             client = chroma.connect(self.path, None)
         files.clients.append(self)
         self._inode = _inode(self.path)
         return client
-
-    def _verify(self) -> str:
-        """Why the database must not be opened; empty if it may."""
-        if not self.path.is_dir():
-            return "it is not a directory"
-        try:
-            if not files_in(self.path):
-                return ""
-            expected, signature = json.loads(self._checksums_path.read_text("utf-8")), directory_signature(self.path)
-            self.verified = not mismatch(self.path, expected)
-            # Kept for the next checksums: a million vectors have 2.5 GB.
-            self._verified_files = {one[0]: (one, expected[one[0]]) for one in signature} if self.verified else {}
-        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-            self.verified = False
-        if self.verified:
-            return ""
-        size = 0
-        with suppress(OSError):
-            size = sum(path.stat().st_size for path in files_in(self.path).values())
-        return run_in_subprocess(
-            __name__, str(self.path), seconds=max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
-        ).problem
-
-    def _write_checksums(self) -> None:
-        """Write the files' checksums; those of unchanged files are reused."""
-        draft = self._checksums_path.with_suffix(".new")
-        with suppress(OSError):  # without checksums the next opening reads every vector
-            now = {one[0]: one for one in directory_signature(self.path)}
-            unchanged = {
-                name: checksum_then
-                for name, (one, checksum_then) in self._verified_files.items()
-                if now.get(name) == one
-            }
-            draft.write_text(
-                json.dumps({name: unchanged.get(name) or checksum(self.path / name) for name in now}), "utf-8"
-            )
-            os.replace(draft, self._checksums_path)
 
 
 class SharedCollection:

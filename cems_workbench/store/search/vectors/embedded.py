@@ -1,6 +1,7 @@
 """The `embedded` table: the text hash, labels and vector hash of every vector in a collection.
 
-Collections are identified by their Chroma id, so that a recreated collection is not mistaken for the lost one.
+A collection is the store's own vectors of an embedder, by their record's id, or a copy of them in Chroma, by Chroma's id, so that a
+recreated one is not mistaken for the lost one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import Float32
-from cems_workbench.store.filter import Filter
 from cems_workbench.store.rows import staged
 from cems_workbench.store.search.entries import (
     AMONG,
@@ -38,9 +38,10 @@ class Pending:
 
 
 def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[str] | None = None) -> Pending:
-    """Compare the live entries with those of `collection` (its Chroma id); all, or those of the memories `among`.
+    """Compare the live entries with those of `collection`; all, or those of the memories `among`.
 
-    Longest texts first: batches of similar length need the least padding in the encoder.
+    Longest texts first, since batches of similar length need the least padding in the encoder; a memory's chunks together, since its
+    vectors are written together.
     """
     parameters: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
     live, of = (LIVE_ENTRIES, "") if among is None else (LIVE_ENTRIES_AMONG, f"AND memory_id {AMONG}")
@@ -50,7 +51,7 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
         "coalesce(m.memory_id, e.memory_id) AS memory_id, coalesce(m.seq, e.seq) AS seq "
         f"FROM ({live}) AS m FULL JOIN ({recorded}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
         "WHERE m.memory_id IS NULL OR e.text_sha IS DISTINCT FROM m.text_sha OR e.project IS DISTINCT FROM m.project OR e.scope <> m.scope "
-        "ORDER BY m.size DESC, memory_id, seq",
+        "ORDER BY max(m.size) OVER (PARTITION BY coalesce(m.memory_id, e.memory_id)) DESC, memory_id, seq",
         parameters,
     ).fetchall()
     result = Pending([], [], [])
@@ -59,25 +60,56 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
     return result
 
 
-def sample_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, limit: int) -> dict[EntryId, int | None]:
-    """As `recorded_hashes`, of `limit` entries spread over the collection, always the same ones."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is recorded of a vector; the hash is None if an earlier version did not record it."""
+
+    text_sha: str
+    vector_hash: int | None
+    project: str | None
+    scope: str
+
+    def matches(self, number: int) -> bool:
+        """Whether a vector with this hash is the recorded one."""
+        return self.vector_hash in (None, number)
+
+
+def recorded(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> dict[EntryId, Recorded]:
+    """The records of these memories' vectors in `collection`."""
     rows = cursor.execute(
-        "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY hash(memory_id, seq), memory_id LIMIT ?",
-        [collection, limit],
+        "SELECT memory_id, seq, text_sha, vector_hash, project, scope FROM embedded "
+        "WHERE collection = ? AND memory_id IN (SELECT unnest(?))",
+        [collection, list(ids)],
     ).fetchall()
-    return {entry_id(memory_id, seq): known for memory_id, seq, known in rows}
+    return {entry_id(memory_id, seq): Recorded(*values) for memory_id, seq, *values in rows}
 
 
-def recorded_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[EntryId, int | None]:
-    """The recorded entries of `collection` with their vector hashes; None for a hash that an earlier version did not record."""
+def memories_among(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> list[str]:
+    """Those of these memories that have a vector in `collection`."""
     rows = cursor.execute(
-        "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY memory_id, seq", [collection]
+        "SELECT DISTINCT memory_id FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))",
+        [collection, list(ids)],
     ).fetchall()
-    return {entry_id(memory_id, seq): known for memory_id, seq, known in rows}
+    return [memory_id for (memory_id,) in rows]
 
 
-def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
-    """Update the recorded hashes of existing vectors."""
+def copy(
+    cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids: Sequence[EntryId] | None = None
+) -> None:
+    """Record for `target` what is recorded for `source`, of all entries or of these."""
+    import pyarrow as pa
+
+    among = "" if entry_ids is None else "AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)"
+    with staged(cursor, "staged_places", pa.table(_columns(entry_ids or []))):
+        cursor.execute(
+            "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
+            f"SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM embedded WHERE collection = ? {among}",
+            [target, source],
+        )
+
+
+def set_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
+    """Replace the recorded hashes of existing vectors."""
     import pyarrow as pa
 
     table = pa.table({**_columns(list(hashes)), "vector_hash": pa.array(list(hashes.values()), pa.int64())})
@@ -89,8 +121,37 @@ def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Ma
         )
 
 
+def difference(
+    cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, among: Sequence[str] | None = None
+) -> Pending:
+    """What a copy of `collection` lacks, in another order than `pending`: of all entries, or those of the memories `among`."""
+    parameters: dict[str, object] = {"own": collection, "copy": copy_name} | (
+        {} if among is None else {"among": list(among)}
+    )
+    of = "" if among is None else f"AND memory_id {AMONG}"
+    rows = cursor.execute(
+        "SELECT CASE WHEN o.memory_id IS NULL THEN 'remove' "
+        "WHEN c.memory_id IS NULL OR c.text_sha <> o.text_sha THEN 'embed' ELSE 'relabel' END, "
+        "coalesce(o.memory_id, c.memory_id), coalesce(o.seq, c.seq) "
+        f"FROM (SELECT * FROM embedded WHERE collection = $own {of}) AS o "
+        f"FULL JOIN (SELECT * FROM embedded WHERE collection = $copy {of}) AS c ON c.memory_id = o.memory_id AND c.seq = o.seq "
+        "WHERE o.memory_id IS NULL OR c.memory_id IS NULL OR c.text_sha <> o.text_sha "
+        "OR c.project IS DISTINCT FROM o.project OR c.scope <> o.scope",
+        parameters,
+    ).fetchall()
+    result = Pending([], [], [])
+    for action, memory_id, seq in rows:
+        getattr(result, action).append(entry_id(memory_id, seq))
+    return result
+
+
+def hashes_of(entry_ids: Sequence[EntryId], vectors: Float32) -> dict[EntryId, int]:
+    """The hash of each entry's vector."""
+    return {each: vector_hash(vector) for each, vector in zip(entry_ids, vectors, strict=True)}
+
+
 def vector_hash(vector: Float32) -> int:
-    """A 64-bit hash of a vector as Chroma returns it, which is bit-identical on every read."""
+    """A 64-bit hash of a vector's bytes."""
     # Signed, as DuckDB's BIGINT.
     return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
 
@@ -101,33 +162,6 @@ def recorded_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[
     return {entry_id(*row) for row in rows}
 
 
-def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[EntryId]:
-    """The entries in `collection` that pass a filter, by the labels they were embedded with."""
-    condition, parameters = where.sql()
-    rows = cursor.execute(
-        f"SELECT memory_id, seq FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
-    ).fetchall()
-    return frozenset(entry_id(*row) for row in rows)
-
-
-def labels(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str] | None = None) -> pa.Table:
-    """memory_id, seq, project and scope of the entries in `collection`, of all or of these memories, sorted by id and seq."""
-    among = "" if ids is None else "AND memory_id IN (SELECT unnest(?))"
-    return cursor.sql(
-        f"SELECT memory_id, seq, project, scope FROM embedded WHERE collection = ? {among} ORDER BY memory_id, seq",
-        params=[collection, *([] if ids is None else [list(ids)])],
-    ).to_arrow_table()
-
-
-def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, list[int]]:
-    """The chunk numbers in `collection` by memory id; memories embedded whole are absent."""
-    rows = cursor.execute(
-        "SELECT memory_id, list(seq ORDER BY seq) FROM embedded WHERE collection = ? AND seq <> ? GROUP BY memory_id",
-        [collection, WHOLE_MEMORY],
-    ).fetchall()
-    return dict(rows)
-
-
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
     """The recorded number of vectors in `collection`."""
     return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
@@ -136,7 +170,7 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
 def record(
     cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[EntryId, int]
 ) -> None:
-    """Record that these entries' vectors, with these hashes, and labels are in Chroma."""
+    """Record that these entries' vectors, with these hashes, and labels are in `collection`."""
     import pyarrow as pa
 
     table = pa.table(
@@ -170,7 +204,7 @@ def record(
 
 
 def remove(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
-    """Record that these vectors were removed from Chroma."""
+    """Record that these vectors were removed."""
     import pyarrow as pa
 
     with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):

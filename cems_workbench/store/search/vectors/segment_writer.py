@@ -1,7 +1,7 @@
-"""Refresh of the quantized vectors: writes a segment for changed memories and marks the replaced ones as deleted.
+"""Writing of vector segments: new rows get a new segment, and the memories that they replace are marked as deleted in earlier ones.
 
-Vectors are read back from Chroma, which may round them. A segment is merged only with segments that are no larger than the merge so
-far, so a vector is rewritten about once each time its segment doubles, and a small change never rewrites a large segment.
+All vectors of a memory are in one segment. Segments of similar size are merged FAN_IN at a time, so a vector is rewritten once each time
+its segment grows by that factor, and a small change never rewrites a large segment.
 """
 
 from __future__ import annotations
@@ -9,106 +9,76 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.progress import Progress
-from cems_workbench.store.database import Database
 from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column
-from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import (
     Segment,
     new_segment,
-    publish,
     read_deleted,
     write_deleted,
 )
-from cems_workbench.store.search.entries import WHOLE_MEMORY, entry_id, key_of
+from cems_workbench.store.search.entries import WHOLE_MEMORY, sort_key
 from cems_workbench.store.search.lexical import sorted_texts
-from cems_workbench.store.search.vectors import chroma, embedded
-from cems_workbench.store.search.vectors.quantized_vectors import LiveSegment, QuantizedVectors, open_segment, quantize
+from cems_workbench.store.search.vectors.segment_vectors import (
+    LiveSegment,
+    SegmentVectors,
+    VectorRows,
+    open_segment,
+    quantize,
+)
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from chromadb.api.models.Collection import Collection
-
-VERSION = "1"
-PROGRESS_LABEL = "reading vectors"
+VERSION = "2"
+FAN_IN = 8
+"""Segments of similar size that are merged into one."""
+MIN_CODED_ROWS = 10_000
+"""A segment of fewer vectors has no codes in its file: they are computed in 15 ms when they are first searched."""
 MERGE_BLOCK_ROWS = 50_000
 """Vectors copied at a time in a merge."""
 
 
 def manifest_version(collection: str) -> str:
-    """The `tokenizer` field of the manifest: the format version and the collection's Chroma id."""
+    """The `tokenizer` field of the manifest: the format version and the id under which the vectors are recorded."""
     return f"{VERSION}:{collection}"
 
 
-def open_vectors(directory: Path, segments: Sequence[Segment]) -> QuantizedVectors:
-    """The quantized vectors of these segments. Raises StoreError."""
-    return QuantizedVectors([_live(directory, each) for each in segments])
+def open_vectors(directory: Path, segments: Sequence[Segment]) -> SegmentVectors:
+    """The vectors of these segments. Raises StoreError."""
+    return SegmentVectors([_live(directory, each) for each in segments])
 
 
-def update(
-    directory: Path,
-    segments: Sequence[Segment],
-    changed: Sequence[str] | None,
-    database: Database,
-    collection: Collection,
-    content_version: int,
-    identity: str,
-    progress: Progress,
-) -> Manifest:
-    """Replace the vectors of the memories `changed` in `segments`; all vectors if `changed` is None.
-
-    Raises what `progress` raises, and StoreError; the previous segments then stay current.
-    """
-    name = str(collection.id)
-
-    def write() -> tuple[list[Segment], int]:
-        with database.reading() as cursor:
-            rows = embedded.labels(cursor, name, changed)
-        before = [] if changed is None else [_delete(directory, each, changed) for each in segments]
-        new_segments = [_write_segment(directory, rows, collection, progress)] if rows.num_rows else []
-        merged = _merge_small(directory, [*before, *new_segments])
-        return merged, sum(_live_rows(directory, each) for each in merged)
-
-    return publish(directory, content_version, manifest_version(name), identity, write)
+def replace_rows(
+    directory: Path, segments: Sequence[Segment], replaced: Sequence[str], rows: VectorRows
+) -> tuple[list[Segment], int]:
+    """The segments with all vectors of the memories `replaced` deleted and `rows` added, and their number of vectors."""
+    before = [_delete(directory, each, replaced) for each in segments] if replaced else list(segments)
+    added = [_write_segment(directory, rows)] if len(rows) else []
+    merged = _merge_similar(directory, [*before, *added])
+    return merged, sum(_live_rows(directory, each) for each in merged)
 
 
-def _write_segment(directory: Path, rows: pa.Table, collection: Collection, progress: Progress) -> Segment:
-    """Write a segment of these entries (`embedded.labels`) with their vectors."""
-    import pyarrow.compute as pc
-
-    names, seqs = rows["memory_id"], rows["seq"].to_numpy().astype(np.int32)
-    entry_ids = [entry_id(*each) for each in zip(names.to_pylist(), seqs.tolist(), strict=True)]
+def _write_segment(directory: Path, rows: VectorRows) -> Segment:
+    """Write a segment of these rows."""
+    order = sorted(range(len(rows)), key=lambda i: sort_key(rows.entry_ids[i]))
+    entry_ids = [rows.entry_ids[i] for i in order]
+    seqs = np.array([sort_key(entry_id)[1] for entry_id in entry_ids], np.int32)
     labels: dict[str, list[Any]] = {}
-    filters = np.empty((len(entry_ids), 2), np.int32)
-    for column, (plural, source) in enumerate([("projects", "project"), ("scopes", "scope")]):
-        batch = pc.unique(rows[source])
-        labels[plural] = batch.to_pylist()
-        filters[:, column] = pc.index_in(rows[source], value_set=batch).to_numpy()
+    filters = np.empty((len(rows), 2), np.int32)
+    for column, (plural, values) in enumerate([("projects", rows.projects), ("scopes", rows.scopes)]):
+        numbers: dict[str | None, int] = {}
+        filters[:, column] = [numbers.setdefault(values[i], len(numbers)) for i in order]
+        labels[plural] = list(numbers)
     first = [i for i, entry_id in enumerate(entry_ids) if not i or entry_id[0] != entry_ids[i - 1][0]]
     columns = _columns([entry_ids[i][0] for i in first], np.diff(first, append=len(entry_ids)), seqs, filters, labels)
-    keys = [key_of(entry_id) for entry_id in entry_ids]
     segment = new_segment()
-    arrays: dict[str, Column] = {}
-    row_of = {name: row for row, name in enumerate(keys)}
-    for start in range(0, len(keys), chroma.BATCH_SIZE):
-        progress(PROGRESS_LABEL, start, len(keys))
-        batch = list(chroma.read_vectors(collection, keys[start : start + chroma.BATCH_SIZE]))
-        if not batch:
-            continue
-        if not arrays:
-            # Only the first batch tells the dimension.
-            arrays = _create_file(directory / segment.name, columns, len(keys), len(batch[0][1]))
-        target_rows = [row_of[name] for name, _ in batch]
-        arrays["codes"][target_rows], arrays["steps"][target_rows] = quantize(np.stack([vector for _, vector in batch]))
-    if not arrays:
-        arrays = _create_file(directory / segment.name, columns, len(keys), 1)
-    progress(PROGRESS_LABEL, len(keys), len(keys))
+    arrays = _create_file(directory / segment.name, columns, len(rows), rows.vectors.shape[1])
+    arrays["vectors"][...] = rows.vectors[order]
+    if len(arrays["steps"]):
+        arrays["codes"][...], arrays["steps"][...] = quantize(arrays["vectors"])
     return segment
 
 
@@ -119,7 +89,7 @@ def _columns(
     filters: NDArray[np.int32],
     labels: dict[str, list[Any]],
 ) -> dict[str, Column]:
-    """The columns of a segment except the codes; `sizes` is the number of vectors of each memory."""
+    """The columns of a segment except vectors and codes; `sizes` is the number of vectors of each memory."""
     blob, ends = sorted_texts.columns(ids)
     nothing = np.zeros(0, np.int64)
     return {
@@ -133,9 +103,11 @@ def _columns(
 
 
 def _create_file(path: Path, columns: dict[str, Column], rows: int, dimension: int) -> dict[str, Column]:
-    """Create a segment's file with these columns and zeroed codes and steps."""
+    """Create a segment's file with these columns, and zeroed vectors, codes and steps."""
     specs: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
-    arrays = column_file.create(path, specs | {"codes": (np.int8, (rows, dimension)), "steps": (np.float32, (rows,))})
+    coded = rows if rows >= MIN_CODED_ROWS else 0
+    specs["vectors"] = (np.float32, (rows, dimension))
+    arrays = column_file.create(path, specs | {"codes": (np.int8, (coded, dimension)), "steps": (np.float32, (coded,))})
     for name, column in columns.items():
         arrays[name][...] = column
     return arrays
@@ -147,7 +119,7 @@ def _live(directory: Path, segment: Segment) -> LiveSegment:
 
 def _live_rows(directory: Path, segment: Segment) -> int:
     """Number of vectors that are not deleted."""
-    return len(QuantizedVectors([_live(directory, segment)]))
+    return len(SegmentVectors([_live(directory, segment)]))
 
 
 def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
@@ -157,21 +129,28 @@ def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segmen
     return segment if len(all_deleted) == len(deleted) else write_deleted(directory, segment, all_deleted)
 
 
-def _merge_small(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
-    """Merge the newest segments with those that are no larger; rewrite a segment that is more than half deleted."""
+def _merge_similar(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
+    """Merge the newest segments if FAN_IN of them are of similar size; rewrite a segment that is more than half deleted."""
     sized = [(each, size) for each in segments if (size := _live_rows(directory, each))]
-    last = len(sized)
-    total = 0
-    while last and (not total or sized[last - 1][1] <= total):
-        last -= 1
-        total += sized[last][1]
-    small = [each for each, _ in sized[last:]]
-    if len(small) > 1:
-        sized = [*sized[:last], (_merge(directory, small), total)]
+    while sized:
+        tier = _tier(sized[-1][1])
+        small = next((i for i, (_, size) in enumerate(reversed(sized)) if _tier(size) > tier), len(sized))
+        if small < FAN_IN:
+            break
+        merged = _merge(directory, [each for each, _ in sized[-small:]])
+        sized[-small:] = [(merged, _live_rows(directory, merged))]
     return [
-        _merge(directory, [each]) if len(open_segment(directory / each.name).codes) > 2 * size else each
+        _merge(directory, [each]) if len(open_segment(directory / each.name).vectors) > 2 * size else each
         for each, size in sized
     ]
+
+
+def _tier(rows: int) -> int:
+    """Segments of the same tier are of similar size: FAN_IN of one make one of the next."""
+    tier = 0
+    while rows >= FAN_IN:
+        rows, tier = rows // FAN_IN, tier + 1
+    return tier
 
 
 def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
@@ -207,13 +186,15 @@ def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
     listed = {name: list(numbers) for name, numbers in labels.items()}
     columns = _columns(names, sizes[order], seqs, filters, listed)
     segment = new_segment()
-    arrays = _create_file(directory / segment.name, columns, len(new), parts[0].segment.codes.shape[1])
+    arrays = _create_file(directory / segment.name, columns, len(new), parts[0].segment.vectors.shape[1])
     written = 0
     for part, selected in zip(parts, rows, strict=True):
         for start in range(0, len(selected), MERGE_BLOCK_ROWS):
             block = selected[start : start + MERGE_BLOCK_ROWS]
             target = new[written + start : written + start + len(block)]
-            arrays["codes"][target], arrays["steps"][target] = part.segment.codes[block], part.segment.steps[block]
+            arrays["vectors"][target] = part.segment.vectors[block]
+            if len(arrays["steps"]):
+                arrays["codes"][target], arrays["steps"][target] = part.segment.codes[block], part.segment.steps[block]
         written += len(selected)
     return segment
 

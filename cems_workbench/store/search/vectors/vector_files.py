@@ -1,0 +1,349 @@
+"""The files and records of one embedder's vectors: every write goes to a segment first and to the `embedded` table second.
+
+A crash in between leaves files of a newer state than the records name; the next refresh notices that by the manifest's label in the
+record, and `reconcile` compares every vector with its recorded hash. It also reads the vectors of a store of an earlier version, which
+had them in Chroma, and recovers those of damaged files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from cems_workbench.errors import StoreError
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress
+from cems_workbench.store.database import Database
+from cems_workbench.store.meta import (
+    content_identity,
+    earlier_identity,
+    read_content_version,
+    read_meta,
+    write_meta,
+)
+from cems_workbench.store.search.directory.index_directory import DirectoryState, discard
+from cems_workbench.store.search.directory.segment_directory import (
+    SEGMENT,
+    Segment,
+    SegmentDirectory,
+    publish,
+    segments_of,
+)
+from cems_workbench.store.search.entries import Entry, EntryId, parse_key, sort_key
+from cems_workbench.store.search.vectors import embedded, segment_writer
+from cems_workbench.store.search.vectors.segment_vectors import SegmentVectors, VectorRows, concatenate
+
+if TYPE_CHECKING:
+    import duckdb
+
+META_PREFIX = "vectors:"
+LEGACY, UNREAD = "", "none"
+BLOCK_ROWS = 8_192
+"""Vectors that are compared or recovered at a time."""
+RECOVERY_LABEL = "reading vectors"
+_NO_ROWS = concatenate([])
+
+ReadElsewhere = Callable[[Sequence[EntryId]], Iterator[tuple[EntryId, Float32]]]
+"""The vectors of these entries that another place than the store's own files holds, verified there."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRecord:
+    """What the store records of an embedder's vectors.
+
+    `collection` is the id under which the `embedded` table has them, `version` the content version at which they were complete (None:
+    never), `files` the label of the manifest that belongs to the records: LEGACY in a store of an earlier version, whose vectors are in
+    Chroma, and UNREAD until the first of them is read.
+    """
+
+    collection: str
+    version: int | None = None
+    dimension: int | None = None
+    files: str = ""
+
+
+def records(cursor: duckdb.DuckDBPyConnection) -> dict[str, VectorRecord]:
+    """The records by embedder id."""
+    rows = cursor.execute(
+        "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [META_PREFIX]
+    ).fetchall()
+    return {key.removeprefix(META_PREFIX): _parsed(value) for key, value in rows}
+
+
+def _parsed(value: str) -> VectorRecord:
+    values: dict[str, Any] = json.loads(value)
+    return VectorRecord(values["collection"], values.get("version"), values.get("dimension"), values.get("files", ""))
+
+
+class VectorFiles:
+    """The vectors of one embedder."""
+
+    def __init__(self, database: Database, directory: SegmentDirectory, embedder_id: str) -> None:
+        self.directory = directory
+        self.embedder_id = embedder_id
+        self._database = database
+        self._version = 0
+
+    def record(self) -> VectorRecord | None:
+        """What the store records of the vectors; None if there never were any."""
+        with self._database.reading() as cursor:
+            value = read_meta(cursor, META_PREFIX + self.embedder_id)
+        return None if value is None else _parsed(value)
+
+    def save(self, record: VectorRecord) -> None:
+        """Replace the record."""
+        with self._database.transaction() as cursor:
+            self._save(cursor, record)
+
+    def state(self, record: VectorRecord | None) -> DirectoryState:
+        """The verified state of the files: a manifest, or why there is none ("": there are no vectors)."""
+        if record is None:
+            return DirectoryState(None)
+        with self._database.reading() as cursor:
+            kind, known = segment_writer.manifest_version(record.collection), partial(earlier_identity, cursor)
+            state = self.directory.refreshable_state(
+                read_content_version(cursor), content_identity(cursor), kind, known
+            )
+            rows = embedded.count(cursor, record.collection)
+        if state.manifest is None and not rows:
+            return DirectoryState(None)
+        if state.manifest is None and record.files in (LEGACY, UNREAD):
+            return DirectoryState(None, "they are in Chroma; the next refresh reads them")
+        if state.manifest is None and not state.problem:
+            return DirectoryState(None, "they are gone", True)
+        if state.manifest is not None and record.version is not None and record.files != state.manifest.directory:
+            return DirectoryState(state.manifest, "they are of another state of the store")
+        return state
+
+    def open(self) -> SegmentVectors | None:
+        """The vectors as of the last write; None without any. Raises StoreError."""
+        manifest = self.state(self.record()).manifest
+        return None if manifest is None else segment_writer.open_vectors(self.directory.path, segments_of(manifest))
+
+    def begin(self, version: int) -> VectorRecord:
+        """Start a refresh that leads to this content version; returns the record."""
+        self._version = version
+        record = self.record() or VectorRecord(uuid4().hex)
+        if record.files == LEGACY:
+            # The id of an earlier version is that of the Chroma collection, which keeps its records.
+            own = replace(record, collection=uuid4().hex, version=None, files=UNREAD)
+            with self._database.transaction() as cursor:
+                embedded.copy(cursor, record.collection, own.collection)
+                # Of the collection's own records only those stay that Chroma had received.
+                waiting = cursor.execute(
+                    "SELECT key FROM waiting_vectors WHERE collection = ?", [record.collection]
+                ).fetchall()
+                embedded.remove(cursor, record.collection, [parse_key(key) for (key,) in waiting])
+                self._save(cursor, own)
+            record = own
+        return record
+
+    def put(self, entries: Sequence[Entry], vectors: Float32) -> None:
+        """Write the vectors of these entries, shape (entries, dimension), instead of their earlier ones."""
+        rows = VectorRows(
+            [entry.id for entry in entries],
+            [entry.project for entry in entries],
+            [entry.scope for entry in entries],
+            vectors,
+        )
+        hashes = embedded.hashes_of(rows.entry_ids, vectors)
+        self._replace(rows, rows.entry_ids, lambda cursor, name: embedded.record(cursor, name, entries, hashes))
+
+    def relabel(self, entries: Sequence[Entry]) -> None:
+        """Write new labels of these entries."""
+        own = self._vectors().rows_of(list({entry.id[0] for entry in entries}))
+        row_of = {entry_id: row for row, entry_id in enumerate(own.entry_ids)}
+        present = [entry for entry in entries if entry.id in row_of]
+        if present:
+            self.put(present, own.vectors[[row_of[entry.id] for entry in present]])
+
+    def remove(self, entry_ids: Sequence[EntryId]) -> None:
+        """Delete the vectors of these entries."""
+        self._replace(_NO_ROWS, entry_ids, lambda cursor, name: embedded.remove(cursor, name, entry_ids))
+
+    def complete(self) -> None:
+        """Record that the vectors are those of the content version that `begin` was called with."""
+        record, manifest = self.record(), self.directory.manifest()
+        assert record is not None
+        if manifest is not None and manifest.content_version != self._version:
+            self._publish(record.collection, segments_of(manifest), [], _NO_ROWS)
+            record = self.record() or record
+        self.save(replace(record, version=self._version))
+
+    def discard(self) -> None:
+        """Delete the files and their records."""
+        record = self.record()
+        if record is not None:
+            with self._database.transaction() as cursor:
+                embedded.remove_collection(cursor, record.collection)
+                cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [META_PREFIX + self.embedder_id])
+        discard(self.directory.path)
+
+    def consistent(self, record: VectorRecord) -> bool:
+        """Whether the files are intact and those that the record names."""
+        manifest = self.directory.manifest()
+        return not self.state(record).problem and (manifest is None or manifest.directory == record.files)
+
+    def reconcile(self, elsewhere: ReadElsewhere, progress: Progress) -> tuple[int, int]:
+        """Make files and records agree: each vector that matches its recorded hash is kept or recovered, the rest loses its record.
+
+        Looked for in intact segments, in other readable ones, and `elsewhere`. Returns the numbers of recovered vectors and of lost ones,
+        which are embedded again. Raises StoreError, and what `progress` raises.
+        """
+        record = self.record()
+        assert record is not None
+        path, name = self.directory.path, record.collection
+        with self._database.reading() as cursor:
+            rows_recorded = embedded.count(cursor, name)
+        if not rows_recorded:
+            discard(path)
+            return 0, 0
+        intact = [each for each in self.directory.intact_segments() if _opened(path, [each]) is not None]
+        names = {each.name for each in intact}
+        others = [Segment(each.name) for each in path.glob(f"*{SEGMENT}") if each.name not in names]
+        # Opened before the first write, which removes these files.
+        readable = [vectors for each in others if (vectors := _opened(path, [each])) is not None]
+        found: set[EntryId] = set()
+        stray: set[str] = set()
+        for rows in segment_writer.open_vectors(path, intact).blocks(BLOCK_ROWS):
+            known = self._recorded(name, rows.entry_ids)
+            for row, (entry_id, number) in enumerate(embedded.hashes_of(rows.entry_ids, rows.vectors).items()):
+                was = known.get(entry_id)
+                if was is not None and was.matches(number) and (was.project, was.scope) == rows.labels(row):
+                    found.add(entry_id)
+                else:
+                    stray.add(entry_id[0])
+        # A memory's vectors are in one segment, so those of a stray one are looked for with it.
+        found = {entry_id for entry_id in found if entry_id[0] not in stray}
+        self._publish(name, intact, list(stray), _NO_ROWS)
+        with self._database.reading() as cursor:
+            missing = sorted(embedded.recorded_entries(cursor, name) - found, key=sort_key)
+        recovered = self._recover(name, readable, elsewhere, missing, progress)
+        lost = [entry_id for entry_id in missing if entry_id not in recovered]
+        with self._database.transaction() as cursor:
+            embedded.remove(cursor, name, lost)
+            legacy = [each.collection for each in records(cursor).values() if each.files == LEGACY]
+            # Read by now, except those of embedders that were not used since.
+            cursor.execute(
+                "DELETE FROM waiting_vectors WHERE collection NOT IN (SELECT unnest(?::VARCHAR[]))", [legacy]
+            )
+        return len(recovered), len(lost)
+
+    def _recover(
+        self,
+        name: str,
+        readable: Sequence[SegmentVectors],
+        elsewhere: ReadElsewhere,
+        missing: Sequence[EntryId],
+        progress: Progress,
+    ) -> set[EntryId]:
+        """Write those of the `missing` vectors that are found with their recorded hash; returns them."""
+        recovered: set[EntryId] = set()
+        wanted = set(missing)
+
+        def read() -> Iterator[tuple[Sequence[EntryId], Float32, bool]]:
+            for vectors in readable:
+                for rows in vectors.blocks(BLOCK_ROWS):
+                    yield rows.entry_ids, rows.vectors, False
+            for start in range(0, len(missing), BLOCK_ROWS):
+                part = [each for each in missing[start : start + BLOCK_ROWS] if each not in recovered]
+                held = dict(elsewhere(part)) if part else {}
+                if held:
+                    yield list(held), np.stack(list(held.values())), True
+
+        for entry_ids, vectors, verified in read():
+            progress(RECOVERY_LABEL, len(recovered), len(missing))
+            known = self._recorded(name, entry_ids)
+            hashes = embedded.hashes_of(entry_ids, vectors)
+            kept = [
+                row
+                for row, entry_id in enumerate(entry_ids)
+                if entry_id in wanted
+                and entry_id not in recovered
+                and entry_id in known
+                and (verified or known[entry_id].matches(hashes[entry_id]))
+            ]
+            if kept:
+                labels = [known[entry_ids[row]] for row in kept]
+                rows = VectorRows(
+                    [entry_ids[row] for row in kept],
+                    [each.project for each in labels],
+                    [each.scope for each in labels],
+                    vectors[kept],
+                )
+                own = {entry_id: hashes[entry_id] for entry_id in rows.entry_ids}
+                # Chroma rounds vectors, so the hash may be another.
+                self._replace(rows, rows.entry_ids, partial(embedded.set_hashes, hashes=own))
+                recovered.update(own)
+        progress(RECOVERY_LABEL, len(missing), len(missing))
+        return recovered
+
+    def _recorded(self, name: str, entry_ids: Sequence[EntryId]) -> dict[EntryId, embedded.Recorded]:
+        with self._database.reading() as cursor:
+            return embedded.recorded(cursor, name, list({memory_id for memory_id, _ in entry_ids}))
+
+    def _replace(
+        self,
+        rows: VectorRows,
+        entry_ids: Sequence[EntryId],
+        commit: Callable[[duckdb.DuckDBPyConnection, str], None],
+    ) -> None:
+        """Replace the vectors of `entry_ids` by `rows`, and `commit` that with the label of the new files."""
+        record = self.record()
+        assert record is not None
+        with self._database.reading() as cursor:
+            held = embedded.memories_among(cursor, record.collection, list({entry_id[0] for entry_id in entry_ids}))
+        segments = segments_of(self.directory.manifest())
+        if held:
+            # A memory's vectors stay together, so the unchanged ones are written again.
+            replaced = set(entry_ids)
+            own = segment_writer.open_vectors(self.directory.path, segments).rows_of(held)
+            rows = concatenate([own.take([i for i, each in enumerate(own.entry_ids) if each not in replaced]), rows])
+        self._publish(record.collection, segments, held, rows, commit)
+
+    def _publish(
+        self,
+        name: str,
+        segments: Sequence[Segment],
+        replaced: Sequence[str],
+        rows: VectorRows,
+        commit: Callable[[duckdb.DuckDBPyConnection, str], None] = lambda cursor, name: None,
+    ) -> None:
+        with self._database.reading() as cursor:
+            identity = earlier_identity(cursor, self._version) or ""
+        path = self.directory.path
+        manifest = publish(
+            path,
+            self._version,
+            segment_writer.manifest_version(name),
+            identity,
+            lambda: segment_writer.replace_rows(path, segments, replaced, rows),
+        )
+        record = self.record()
+        assert record is not None
+        dimension = rows.vectors.shape[1] if len(rows) else record.dimension
+        with self._database.transaction() as cursor:
+            # One transaction: the label says that the records are those of these files.
+            commit(cursor, name)
+            self._save(cursor, replace(record, files=manifest.directory, dimension=dimension))
+
+    def _save(self, cursor: duckdb.DuckDBPyConnection, record: VectorRecord) -> None:
+        write_meta(cursor, META_PREFIX + self.embedder_id, json.dumps(asdict(record)))
+
+    def _vectors(self) -> SegmentVectors:
+        return segment_writer.open_vectors(self.directory.path, segments_of(self.directory.manifest()))
+
+
+def _opened(directory: Path, segments: Sequence[Segment]) -> SegmentVectors | None:
+    """These segments, or None if they cannot be read."""
+    with suppress(StoreError):
+        return segment_writer.open_vectors(directory, segments)
+    return None
