@@ -8,48 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from cems_workbench import __version__
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli import (
-    agreement,
-    app,
-    blame,
-    calibrate,
-    ci,
-    compare,
-    config_history,
-    connect,
-    dataset,
-    doctor,
-    drift,
-    evaluate,
-    export,
-    fidelity,
-    fill_scores,
-    gather,
-    import_,
-    judgments,
-    mcp,
-    memory,
-    reindex,
-    replay,
-    report,
-    sample,
-    search,
-    serve,
-    supersessions,
-    team,
-    tune,
-    watch,
-    what_if,
-    why,
-)
 from cems_workbench.cli.next_command import command_line, first_search, say_next, words_of
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
@@ -68,48 +35,78 @@ class _Commands(typer.core.TyperGroup):
         return super().parse_args(ctx, present_arguments(without_switch(args), groups))
 
 
-commands = typer.Typer(
-    name="cems_workbench",
-    cls=_Commands,
-    help="Inspect and tune memory retrieval, stage by stage.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-commands.command("app")(app.app_command)
-commands.command("import")(import_.import_command)
-commands.command("imports")(import_.imports_command)
-commands.command("reindex")(reindex.reindex_command)
-commands.command("connect", cls=connect.ConnectCommand)(connect.connect_command)
-commands.command("search")(search.search_command)
-commands.command("replay")(replay.replay_command)
-commands.command("why")(why.why_command)
-commands.command("what-if")(what_if.what_if_command)
-commands.command("memory")(memory.memory_command)
-commands.command("blame")(blame.blame_command)
-commands.command("gather")(gather.gather_command)
-commands.command("fill-scores")(fill_scores.fill_scores_command)
-commands.command("evaluate")(evaluate.evaluate_command)
-commands.command("compare")(compare.compare_command)
-commands.add_typer(ci.group)
-commands.add_typer(report.group)
-commands.command("drift")(drift.drift_command)
-commands.command("calibrate")(calibrate.calibrate_command)
-commands.command("fidelity")(fidelity.fidelity_command)
-commands.command("tune")(tune.tune_command)
-commands.command("config-history")(config_history.config_history_command)
-commands.command("export")(export.export_command)
-commands.command("dataset")(dataset.dataset_command)
-commands.command("judgments")(judgments.judgments_command)
-commands.command("agreement")(agreement.agreement_command)
-commands.command("supersessions")(supersessions.supersessions_command)
-commands.command("mcp")(mcp.mcp_command)
-commands.command("serve")(serve.serve_command)
-commands.command("sample")(sample.sample_command)
-commands.command("watch")(watch.watch_command)
-commands.add_typer(team.team_commands, name="team")
-commands.command("doctor")(doctor.doctor_command)
+COMMANDS = {
+    "app": "app:app_command",
+    "import": "import_:import_command",
+    "imports": "import_:imports_command",
+    "reindex": "reindex:reindex_command",
+    "connect": "connect:connect_command",
+    "search": "search:search_command",
+    "replay": "replay:replay_command",
+    "why": "why:why_command",
+    "what-if": "what_if:what_if_command",
+    "memory": "memory:memory_command",
+    "blame": "blame:blame_command",
+    "gather": "gather:gather_command",
+    "fill-scores": "fill_scores:fill_scores_command",
+    "evaluate": "evaluate:evaluate_command",
+    "compare": "compare:compare_command",
+    "drift": "drift:drift_command",
+    "calibrate": "calibrate:calibrate_command",
+    "fidelity": "fidelity:fidelity_command",
+    "tune": "tune:tune_command",
+    "config-history": "config_history:config_history_command",
+    "export": "export:export_command",
+    "dataset": "dataset:dataset_command",
+    "judgments": "judgments:judgments_command",
+    "agreement": "agreement:agreement_command",
+    "supersessions": "supersessions:supersessions_command",
+    "mcp": "mcp:mcp_command",
+    "serve": "serve:serve_command",
+    "sample": "sample:sample_command",
+    "watch": "watch:watch_command",
+    "doctor": "doctor:doctor_command",
+    "ci": "ci:group",
+    "report": "report:group",
+    "team": "team:team_commands",
+}
+"""Module and name of each command, or group of commands, in the order of the help."""
+CLASSES = {"connect": "ConnectCommand"}
+"""Commands with a class of their module."""
+
+if TYPE_CHECKING:
+    commands: typer.Typer
+
+
+def __getattr__(name: str) -> Any:
+    """`commands`: all of them, built when they are asked for (PEP 562)."""
+    if name == "commands":
+        return _registered(tuple(COMMANDS))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _registered(names: tuple[str, ...]) -> typer.Typer:
+    """These commands; a command imports the modules of no other, and building the options of all takes as long as opening a store."""
+    root = typer.Typer(
+        name="cems_workbench",
+        cls=_Commands,
+        help="Inspect and tune memory retrieval, stage by stage.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    root.callback()(_root)
+    for name in names:
+        module_name, _, attribute = COMMANDS[name].partition(":")
+        module = import_module(f"cems_workbench.cli.{module_name}")
+        command = getattr(module, attribute)
+        if isinstance(command, typer.Typer):
+            root.add_typer(command, name=name)
+        else:
+            root.command(name, cls=getattr(module, CLASSES[name]) if name in CLASSES else None)(command)
+    return root
 
 
 def _version(wanted: bool) -> None:
@@ -118,7 +115,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@commands.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     no_serve: bool = typer.Option(
@@ -139,10 +135,15 @@ _WARNINGS = _Warnings(logging.WARNING)
 """One for all commands of a process."""
 
 
+def _command(arguments: Sequence[str]) -> Callable[..., Any]:
+    """The command that the arguments name, with its options; all commands where they name none."""
+    named = without_switch(list(arguments))[:1]
+    return _built(tuple(named) if named and named[0] in COMMANDS else tuple(COMMANDS))
+
+
 @cache
-def _command() -> Callable[..., Any]:
-    """All commands with their options, built once: building takes as long as opening a store."""
-    return typer.main.get_command(commands)
+def _built(names: tuple[str, ...]) -> Callable[..., Any]:
+    return typer.main.get_command(_registered(names))
 
 
 def main() -> None:
@@ -150,7 +151,7 @@ def main() -> None:
     logging.getLogger("cems_workbench").addHandler(_WARNINGS)
     NOTICES.notify(lambda line: say(line, err=True))
     try:
-        code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        code = _command(sys.argv[1:])(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if not sys.argv[1:]:
             say()
             say_next(*_to_begin_with())
@@ -190,8 +191,7 @@ def _to_begin_with() -> list[list[str] | None]:
 def _help() -> str:
     """Where the arguments of the command are explained, or which commands there are."""
     typed = sys.argv[1] if len(sys.argv) > 1 else ""
-    known = list(_command().commands)  # type: ignore[attr-defined]
-    return f"See {command_line([typed, '--help'] if typed in known else ['--help'])}"
+    return f"See {command_line([typed, '--help'] if typed in COMMANDS else ['--help'])}"
 
 
 def _store_option(arguments: list[str]) -> list[str]:
