@@ -31,7 +31,7 @@ def main() -> None:
 class _Nothing:
     """Resources of which nothing is kept."""
 
-    empty, lost = False, False
+    empty, lost = True, False
 
     def keep(self) -> None:
         """As `KeptResources.keep`."""

@@ -6,18 +6,21 @@ that failed, a model that replaces the one that was asked for, and a store whose
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cems_workbench.jobs.factory import open_filled
-from cems_workbench.models.resolve import hub_reachable, resolve
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.settings import Settings
-from cems_workbench.store.database import FILE_NAME, read_commits
+from cems_workbench.errors import WorkbenchError
 
+if TYPE_CHECKING:  # a command that opens no store loads none of it
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.settings import Settings
+
+log = logging.getLogger(__name__)
 FileState = tuple[int, int, int, int]
 
 
@@ -33,6 +36,8 @@ class _Opened:
 
     @property
     def database(self) -> Path:
+        from cems_workbench.store.database import FILE_NAME
+
         return Path(self.directory) / self.settings.store / FILE_NAME
 
 
@@ -50,6 +55,8 @@ class KeptResources:
     @contextmanager
     def filled(self, settings: Settings) -> Iterator[Resources]:
         """The resources of an existing store with memories; closed at the end unless they are kept. Raises what `open_filled` does."""
+        from cems_workbench.jobs.factory import open_filled
+
         if not self._keeping:
             with closing(open_filled(settings)) as resources:
                 yield resources
@@ -61,6 +68,8 @@ class KeptResources:
             self._rest(resources)
 
     def _fitting(self, settings: Settings) -> Resources:
+        from cems_workbench.jobs.factory import open_filled
+
         # A relative path stays one, since messages name it; it means the same in the same directory.
         asked = settings, os.getcwd(), _weights(settings)
         opened = self._opened
@@ -75,6 +84,8 @@ class KeptResources:
         return resources
 
     def _rest(self, resources: Resources) -> None:
+        from cems_workbench.models.resolve import hub_reachable, resolve
+
         resources.rest()
         if resources.stand_in:  # the next command looks for the requested model again
             resolve.cache_clear()
@@ -93,6 +104,8 @@ class KeptResources:
 
     def states(self) -> dict[str, tuple[str, int, int]]:
         """(id, number of transactions, content version) of the open store, read now, by its directory."""
+        from cems_workbench.store.database import read_commits
+
         opened = self._opened
         if opened is None or opened.state != file_state(opened.database):
             return {}  # the command opens it again
@@ -102,15 +115,21 @@ class KeptResources:
 
     @property
     def lost(self) -> bool:
-        """Whether the open store is no longer where it was."""
+        """Whether the open store was removed, moved or replaced: the process that keeps it should end."""
         opened = self._opened
-        return opened is not None and not opened.database.exists()
+        if opened is None or opened.state is None:
+            return False
+        now = file_state(opened.database)
+        return now is None or now[:2] != opened.state[:2]
 
     def close(self) -> None:
         """Release what is kept."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            opened.resources.close()
+            try:
+                opened.resources.close()
+            except WorkbenchError as error:  # its directory is gone
+                log.warning("the store was not closed: %s", error)
 
 
 def file_state(path: Path) -> FileState | None:

@@ -52,6 +52,8 @@ def answer() -> int | None:
         return _leave_behind(address, directory)
     try:
         return _ask(connection, address)
+    except _Ending:
+        return _leave_behind(address, directory)
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
@@ -72,6 +74,10 @@ def request() -> dict[str, Any]:
     }
 
 
+class _Ending(Exception):
+    """The server runs no further command."""
+
+
 def _ask(wire: Wire, address: Address) -> int | None:
     known = committed(address.store)
     try:
@@ -79,10 +85,12 @@ def _ask(wire: Wire, address: Address) -> int | None:
         first = wire.receive()
     except TimeoutError:
         _kill(wire.peer()[0])
-        return None
+        raise _Ending from None
     except (OSError, ValueError):  # closed streams, an end in this moment
         return None
-    if first is None or "queued" not in first:
+    if first is None or first.get("ending"):
+        raise _Ending
+    if "queued" not in first:
         return None
     wire.socket.settimeout(PATIENCE_S)
     try:

@@ -227,7 +227,7 @@ class Server:
             message = wire.receive() or {}
             if message.get("do") == "run":
                 refused = self._refusal(message, wire)
-                wire.send({"no": refused} if refused else {"queued": os.getpid()})
+                wire.send({"no": refused, "ending": self._ending} if refused else {"queued": os.getpid()})
                 if not refused:
                     with self._guard:
                         self._queued += 1
@@ -249,6 +249,9 @@ class Server:
         if any(_changed(name) != changed for name, changed in self._sources.items()):
             self._ending = True
             return "the code changed"
+        if self._running is None and self._kept.lost:
+            self._ending = True
+            return "the store was replaced"
         return ""
 
     def status(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 client                                  server
 {"do": "run", "key", "argv", …} + 0,1,2
-                                        {"queued": pid}            or {"no": why}
+                                        {"queued": pid}            or {"no": why, "ending": true}
                                         {"state": {store: [id, commits, content version]}}
 {"go": true}                            (or closes: the state is older than what it knows)
                                         {"alive": 1} every second, {"writing": 1} before the first byte is written
