@@ -69,8 +69,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quality", action="store_true")
     options = parser.parse_args()
-    model = SentenceTransformerEmbedder(resolve(PACKAGED_ID)).model
-    packaged, small = local_embedder(PACKAGED_ID), local_embedder(EIGHT_BIT_ID)
+    model = SentenceTransformerEmbedder(resolve(PACKAGED_ID), device="cpu").model
+    packaged, small = local_embedder(PACKAGED_ID, device="cpu"), local_embedder(EIGHT_BIT_ID)
     ways: dict[str, Encode] = {
         "SentenceTransformer.encode": lambda texts: np.asarray(model.encode(list(texts), normalize_embeddings=True)),
         "packaged": packaged.encode,

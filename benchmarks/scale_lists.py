@@ -176,7 +176,7 @@ def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> Change
     """An edit, a delete and 1,000 new memories; those in turn with `SentenceTransformer.encode` and Chroma alone."""
     taken: dict[str, list[float]] = {}
     alone: list[float] = []
-    model = SentenceTransformerEmbedder(resolve(PACKAGED_ID)).model
+    model = SentenceTransformerEmbedder(resolve(PACKAGED_ID), device="cpu").model
     model.encode(["warm"])
 
     def by_itself(texts: Sequence[str]) -> Float32:
