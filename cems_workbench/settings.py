@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cems_workbench.builtin import DEFAULT_PRESET
@@ -97,6 +97,9 @@ def settings_for(store: Path | None = None) -> Settings:
     """The settings of this environment, with another store where one is named. Raises InputError for a variable that does not fit."""
     try:
         settings = Settings()
-    except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
+    except ValidationError as error:
+        wrong = "; ".join(f"CEMS_WORKBENCH_{one['loc'][0]}".upper() + f": {one['msg']}" for one in error.errors())
+        raise InputError(wrong) from None
+    except ValueError as error:  # not UTF-8
         raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
     return settings.model_copy(update={"store": store}) if store is not None else settings

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.builtin import SAMPLE_DATA
+from cems_workbench.errors import ModelError
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
-from cems_workbench.models.device import Device
+from cems_workbench.models.device import Device, TorchModel
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.minilm_judge import MODEL_ID
@@ -53,14 +54,18 @@ def compared(embedder: str | None, cross_encoder: str | None, device: Device) ->
     queries, texts = _sample()
     found = []
     if embedder is not None and (resolved := resolve(embedder)).model_id != EIGHT_BIT_ID:
-        vectors = SentenceTransformerEmbedder(resolved, device=device).encode([*queries, *texts])
+        model = SentenceTransformerEmbedder(resolved, device=device)
+        vectors = model.encode([*queries, *texts])
+        _require_device(model.torch)
         own, n = local_embedder(embedder, device="cpu").encode([*queries, *texts]), len(queries)
         orders = reordered(_cosines(own[:n], own[n:]), _cosines(vectors[:n], vectors[n:]), COSINE_TIE)
         cosine = float((own.astype(np.float64) * vectors).sum(axis=1).min())
         found.append(Compared(resolved.model_id, n, orders, cosine))
     if cross_encoder is not None and cross_encoder != MODEL_ID and locate(cross_encoder) is not None:
         asked, read = queries[:PAIR_QUERIES], texts[:PAIR_TEXTS]
-        processor, there = (_logits(CrossEncoderReranker(cross_encoder, one), asked, read) for one in ("cpu", device))
+        scorer = CrossEncoderReranker(cross_encoder, device)
+        there, processor = (_logits(one, asked, read) for one in (scorer, CrossEncoderReranker(cross_encoder, "cpu")))
+        _require_device(scorer.torch)
         found.append(Compared(cross_encoder, len(asked), reordered(processor, there, LOGIT_TIE)))
     return found
 
@@ -72,6 +77,12 @@ def reordered(processor: Scores, device: Scores, tie: float) -> int:
     scores = np.take_along_axis(processor, order, axis=1)
     highest_after = np.maximum.accumulate(scores[:, ::-1], axis=1)[:, ::-1]
     return int((highest_after - scores > tie).any(axis=1).sum())
+
+
+def _require_device(model: TorchModel) -> None:
+    """Raises ModelError if the processor was used instead, which would be compared with itself."""
+    if model.problem:
+        raise ModelError(f"{model.name} runs {model.problem}")
 
 
 def _cosines(queries: NDArray[np.float32], texts: NDArray[np.float32]) -> Scores:

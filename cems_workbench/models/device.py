@@ -46,8 +46,10 @@ def unavailable(device: Device) -> str | None:
         return f"no driver of {NAMES[device]} was found here"
     if not loads_others():
         return f"it needs {MISSING_PACKAGE}"
-    import torch
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:  # OSError: a library of its driver is missing
+        return f"torch cannot be imported: {one_line(str(error))}"
     found = torch.cuda.is_available() if device == "cuda" else torch.backends.mps.is_available()
     return None if found else f"torch {torch.__version__} finds no device of {NAMES[device]}"
 

@@ -32,6 +32,22 @@ that you can switch back.
   dimensions match, and `doctor` verifies it by embedding 20 stored texts.
 - Late interaction needs an embedder that runs locally.
 
+## Device
+
+The packaged models need no card. With the extra `[torch]`, the embedder, late interaction and cross-encoders of sentence-transformers
+run on CUDA (NVIDIA, or AMD with torch for ROCm) or on Apple's MPS where torch finds it; `CEMS_WORKBENCH_DEVICE` is `cpu`, `cuda` or
+`mps` to choose. Memories and `doctor` show the device.
+
+- The packaged embedder begins on the processor, and moves to the device when a process has embedded 1,000 texts, since torch takes
+  seconds to import; with `cuda` or `mps`, at once. Single queries stay on the processor. Models in 8 bits, the packaged cross-encoder
+  among them, always run on the processor.
+- Vectors and scores are in single precision, as on the processor. `doctor` computes both and compares them: cosines of 0.9999 or more,
+  and the same order for the judged queries of the sample. Otherwise it warns.
+- A batch that does not fit the device's memory is halved. After any other failure the model runs on the processor, with a warning.
+- A device that is named and not there is refused in one line.
+
+`python -m benchmarks.bench_device` measures texts and pairs a second beside sentence-transformers on the same device.
+
 ## Fallbacks
 
 A local model that is missing or does not load is replaced by the bundled one; the page, the trace and `doctor` report it. Server models
