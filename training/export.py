@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from cems_workbench.models.resolve import packaged_minilm
+from training.judge_graph import write_network
 from training.network import PairNetwork, load_encoder
 
 TOKENIZER = ("tokenizer.json",)
@@ -137,6 +138,7 @@ def main() -> int:
             shutil.copy(single, options.keep_single)
     for name in TOKENIZER:
         shutil.copy(Path(packaged_minilm() or "") / name, options.out / name)
+    write_network(options.out)
     total = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
     print(f"{options.out}: {total / 1e6:.1f} MB")
     return 0

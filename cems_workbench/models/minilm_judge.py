@@ -2,6 +2,8 @@
 
 It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its tokenizer, calibration and model card in
 `weights/minilm_judge/`. It is the fallback for a cross-encoder that is not available. Raw scores are logits, about -10..10.
+network.onnx is the same network, optimised by training/judge_graph.py over weights that are mapped from model.onnx; network.json says which
+files it was made of. Where they are others, model.onnx itself is loaded.
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
@@ -34,7 +36,11 @@ from cems_workbench.records import JudgeScale
 
 MODEL_ID = "workbench/minilm-judge"
 FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
-FILES = ("model.onnx", "tokenizer.json", "calibration.json")
+MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
+FILES = (MODEL, TOKENIZER, "calibration.json")
+NETWORK, MADE_OF = "network.onnx", "network.json"
+SAMPLES, SAMPLE_BYTES = 64, 4096
+"""Of model.onnx so many blocks are compared at a load: other training changes each of them."""
 MAX_TOKENS = 512
 MAX_QUERY_TOKENS = 448
 """Maximum tokens of a query, so that there is room for some of the text."""
@@ -142,15 +148,47 @@ def loaded(folder: Path) -> Weights:
     import onnxruntime
 
     try:
-        model, words = (folder / "model.onnx").read_bytes(), (folder / "tokenizer.json").read_bytes()
-        tokenizer = tokenizer_of(words)
+        model, options, digest = (folder / MODEL).resolve(), session_options(), recorded_digest(folder)
+        tokenizer = tokenizer_of((folder / TOKENIZER).read_bytes())
         first, between = framing_tokens(tokenizer)
-        session = onnxruntime.InferenceSession(model, session_options(), providers=["CPUExecutionProvider"])
+        if digest and model.name == MODEL:
+            # onnxruntime maps the weights that network.onnx says are in this folder.
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            graph = (folder / NETWORK).read_bytes()
+        else:
+            graph, digest = model.read_bytes(), digest_of(folder)
+        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
     except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
-    digest = hashlib.sha256(model + words).hexdigest()[:16]
     return Weights(session, tokenizer, first, between, scale, digest)
+
+
+def digest_of(folder: Path) -> str:
+    """The contents of model and tokenizer, by which scores are cached."""
+    return hashlib.sha256((folder / MODEL).read_bytes() + (folder / TOKENIZER).read_bytes()).hexdigest()[:16]
+
+
+def samples_of(folder: Path) -> str:
+    """Tokenizer, network.onnx, and size and evenly spaced blocks of model.onnx, in one digest. Raises OSError."""
+    found = hashlib.sha256((folder / TOKENIZER).read_bytes() + (folder / NETWORK).read_bytes())
+    with (folder / MODEL).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        found.update(size.to_bytes(8, "little"))
+        for block in range(SAMPLES):
+            file.seek(block * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
+            found.update(file.read(SAMPLE_BYTES))
+    return found.hexdigest()
+
+
+def recorded_digest(folder: Path) -> str:
+    """`digest_of` as it was recorded with network.onnx; empty if that was made of other files, or is missing."""
+    try:
+        kept = json.loads((folder / MADE_OF).read_bytes())
+        return str(kept["digest"]) if kept["samples"] == samples_of(folder) else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def calibrated(fitted: Any) -> JudgeScale:

@@ -270,7 +270,7 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
 
     def tokens(text: str) -> tuple[list[int], Any]:
         numbers = wordpieces(text)[: embedder.room]
-        rows = network.read(numbers)[1:-1]
+        rows = network.read([numbers])[0][1:-1]
         return numbers, rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     asked, query_vectors = tokens(QUERY)

@@ -13,7 +13,7 @@ import pytest
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models import minilm_judge
-from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, MiniLMJudge, available
+from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, MiniLMJudge, available
 from cems_workbench.models.protocol import PairScore
 
 pytestmark = pytest.mark.models
@@ -57,6 +57,16 @@ def test_a_pair_has_its_score_whatever_stands_beside_it_and_in_what_order(judge:
     shuffled = random.Random(7).sample(TEXTS, len(TEXTS))
     assert dict(zip(shuffled, judge.score(QUERY, shuffled), strict=True)) == together
     assert {text: judge.score(QUERY, [text])[0] for text in TEXTS} == together
+
+
+def test_the_optimised_network_gives_the_scores_of_the_model_to_the_last_digit(
+    judge: MiniLMJudge, copied: Path
+) -> None:
+    assert minilm_judge.recorded_digest(FOLDER) == minilm_judge.digest_of(FOLDER)
+    (copied / NETWORK).unlink()
+    model = MiniLMJudge(copied)
+    assert model.score(QUERY, TEXTS) == judge.score(QUERY, TEXTS)
+    assert model.cache_model(QUERY) == judge.cache_model(QUERY)
 
 
 def test_threads_may_share_it(judge: MiniLMJudge) -> None:

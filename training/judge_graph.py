@@ -1,0 +1,90 @@
+"""The network of `workbench/minilm-judge` as a graph that onnxruntime runs without changing it, over the weights in model.onnx.
+
+    python -m training.judge_graph
+
+onnxruntime optimises model.onnx at each load, a tenth of a second, and copies its 24 MB. Here that is done once, with the mask left out
+(each pair is read alone, unpadded) and zero points too (all are 0), which changes no score. A large tensor is named by its place in
+model.onnx, from where onnxruntime maps it. `training.export` writes it too.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from cems_workbench.models.minilm_judge import FOLDER, MADE_OF, MODEL, NETWORK, digest_of, samples_of
+from cems_workbench.models.onnx_session import session_options
+
+LEAST_MAPPED = 20_000
+"""Bytes of a tensor from which it stays in model.onnx."""
+ZERO_POINT = {"MatMulIntegerToFloat": 5, "DynamicQuantizeMatMul": 3}
+"""By operator which input is the zero point of its weights."""
+
+
+def network(model: Path) -> bytes:
+    """The graph, serialised. Raises ValueError for zero points that are not 0."""
+    made = optimised(model)
+    graph = made.graph
+    source = {output: node for node in graph.node for output in node.output}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        place = ZERO_POINT.get(node.op_type, -1)
+        if place >= 0 and node.input[place]:
+            if np.any(numpy_helper.to_array(constants[node.input[place]])):
+                raise ValueError(f"{node.input[place]} is not 0")
+            node.input[place] = ""
+        if node.op_type == "Softmax" and source[node.input[0]].op_type == "Add":
+            node.input[0] = source[node.input[0]].input[0]
+    prune(graph)
+    contents = model.read_bytes()
+    for tensor in graph.initializer:
+        if len(tensor.raw_data) >= LEAST_MAPPED:
+            begin = contents.index(tensor.raw_data)
+            for key, value in (("location", MODEL), ("offset", begin), ("length", len(tensor.raw_data))):
+                tensor.external_data.add(key=key, value=str(value))
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+    return bytes(made.SerializeToString())
+
+
+def optimised(model: Path) -> onnx.ModelProto:
+    """What onnxruntime makes of a model, with operators for every processor."""
+    import onnxruntime
+
+    options = session_options()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    with tempfile.TemporaryDirectory() as scratch:
+        options.optimized_model_filepath = str(Path(scratch) / "optimised.onnx")
+        onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)
+
+
+def prune(graph: onnx.GraphProto) -> None:
+    """Remove nodes and initializers that no output needs."""
+    needed, kept = {output.name for output in graph.output}, []
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            kept.append(node)
+            needed |= set(node.input)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    initializers = [tensor for tensor in graph.initializer if tensor.name in needed]
+    del graph.initializer[:]
+    graph.initializer.extend(initializers)
+
+
+def write_network(folder: Path) -> None:
+    """Write network.onnx, and which files it was made of."""
+    (folder / NETWORK).write_bytes(network(folder / MODEL))
+    kept = {"digest": digest_of(folder), "samples": samples_of(folder)}
+    (folder / MADE_OF).write_text(json.dumps(kept) + "\n")
+
+
+if __name__ == "__main__":
+    write_network(FOLDER)
+    print(f"{NETWORK}: {(FOLDER / NETWORK).stat().st_size:,} bytes")
