@@ -23,7 +23,9 @@ class Settings(BaseSettings):
     )
 
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
-    chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
+    chroma_url: str | None = Field(
+        None, description="URL of a Chroma server that gets a copy of the vectors; empty for none"
+    )
     team: str | None = Field(
         None,
         repr=False,

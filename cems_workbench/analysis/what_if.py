@@ -20,6 +20,7 @@ from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.stages import candidate_stages
@@ -355,6 +356,8 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
         said.append(
             f"The lists of added sources ({', '.join(added)}) {unchanged}; only those sources know what they would return."
         )
+    if gathered_parameters(evidence).get("lists.vector.index") == "graph":
+        said.append("The edited memory is placed by exact search; Chroma's graph might miss it.")
     if len(evidence.variants) > 1:
         said.append(
             f"The query variants are those that were searched; expansion might choose other words after a real {what}."

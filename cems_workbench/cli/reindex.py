@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from cems_workbench.cli.next_command import first_search, say_next
 from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, given_options, progress_bar
 from cems_workbench.cli.terminal import put_json, say
 
+GraphOption = Annotated[
+    bool,
+    typer.Option("--graph", help="Also make or refresh Chroma's graph, which `lists.vector.index: graph` searches."),
+]
 
-def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+
+def reindex_command(store: StoreOption = None, graph: GraphOption = False, as_json: JsonOption = False) -> None:
     """Re-embed with the configured model.
 
     Vectors of the previous model are kept so that you can switch back. Vectors of this model with another dimension are deleted.
     """
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         report = resources.embed_anew(progress)
+        if graph:
+            resources.store.indexes.graph(resources.embedder, progress)
         told = resources.store.notices
         to_search = first_search(resources.store, given_options(store=store))
         embedder, total = resources.embedder.model_id, resources.store.memories.count()

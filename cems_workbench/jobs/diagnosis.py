@@ -446,7 +446,7 @@ def _chroma(settings: Settings, servers: Answers) -> list[Check]:
         return []
     if servers.chroma is None:
         return [Check("Chroma server", "ok", f"answers at {_place(settings.chroma_url)}")]
-    advice = "start one, 1.0 or newer, or unset CEMS_WORKBENCH_CHROMA_URL to run Chroma embedded"
+    advice = "start one, 1.0 or newer, or unset CEMS_WORKBENCH_CHROMA_URL: searches do not need it"
     return [Check("Chroma server", "failed", str(servers.chroma), advice)]
 
 

@@ -227,7 +227,10 @@ def gather_lists(
     inner = inner_depth(config, typed, spoken)
     by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague, live)
     warnings["lists"] += refused
-    lists = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
+    if config.lists.vector.index == "graph" and config.lists.candidate_set.mode == "all":
+        resources.graph(progress)
+    lists, missed = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
+    warnings["lists"] += missed
     if not any(name == "vector" for _, name in live):
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
         warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
@@ -336,15 +339,18 @@ def _search(
     inner: int,
     live: LiveLists,
     by_engine: Sequence[RankedList] = (),
-) -> list[RankedList]:
-    """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
+) -> tuple[list[RankedList], list[str]]:
+    """One vector and one lexical list per variant, and a line for each that a graph was searched for: what it missed.
+
+    The lexical list is absent when the query is routed to vector.
 
     The vector list is the engine's if `live` has one. A list holds every chunk down to the one that brings the memory that fills
     its depth; the vector list goes down to `inner` memories at least.
     """
     depths = _depths(config)
     depths["vector"] = max(depths["vector"], inner)
-    lists = []
+    lists: list[RankedList] = []
+    missed: list[str] = []
     for i, variant in enumerate(variants):
         words = _text_for("lexical", i, variant, request)
         lexical = (
@@ -368,10 +374,20 @@ def _search(
             hits = truncate_to_memories(pool, depths["vector"])
         else:
             hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
+            if config.lists.vector.index == "graph":
+                exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depths["vector"], where)
+                missed.append(f"vector:{i}: {graph_loss(exact, hits)}")
         lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
         if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
-    return lists
+    return lists, missed
+
+
+def graph_loss(exact: ChunkHits, found: ChunkHits) -> str:
+    """How many of the exactly nearest memories the hits of a graph lack, as a line."""
+    nearest = {memory_id for memory_id, _, _ in exact}
+    lost = len(nearest - {memory_id for memory_id, _, _ in found})
+    return f"Chroma's graph missed {lost} of the {len(nearest)} nearest memories"
 
 
 def _by_variant(lists: Sequence[RankedList], by_engine: Sequence[RankedList]) -> list[RankedList]:

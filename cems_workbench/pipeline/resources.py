@@ -206,6 +206,11 @@ class Resources:
         self.refresh(progress)
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
+    def graph(self, progress: Progress = silent) -> None:
+        """Make or refresh Chroma's graph of the store's vectors."""
+        self.refresh(progress)
+        self.store.indexes.graph(self.embedder, progress)
+
     def refresh(self, progress: Progress = silent, given: PrecomputedVectors | None = None) -> RefreshReport | None:
         """Refresh the indexes; None when they were up to date and open. Waits while another process refreshes them.
 
