@@ -459,6 +459,21 @@ def test_starting_up_loads_nothing_heavy(module: str) -> None:
     assert not unwanted, f"{module} loads {', '.join(unwanted)}"
 
 
+def test_postgresqls_text_search_is_imported_only_in_functions() -> None:
+    """By what a config asks for; the modules over it import it at their head, and are imported in functions themselves."""
+    over = ("store.search.postgres.ts_rank_", "analysis.ts_rank_evidence", "pipeline.lexical_engines.ts_rank_cd")
+    lazy = tuple(f"{PACKAGE}.{name}" for name in ("pg_text_search", *over))
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (ROOT / PACKAGE).rglob("*.py")
+        if not module_name(file).startswith(lazy)
+        for node in parsed(file).body
+        if isinstance(node, ast.ImportFrom)
+        and any(f"{node.module}.{alias.name}".startswith(lazy) for alias in node.names)
+    ]
+    assert not wrong, ", ".join(wrong)
+
+
 def test_the_command_line_starts_without_the_pipeline() -> None:
     """A command imports what it works with when it runs: what its module imports, every command waits for."""
     loaded = loaded_by(f"{PACKAGE}.cli")
