@@ -45,7 +45,7 @@ def unavailable(device: Device) -> str | None:
     if driver() != device:
         return f"no driver of {NAMES[device]} was found here"
     if not loads_others():
-        return f"it needs {MISSING_PACKAGE}"
+        return MISSING_PACKAGE
     try:
         import torch
     except (ImportError, OSError) as error:  # OSError: a library of its driver is missing

@@ -234,10 +234,7 @@ class Resources:
             self.check_embedder()
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
-                report = self.store.indexes.refresh(self.embedder, progress, patience, given)
-                on_device = self.embedder.torch if isinstance(self.embedder, TokenEmbedder) else None
-                if on_device and on_device.problem:
-                    report = replace(report, notes=(*report.notes, f"the embedder runs {on_device.problem}"))
+                report = self._noted(self.store.indexes.refresh(self.embedder, progress, patience, given))
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
             self.store.indexes.stale_reason = ""
@@ -262,7 +259,13 @@ class Resources:
         """Drop, rebuild and reopen the indexes. After a cancel the next refresh continues."""
         with self._lock:
             self._indexes = None
-            return self.store.indexes.rebuild(self.embedder, progress)
+            return self._noted(self.store.indexes.rebuild(self.embedder, progress))
+
+    def _noted(self, report: RefreshReport) -> RefreshReport:
+        """The report, with a note if the embedder's device failed."""
+        torch = self.embedder.torch if isinstance(self.embedder, TokenEmbedder) else None
+        note = (f"the embedder runs {torch.problem}",) if torch and torch.problem else ()
+        return replace(report, notes=(*report.notes, *note))
 
     def repair(self, progress: Progress = silent) -> RefreshReport | None:
         """Verify every file and vector of the indexes, and rebuild the damaged ones; None if there are none."""

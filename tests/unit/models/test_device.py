@@ -15,7 +15,14 @@ from cems_workbench.jobs import device_check, diagnosis
 from cems_workbench.jobs.device_check import Compared, reordered
 from cems_workbench.models import device
 from cems_workbench.models.device import BATCHES, TorchModel, chosen
+from cems_workbench.models.embedder import TokenEmbedder
+from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+from tests.small_store import HashEmbedder, empty_store, store
+
+__all__ = ["empty_store", "store"]
 
 
 @pytest.fixture
@@ -97,6 +104,26 @@ def test_a_single_text_that_does_not_fit_is_read_by_the_processor(cuda) -> None:
     model, sizes = TorchModel("m", lambda place: place, "cuda"), list[int]()
     assert [values for _, values in model.batches([7], doubled(0, sizes))] == [[14]]
     assert model.device == "cpu" and "out of memory" in model.place
+
+
+class Failed(HashEmbedder, TokenEmbedder):
+    """An embedder whose device failed."""
+
+    loaded, model_id, dimension = True, "", 0  # set in __init__
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.torch = TorchModel("embedder m", str)
+        self.torch.problem = "on the processor, because CUDA failed: x"
+
+
+def test_a_refresh_and_a_rebuild_note_that_the_device_failed(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(Failed, "__abstractmethods__", frozenset())
+    store.add(ParsedInput("memories", "m", memories=[Memory("a", "a text")]))
+    resources = Resources(store, Failed(), Servers("", "", "", None, None, None))
+    note = "the embedder runs on the processor, because CUDA failed: x"
+    for report in (resources.refresh(), resources.rebuild()):
+        assert report is not None and note in report.notes
 
 
 def test_orders_differ_where_the_processor_scores_a_later_text_higher_by_more_than_a_tie() -> None:
