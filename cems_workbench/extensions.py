@@ -12,7 +12,6 @@ a line that names its package is printed once on stderr and listed by `doctor`.
 
 from __future__ import annotations
 
-import ast
 import pkgutil
 import re
 import sys
@@ -69,6 +68,7 @@ def problems() -> tuple[str, ...]:
     return tuple(_problems)
 
 
+@cache
 def module_names(package: str) -> tuple[str, ...]:
     """The public modules directly in a package of ours, by name; nothing is imported."""
     folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
@@ -76,12 +76,13 @@ def module_names(package: str) -> tuple[str, ...]:
 
 
 def summaries(package: str) -> Mapping[str, str]:
-    """The first line of the docstring of each module of ours in a package; nothing is imported."""
+    """The first line of each module of ours in a package, which opens its docstring; nothing is imported."""
     folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
-    docs = {
-        name: ast.get_docstring(ast.parse((folder / f"{name}.py").read_bytes())) or "" for name in module_names(package)
-    }
-    return {name: doc.partition("\n")[0] for name, doc in docs.items()}
+    found = {}
+    for name in module_names(package):
+        with (folder / f"{name}.py").open(encoding="utf-8") as file:
+            found[name] = file.readline().strip().strip('"')
+    return found
 
 
 def names(group: str, package: str, first: Sequence[str] = (), also_taken: Iterable[str] = ()) -> tuple[str, ...]:
@@ -146,6 +147,7 @@ def _under_old_names(group: str) -> Iterator[EntryPoint]:
 class Registry(Mapping[str, Item]):
     """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
+    Asked for a name that is that of a module of ours, it loads that module alone.
     `attribute` is what a module in `package` calls its thing of this `kind`, `old_attribute` what it was called in earlier versions.
     KeyError for a name that is not known.
     """
@@ -157,6 +159,10 @@ class Registry(Mapping[str, Item]):
         self._origins: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Item:
+        if self._items is None and name in module_names(self._package):
+            item = self._declared_by(import_module(f"{self._package}.{name}"))
+            if isinstance(item, self._kind) and item.name == name:
+                return item
         return self._loaded()[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -5,7 +5,7 @@
     alone(v)  = candidates in v's lists, and in no list of another variant nor of the relations
     without v = the replay with v's lists left out; one that is switched off is switched on instead
 
-tau and rbo compare the results with and without it (why/side_effects.py). Lists that belong to no variant (recency, access, relations)
+tau and rbo compare the results with and without it (top_lists.py). Lists that belong to no variant (recency, access, relations)
 and bonuses for the best rank or for importance belong to no variant; recency and access lists rank candidates of other lists, and add
 nobody.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cems_workbench.analysis.why.side_effects import kendall, rbo
+from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import VariantKind
 from cems_workbench.pipeline.list_sources import LIST_SOURCES

@@ -75,7 +75,7 @@ def search_command(
     request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen, searched, engine_queries)
     from cems_workbench.analysis.next_step import next_step
     from cems_workbench.cli.tracing import print_trace
-    from cems_workbench.jobs.labelling import QueryGrades, query_grades
+    from cems_workbench.jobs.query_grades import QueryGrades, query_grades
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather
 

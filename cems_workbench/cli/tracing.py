@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import nothing_returned
-from cems_workbench.analysis.side_by_side import SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import first_result_stale, first_result_words, result_staleness
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
@@ -28,6 +26,9 @@ from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
+if TYPE_CHECKING:
+    from cems_workbench.analysis.side_by_side import SideBySide
+
 EXCERPT_CHARS = 160
 
 
@@ -45,6 +46,8 @@ def print_trace(
     With `explain` the parts of each score follow the ranking, with `stages` a row for each stage comes last; `grades` are by memory id. A
     moment that was not given, so that it is now, is not named unless it has an effect.
     """
+    if explain:
+        from cems_workbench.analysis.side_by_side import side_by_side
     if as_json:
         mistakes = [mistake.to_json() for mistake in known_mistakes(trace)]
         out_of_date = {memory_id: found.to_json() for memory_id, found in result_staleness(trace).items()}
@@ -54,9 +57,9 @@ def print_trace(
             | ({"side_by_side": side_by_side(trace, grades).to_json()} if explain else {})
         )
         return
-    shares = {found.memory_id: found for found in variant_contributions(trace)}
     several = len(trace.evidence.variants) > 1
-    _print_results(trace, shares if several else {})
+    shares = {found.memory_id: found for found in variant_contributions(trace)} if several else {}
+    _print_results(trace, shares)
     if several:
         _print_queries(trace, list(shares.values()))
     if explain:
@@ -89,6 +92,8 @@ def _print_results(trace: Trace, shares: Mapping[str, VariantContribution]) -> N
 
 def _print_parts(table: SideBySide) -> None:
     """Of each result its rank and score in every list and after every stage that did something, and what the score is made of."""
+    from cems_workbench.analysis.side_by_side import parts_words
+
     rows: list[list[Any]] = []
     for row in table.rows:
         if row.final_rank is None:
@@ -134,8 +139,11 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
     shown = trace.stage(LISTS).fields.shown(trace.config, inner=True)
     if answered := answered_lists(trace.evidence, [one.name for one in trace.evidence.lists if one.name in shown]):
         say(answered)
-    if fusions := compare_fusions(trace):
-        say(fusions.line)
+    if any(one.source == "source_hybrid" for one in trace.evidence.lists):
+        from cems_workbench.analysis.engine_fusion import compare_fusions
+
+        if fusions := compare_fusions(trace):
+            say(fusions.line)
     for mistake in known_mistakes(trace):
         say(f"known mistake: {mistake.words} [{mistake.parameter}]")
     _print_problems(trace, judge_shown)

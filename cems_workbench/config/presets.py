@@ -14,13 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import REFERENCE_PRESET
-from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.config.preset_files import known_preset, preset_folder
+
+if TYPE_CHECKING:
+    from cems_workbench.config.evidence_card import EvidenceCard
 
 DEFAULT = REFERENCE_PRESET
 
@@ -32,13 +34,22 @@ class Preset:
     name: str
     config: PipelineConfig
     notes: str
-    card: EvidenceCard | None = None
-    """What it was measured on, for one that was tuned."""
 
     @property
     def summary(self) -> str:
         """First line of the notes."""
         return self.notes.splitlines()[0] if self.notes else self.name
+
+    @property
+    def card(self) -> EvidenceCard | None:
+        """What it was measured on, for one that was tuned; read when it is asked for."""
+        path = preset_folder() / f"{self.name}.card.json"
+        if not path.is_file():
+            return None
+        from cems_workbench.config.evidence_card import read_card
+
+        with resources.as_file(path) as file:
+            return read_card(file)
 
 
 @cache
@@ -48,11 +59,4 @@ def preset(name: str) -> Preset:
     text = (preset_folder() / f"{name}.yaml").read_text(encoding="utf-8")
     notes = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
     config = parse_config(text, source=f"presets/{name}.yaml")
-    return Preset(name, config, "\n".join(notes), _card(preset_folder() / f"{name}.card.json"))
-
-
-def _card(path: Traversable) -> EvidenceCard | None:
-    if not path.is_file():
-        return None
-    with resources.as_file(path) as file:
-        return read_card(file)
+    return Preset(name, config, "\n".join(notes))

@@ -9,8 +9,8 @@ from cems_workbench.analysis.claims import split_claims
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.caching import Cache, uncached
-from cems_workbench.jobs.labelling import query_grades
 from cems_workbench.jobs.memory_use import uses_in_store
+from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged, relevant
+from cems_workbench.evaluation.grades import agreed_grades, relevant
 from cems_workbench.evaluation.labelling.pooling import (
     Pair,
     PooledPair,
@@ -29,6 +28,7 @@ from cems_workbench.evaluation.labelling.pooling import (
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
+from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence
 from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.pipeline import Evidence, replay
@@ -36,7 +36,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import DEFAULT_SCALE, HUMAN, WHOLE_STORE, Judgment, Query
+from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 from cems_workbench.store import QueueRecord, Store
 
 Evidences = Mapping[str, Mapping[str, Evidence]]
@@ -146,40 +146,6 @@ def _uncertain(
 def _named(name: str, progress: Progress) -> Progress:
     """The progress of one config, under its name."""
     return lambda _, done, total: progress(name, done, total)
-
-
-def stored_query(request: Request, store: Store) -> Query | None:
-    """The stored query with exactly this text: of several the one of the same project and moment, else the latest; None without one.
-
-    Its grades are shown, and new grades are for it.
-    """
-    matches = store.queries.with_words(request.query)
-    if not matches:
-        return None
-    return max(
-        matches, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
-    )
-
-
-class QueryGrades(NamedTuple):
-    """Human grades of a query by memory id, the lowest relevant grade, and whether people, or else its set, say that the store has an
-    answer; None if nobody does."""
-
-    grades: Mapping[str, int] = MappingProxyType({})
-    relevant_from: int = DEFAULT_SCALE.relevant_from
-    answerable: bool | None = None
-
-
-def query_grades(request: Request, store: Store) -> QueryGrades:
-    """The human grades of the stored query that a request means (`stored_query`); none for another request."""
-    meant = stored_query(request, store)
-    if meant is None:
-        return QueryGrades()
-    judgments = store.judgments.read(meant.qid, "human")
-    grades = agreed_grades(judgments).get(meant.qid, {})
-    relevant_from = store.query_sets.relevant_from_of([meant.qid])[meant.qid] if grades else DEFAULT_SCALE.relevant_from
-    answerable = as_judged([meant], agreed_answerable(judgments))[0].answerable
-    return QueryGrades(grades, relevant_from, answerable)
 
 
 def add_to_set(request: Request, name: str, store: Store) -> Query:

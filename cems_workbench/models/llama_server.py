@@ -20,10 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import httpx
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
@@ -37,6 +35,9 @@ from cems_workbench.models.http import (
 )
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale
+
+if TYPE_CHECKING:
+    import httpx
 
 INSTRUCTION = "Given a query, retrieve relevant facts that answer the query"
 PROMPT_VERSION = "qwen3-reranker/1"
@@ -173,6 +174,8 @@ class LlamaServerReranker:
 
 async def read_json(server: ModelServer, method: str, path: str, body: bytes | None = None) -> Any:
     """The decoded body of a reply with status 200. Raises CallError for any other reply, httpx errors as they come."""
+    import httpx
+
     headers = {"Content-Type": "application/json"} if body is not None else None
     async with (
         httpx.AsyncClient(**server.client_options(raise_for_status=False)) as client,
@@ -219,6 +222,8 @@ def _refusal(response: httpx.Response, reply: Any) -> CallError:
 
 def _failure(error: Exception, server: ModelServer) -> CallError:
     """The failure of a pair from the exception of a try. Re-raises a bug."""
+    import httpx
+
     if isinstance(error, CallError):
         return error
     if isinstance(error, httpx.ConnectTimeout):
@@ -238,6 +243,8 @@ def _failure(error: Exception, server: ModelServer) -> CallError:
 
 def _health_failure(error: Exception, server: ModelServer) -> CallError:
     """The failure of a request to /health or /v1/models: a timeout counts as unreachable."""
+    import httpx
+
     if isinstance(error, CallError):
         return error
     if isinstance(error, TimeoutError | httpx.TimeoutException):

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import (
     CallError,
@@ -140,6 +138,8 @@ def chroma_heartbeat(url: str) -> None:
 
 def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     """The decoded reply; None for 404 and 405, which say that a server is there. Raises ModelError, naming `server`."""
+    import httpx
+
     _look_up(url)
     asked = ModelServer(server, CallLimits(SERVER_TIMEOUT_S, tries=1))
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
@@ -23,10 +23,7 @@ from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
-from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.live_engine import LiveList
-from cems_workbench.pipeline.live_scores import DISTANCE_WORDS, order_note
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
 from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.request import Request as Request
@@ -45,11 +42,13 @@ from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Memory, Relation
-from cems_workbench.sources.address import redact_address, short_name
-from cems_workbench.sources.source import Distance, ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.sources import UNPROVEN
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.live_engine import LiveList
+    from cems_workbench.sources.source import Distance, ListName, SourceInfo
 
 LiveLists = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
@@ -513,6 +512,10 @@ def _ask_engine(
     """
     if not asks_source(config):
         return {}, None, []
+    from cems_workbench.pipeline.list_provenance import engine_note
+    from cems_workbench.sources.address import redact_address
+    from cems_workbench.sources.source import SourceError
+
     everything = config.lists.answered_by == "source"
     lost = "the lists are the store's own" if everything else "there is no list source_hybrid"
     engine = resources.engine()
@@ -575,7 +578,12 @@ def _order_notes(resources: Resources) -> list[str]:
 
     def notes() -> list[str]:
         sources = resources.store.sources
-        metric = [each for each in sources.with_memories() if each.distance in DISTANCE_WORDS]
+        stated = [each for each in sources.with_memories() if each.distance is not None]
+        if not stated:
+            return []
+        from cems_workbench.pipeline.live_scores import DISTANCE_WORDS, order_note
+
+        metric = [each for each in stated if each.distance in DISTANCE_WORDS]
         found = [order_note(cast("Distance", each.distance), sources.vector_lengths(each.id)) for each in metric]
         return list(dict.fromkeys(note for note in found if note))
 
@@ -586,11 +594,15 @@ def _unproven_vectors(resources: Resources) -> list[str]:
     """A line for each source whose vectors are searched although no text reproduces them with the embedder."""
 
     def doubts() -> list[str]:
+        unproven = [each for each in resources.store.sources.with_memories() if each.text_form == UNPROVEN]
+        if not unproven:
+            return []
+        from cems_workbench.sources.address import short_name
+
         return [
             f"the vectors of {short_name(each.address)} were not reproduced by {each.model_id}: another text was embedded, or by "
             "another model"
-            for each in resources.store.sources.with_memories()
-            if each.text_form == UNPROVEN
+            for each in unproven
         ]
 
     return resources.derived("unproven vectors", doubts)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.stages.lists import INSIDE
-from cems_workbench.sources.kinds import display_name
-from cems_workbench.sources.score_meanings import MEANINGS
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.live_engine import LiveList
 
 OWN = "the workbench's own"
 """Who answered a list that is not live."""
@@ -53,7 +53,11 @@ def score_meaning(evidence: Evidence, name: str) -> str:
     """What the engine's scores of a live list mean, in a line; empty for a list of the store, and for an engine that was never run."""
     engine = evidence.notes.get("engine") or {}
     noted = engine.get("lists", {}).get(name, {})
-    row = next((row for row in MEANINGS if row.key == noted.get("meaning")), None)
+    if not noted.get("meaning"):
+        return ""
+    from cems_workbench.sources.score_meanings import MEANINGS
+
+    row = next((row for row in MEANINGS if row.key == noted["meaning"]), None)
     if row is None:
         return ""
     by_cosine = row.group == "vector" and row.score != "cosine" and "scale" not in noted
@@ -99,6 +103,8 @@ def provenance(*evidences: Evidence) -> str:
 
     For several requests the times are the first and the last: "from … to …".
     """
+    from cems_workbench.sources.kinds import display_name
+
     notes = [note for evidence in evidences if (note := evidence.notes.get("engine"))]
     if not notes:
         return ""

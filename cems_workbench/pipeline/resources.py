@@ -24,7 +24,6 @@ from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
-from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search.hits import ChunkHits
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
     from cems_workbench.models.token_memory import TokenMemory
     from cems_workbench.pipeline.live_engine import LiveEngine
+    from cems_workbench.sources.address import Address
     from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")

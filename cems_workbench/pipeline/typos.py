@@ -42,9 +42,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
-
 from cems_workbench.config.sections.understanding import TypoCorrection
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.models import prompts
@@ -185,9 +182,14 @@ class _Speller:
         meant = self._learned.get(word)
         if meant is None or not self._knows(meant):
             return None
+        from rapidfuzz.distance import OSA
+
         return meant, OSA.normalized_similarity(word, meant), "learned"
 
     def _most_similar(self, word: str) -> tuple[str, float, Source] | None:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
         least = max(self._threshold, 2 * _ROUNDING) - _ROUNDING
         # No other length can be similar enough, because the distance is at least the difference in length.
         near = self._vocabulary.of_length(math.ceil(len(word) * least), math.floor(len(word) / least))

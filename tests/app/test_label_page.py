@@ -17,7 +17,7 @@ from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_t
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.jobs.evidence_memory import judged_queries
-from cems_workbench.jobs.labelling import query_grades
+from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.pipeline import replay

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.analysis.ranks import RESULTS, lists_in_use, loss, ranked_stages, ranks_in
-from cems_workbench.analysis.why.side_effects import kendall, rbo
+from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, LISTS
 from cems_workbench.records import Memory

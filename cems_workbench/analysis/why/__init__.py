@@ -1,11 +1,28 @@
 """Why a memory is missing: its path, the stage that lost it, and the smallest changes that bring it back."""
 
-from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
-from cems_workbench.analysis.why.first_fix import FirstFix
-from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path
-from cems_workbench.analysis.why.regather import gathered
-from cems_workbench.analysis.why.report import Why, explain, require_known, require_stored
-from cems_workbench.analysis.why.side_effects import LabelledSet
+from typing import TYPE_CHECKING
+
+from cems_workbench.platform.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
+    from cems_workbench.analysis.why.first_fix import FirstFix
+    from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path
+    from cems_workbench.analysis.why.regather import gathered
+    from cems_workbench.analysis.why.report import Why, explain, require_known, require_stored
+    from cems_workbench.analysis.why.side_effects import LabelledSet
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "counterfactual": "Breakpoint Change Counterfactual",
+            "first_fix": "FirstFix",
+            "path": "ListEntry MemoryPath Step cause memory_path",
+            "regather": "gathered",
+            "report": "Why explain require_known require_stored",
+            "side_effects": "LabelledSet",
+        },
+    )
 
 __all__ = [
     "Breakpoint",

@@ -1,12 +1,7 @@
 """Side effects of a change: on the other results of this query, and on every labelled query.
 
-Of this query, with the memory taken out of both lists of results:
-
-    tau   Kendall's tau of two top-k lists: 1 - 2·K / pairs over the union of both; a pair in opposite orders costs 1, a pair
-          of which only one list knows the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
-    rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
-
-If the memory comes in, the one result that it displaces does not count; every further result that is gone does.
+Of this query tau and rbo (`analysis.top_lists`), with the memory taken out of both lists of results. If the memory comes in, the one
+result that it displaces does not count; every further result that is gone does.
 
 Of the labelled queries, replayed as one batch and compared query by query:
 
@@ -23,10 +18,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 
 import numpy as np
 
+from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import ideal_grades
@@ -36,8 +31,6 @@ from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Bools, Floats
 from cems_workbench.pipeline.tabulate import to_table
-
-RBO_PERSISTENCE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +59,6 @@ def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) ->
 def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
     """Whether fewer than half as many results are left: such a change removes the others instead of bringing the memory back."""
     return 2 * len(after) < len(before)
-
-
-def kendall(old: Sequence[str], new: Sequence[str]) -> float:
-    """Kendall's tau of two top-k lists, 1 to -1; 1 for lists of fewer than two."""
-    first, second = ({key: rank for rank, key in enumerate(results)} for results in (old, new))
-    pairs = list(combinations(sorted(first.keys() | second.keys()), 2))
-    return 1 - 2 * sum(_cost(a, b, first, second) for a, b in pairs) / len(pairs) if pairs else 1.0
-
-
-def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> float:
-    """0 for the same order, 1 for opposite orders, 1/2 if a list has neither; a list ranks its members before others."""
-    orders = []
-    for ranks in (first, second):
-        if a not in ranks and b not in ranks:
-            return 0.5
-        orders.append(ranks.get(a, len(ranks)) < ranks.get(b, len(ranks)))
-    return float(orders[0] != orders[1])
-
-
-def rbo(old: Sequence[str], new: Sequence[str], p: float = RBO_PERSISTENCE) -> float:
-    """Rank-biased overlap, 0 to 1; 1 for empty lists. Memories beyond the end of the shorter list are not shared."""
-    depth = max(len(old), len(new))
-    if not depth:
-        return 1.0
-    total, agreement = 0.0, 0.0
-    for d in range(1, depth + 1):
-        agreement = len(set(old[:d]) & set(new[:d])) / d
-        total += agreement * p**d
-    return min(1.0, (1 - p) / p * total + agreement * p**depth)
 
 
 NDCG_DEPTH = 10

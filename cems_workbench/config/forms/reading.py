@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config.export_names import ENV_PREFIXES, TARGET_PRESETS, Target
 from cems_workbench.config.forms.engram_form import has_engram, read_engram
@@ -22,7 +22,6 @@ from cems_workbench.config.forms.mem0_form import read_mem0
 from cems_workbench.config.forms.python_form import CALL, parse_python
 from cems_workbench.config.forms.sheet import Reading
 from cems_workbench.config.forms.toml_form import parse_toml
-from cems_workbench.config.forms.writing import Form
 from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.original_names import ORIGINAL_VERSION
@@ -31,6 +30,9 @@ from cems_workbench.config.renamed import old_names, present_values
 from cems_workbench.errors import InputError
 from cems_workbench.platform.parsing import python_literal, read_text, toml_values, within_length, yaml_values
 from cems_workbench.renamed import OLD_KEYS, report_line
+
+if TYPE_CHECKING:
+    from cems_workbench.config.forms.writing import Form
 
 SUFFIXES: dict[str, Form] = {
     ".yaml": "yaml",

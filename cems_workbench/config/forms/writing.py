@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from cems_workbench.config.evidence_card import EvidenceCard
 from cems_workbench.config.export_names import TARGET_TITLES
 from cems_workbench.config.forms.engram_form import dump_engram
 from cems_workbench.config.forms.env_form import export_env
@@ -16,6 +15,9 @@ from cems_workbench.config.forms.yaml_form import commented, dump_config, nested
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import safe_stem
+
+if TYPE_CHECKING:
+    from cems_workbench.config.evidence_card import EvidenceCard
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.jobs.labelling import add_to_set, stored_query
+from cems_workbench.jobs.labelling import add_to_set
+from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.mcp.arguments import MOST_NAME, MOST_QUERY, AsOf, MemoryId, Project
 from cems_workbench.mcp.responses import Reply
 from cems_workbench.mcp.served_store import ServedStore

@@ -9,7 +9,8 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade, stored_query
+from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade
+from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state

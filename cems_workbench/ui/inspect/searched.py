@@ -14,7 +14,7 @@ import streamlit as st
 
 from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.config import asks_source
-from cems_workbench.jobs.labelling import query_grades
+from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.request import Request

@@ -297,7 +297,7 @@ def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None
         "the stage that dropped it.",
     )
     from cems_workbench.analysis.side_by_side import side_by_side
-    from cems_workbench.jobs.labelling import query_grades
+    from cems_workbench.jobs.query_grades import query_grades
     from cems_workbench.pipeline import replay
 
     config, off = state.present_config(), state.variants_off(request)

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.analysis.why import LabelledSet
-from cems_workbench.analysis.why.side_effects import kendall, rbo, side_effects
+from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate

@@ -10,7 +10,8 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
-from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade, stored_query
+from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade
+from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
