@@ -55,16 +55,22 @@ def serving(
 
 @contextlib.contextmanager
 def served(
-    module: tuple[str, ...], port: int, store: Path, *, tree: Path = ROOT, preset: str | None = None
+    module: tuple[str, ...],
+    port: int,
+    store: Path,
+    *,
+    tree: Path = ROOT,
+    preset: str | None = None,
+    script: bool = False,
 ) -> Iterator[tuple[str, int]]:
-    """As `serving`, with the number of the server's process beside its URL."""
+    """As `serving`, with the number of the server's process beside its URL; with `script` the module is the path of a file."""
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
     if preset is not None:
         environment["CEMS_WORKBENCH_PRESET"] = preset
     environment.setdefault("CEMS_WORKBENCH_PRESET", "cems")  # what the figures of earlier runs were taken with
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
     process = subprocess.Popen(
-        [sys.executable, "-m", *module, str(port)],
+        [sys.executable, *([] if script else ["-m"]), *module, str(port)],
         cwd=tree,
         env=environment,
         stdout=subprocess.DEVNULL,

@@ -6,8 +6,8 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,8 +44,12 @@ ENTITIES_FILE = "entities.jsonl"
 """The links between entities and memories, in the store's directory."""
 MAX_DERIVED = 4
 """Most values that `Resources.derived` keeps."""
+MAX_MAKERS = 256
+"""Most locks kept of what was made."""
 MOST_WAIT, TRY_AGAIN = 0.5, 3.0
-"""Seconds for which a search uses the previous indexes while another process builds them, before it checks again."""
+"""Seconds that a search waits for another process which builds the indexes, and for which it then uses the previous ones."""
+THREAD_WAIT = 0.05
+"""Seconds that a search waits for another thread of this process which builds them: a few changed memories take less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,10 @@ class Resources:
         self.elsewhere: Elsewhere | None = None
         """Scores pairs on another machine, while a gather has one."""
         self._lock = threading.RLock()
+        """Held for moments: every page asks for something under it."""
+        self._refreshing = threading.RLock()
+        """Held by the thread that refreshes the indexes, which may take minutes."""
+        self._makers: dict[object, threading.RLock] = {}
         self._indexes: tuple[int, Indexes] | None = None
         self._tried = 0.0
         self._shared: dict[object, Any] = {}
@@ -121,17 +129,26 @@ class Resources:
     def indexes(self) -> Indexes:
         """The derived indexes, refreshed first if the store has changed.
 
-        While another process refreshes them, the previous ones are returned; `behind` says so.
+        While another process or thread refreshes them, the previous ones are returned; `behind` says so.
         """
-        with self._lock:
-            if not self.behind or time.monotonic() > self._tried + TRY_AGAIN:
-                try:
-                    self._refresh(silent, MOST_WAIT)
-                except StoreLockedError:
-                    if not self._as_before():
-                        self.refresh()
+        opened = self._indexes
+        if opened is not None and self.behind and time.monotonic() <= self._tried + TRY_AGAIN:
+            return opened[1]
+        if not self._refreshing.acquire(timeout=THREAD_WAIT):
+            previous = self._beside()
+            if previous is not None:
+                return previous
+            self._refreshing.acquire()
+        try:
+            try:
+                self._refresh(silent, MOST_WAIT)
+            except StoreLockedError:
+                if not self._as_before():
+                    self.refresh()
             assert self._indexes is not None
             return self._indexes[1]
+        finally:
+            self._refreshing.release()
 
     @property
     def behind(self) -> str:
@@ -151,18 +168,29 @@ class Resources:
             f"embedder: {embedder.line}" if isinstance(embedder, TokenEmbedder) and embedder.resolved.fallback else ""
         )
 
+    def _beside(self) -> Indexes | None:
+        """The indexes from before another thread began to refresh them; None if there are none."""
+        opened = self._indexes
+        if opened is None:
+            return self._indexes[1] if self._as_before() and self._indexes is not None else None
+        if 0 <= opened[0] < (version := self.store.content_version):
+            self._tell_behind("this process", version - opened[0])
+        return opened[1]
+
+    def _tell_behind(self, builder: object, late: int) -> None:
+        """Say who refreshes the indexes, and how many changes they lack until then."""
+        changes = "the latest change is" if late == 1 else f"the latest {late} changes are"
+        self._tried = time.monotonic()
+        self.store.indexes.stale_reason = f"{builder} is refreshing the indexes: {changes} not found yet"
+
     def _as_before(self) -> bool:
         """Search with the indexes from before another process began to build; False if there are none."""
         states = self.store.indexes.states(self.embedder.model_id)
         if any(state.version is None or state.damaged for state in states):
             return False
         late = states[0].content_version - min(state.version or 0 for state in states)
-        changes = "the latest change is" if late == 1 else f"the latest {late} changes are"
         self._indexes = (-1, self.store.indexes.open(self.embedder))
-        self._tried = time.monotonic()
-        self.store.indexes.stale_reason = (
-            f"{self.store.indexes.builder()} is refreshing the indexes: {changes} not found yet"
-        )
+        self._tell_behind(self.store.indexes.builder(), late)
         return True
 
     def engine(self) -> LiveEngine | None:
@@ -197,7 +225,7 @@ class Resources:
 
     def use_embedder(self, embedder: QueryEmbedder) -> None:
         """Search with another embedder from now on; reopens the indexes."""
-        with self._lock:
+        with self._refreshing:
             self.embedder = embedder
             self._indexes = self._late_interaction = self._read_tokens = None
 
@@ -227,7 +255,7 @@ class Resources:
     def _refresh(
         self, progress: Progress, patience: float, given: PrecomputedVectors | None = None
     ) -> RefreshReport | None:
-        with self._lock:
+        with self._refreshing:
             version = self.store.content_version
             if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.files_changed():
                 return None
@@ -239,6 +267,12 @@ class Resources:
             self._indexes = (version, self.store.indexes.open(self.embedder))
             self.store.indexes.stale_reason = ""
             return report
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """While many memories are changed and indexed by this thread: others search the indexes from before instead of refreshing them."""
+        with self._refreshing:
+            yield
 
     def check_embedder(self) -> None:
         """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another dimension.
@@ -257,7 +291,7 @@ class Resources:
 
     def rebuild(self, progress: Progress = silent) -> RefreshReport:
         """Drop, rebuild and reopen the indexes. After a cancel the next refresh continues."""
-        with self._lock:
+        with self._refreshing:
             self._indexes = None
             return self._noted(self.store.indexes.rebuild(self.embedder, progress))
 
@@ -269,7 +303,7 @@ class Resources:
 
     def repair(self, progress: Progress = silent) -> RefreshReport | None:
         """Verify every file and vector of the indexes, and rebuild the damaged ones; None if there are none."""
-        with self._lock:
+        with self._refreshing:
             self._indexes = None
             self.store.indexes.states(self.embedder.model_id, deep=True)
             if self.store.indexes.full_text_state(deep=True).damaged:
@@ -292,7 +326,7 @@ class Resources:
 
     def shared(self, key: object, make: Callable[[], Model]) -> Model:
         """The model made for `key`, once; what `make` raises is raised again at the next call."""
-        with self._lock:
+        with self._maker(key):
             if key not in self._shared:
                 self._shared[key] = make()
             model: Model = self._shared[key]
@@ -300,15 +334,23 @@ class Resources:
 
     def derived(self, key: object, make: Callable[[], Model]) -> Model:
         """What `make` derives from the store's content, kept per `key` until the content changes; the last few are kept."""
-        with self._lock:
+        with self._maker(key):
             version = self.store.content_version
-            kept = {known: found for known, found in self._derived.items() if found[0] == version}
-            if key not in kept:
-                kept[key] = (version, make())
-            kept[key] = kept.pop(key)  # the latest used is the last
-            self._derived = dict(list(kept.items())[-MAX_DERIVED:])
-            model: Model = self._derived[key][1]
+            known = self._derived.get(key)
+            found = known if known is not None and known[0] == version else (version, make())
+            with self._lock:
+                kept = {other: made for other, made in self._derived.items() if other != key and made[0] == version}
+                kept[key] = found  # the latest used is the last
+                self._derived = dict(list(kept.items())[-MAX_DERIVED:])
+            model: Model = found[1]
             return model
+
+    def _maker(self, key: object) -> threading.RLock:
+        """The lock under which something is made for a key: who needs it waits, and nobody else."""
+        with self._lock:
+            if len(self._makers) >= MAX_MAKERS:
+                self._makers.clear()  # what is being made right now may be made twice
+            return self._makers.setdefault(key, threading.RLock())
 
     def lexical(self, section: LexicalList) -> LexicalIndex:
         """The lexical index with the k1, b, stems and stop words of a config's section.
@@ -336,7 +378,7 @@ class Resources:
         embedder = self.embedder
         if not isinstance(embedder, TokenEmbedder):
             raise ModelError(f"late interaction needs token vectors, which {embedder.line} does not give")
-        with self._lock:
+        with self._maker("late_interaction"):
             version = self.store.content_version
             if self._late_interaction is None or self._late_interaction[0] != version:
                 frequencies = self._frequencies(version, embedder, progress)

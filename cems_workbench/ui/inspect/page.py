@@ -267,11 +267,12 @@ def _offer_sample_data(resources: Resources) -> None:
         from cems_workbench.ui.kit.progress import progress_in
 
         progress = progress_in(st.empty())
-        for parsed in formats.read_path(SAMPLE_DATA):
-            resources.store.add(parsed, progress)
-        try:
-            resources.refresh(progress)
-        except WorkbenchError as error:  # imported, but not searchable without an embedder
-            st.error(plain(str(error)))
-            return
+        with resources.changing():
+            for parsed in formats.read_path(SAMPLE_DATA):
+                resources.store.add(parsed, progress)
+            try:
+                resources.refresh(progress)
+            except WorkbenchError as error:  # imported, but not searchable without an embedder
+                st.error(plain(str(error)))
+                return
         st.rerun()

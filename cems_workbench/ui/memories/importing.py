@@ -129,7 +129,7 @@ def _import(
     resources.store.language.choose(spoken)
     if rule is not None:
         resources.store.texts.choose(rule)
-    with state.cancellable_job(place, "import") as progress:
+    with resources.changing(), state.cancellable_job(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format, options=options):
             # Stored one by one, so that an interrupted import reports its finished files.
             state.update(imports=(*state.present().imports, imported), indexes_behind=True)
