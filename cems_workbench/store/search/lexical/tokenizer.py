@@ -30,6 +30,10 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
+from typing import Any
 
 from cems_workbench.records import CJK, ENGLISH, NO_LANGUAGE, STOPWORD_LANGUAGES
 
@@ -68,9 +72,16 @@ def stop_words(language: str) -> frozenset[str]:
         return STOPWORDS
     if language not in STOPWORD_LANGUAGES:
         return frozenset()
-    from bm25s import stopwords
+    return frozenset(map(normalised, _bm25s_stopwords()[f"STOPWORDS_{language.upper()}"]))
 
-    return frozenset(map(normalised, getattr(stopwords, f"STOPWORDS_{language.upper()}")))
+
+@cache
+def _bm25s_stopwords() -> dict[str, Any]:
+    """The lists of bm25s by name, without its package, which imports numba and scipy."""
+    package = find_spec("bm25s")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("bm25s is not installed")
+    return run_path(str(Path(package.submodule_search_locations[0]) / "stopwords.py"))
 
 
 @dataclass(frozen=True, slots=True)
