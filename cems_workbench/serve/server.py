@@ -340,7 +340,7 @@ def _changed(file: str) -> int:
 
 def _retire_others(address: Address, directory: Directory) -> None:
     """End the servers of other versions of the code for this store, and those beyond MAX_SERVERS."""
-    others = [name for name in directory.sockets() if name != address.name]
+    others = [name for name in directory.sockets() if name != address.name and ask(directory, name, "status")]
     for name in others:
         if address.replaces(name) or name in others[MAX_SERVERS - 1 :]:
             ask(directory, name, "stop")

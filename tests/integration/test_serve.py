@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from cems_workbench.cli.serve import serve_check
 from cems_workbench.serve.address import Directory, NotServed, store_of
-from cems_workbench.serve.client import _older
+from cems_workbench.serve.client import _older, answer
 from cems_workbench.serve.status import answering, servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,6 +165,15 @@ def test_directory_of_another_user_or_open_to_others_is_refused(
     place.symlink_to(tmp_path)
     with pytest.raises(NotServed, match="no directory of this user"):
         Directory(environment)
+
+
+def test_system_that_names_no_peer_serves_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_SERVE", "on")
+    monkeypatch.delattr(socket, "SO_PEERCRED")
+    check = serve_check(str(tmp_path))
+    assert (check.status, "no Unix sockets" in check.finding) == ("optional", True)
+    monkeypatch.setattr("sys.argv", ["cems-workbench", "search", "q"])
+    assert answer() is None
 
 
 def test_older_or_other_state_of_a_store_is_refused() -> None:
