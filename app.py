@@ -1,17 +1,12 @@
 """CEMS Workbench: navigation. Run with `make run`, or `streamlit run app.py`."""
 
-from pathlib import Path
-
 import streamlit as st
 
-import cems_workbench
 from cems_workbench.platform import gc_tuning
+from cems_workbench.ui.kit.page_icon import draw_page_icon
 
-ICON = (
-    Path(cems_workbench.__file__).parent / "ui" / "icon.png"
-)  # bundled file: Streamlit fetches named icons from a server
-
-st.set_page_config(page_icon=str(ICON), layout="wide")
+st.set_page_config(layout="wide")
+draw_page_icon()
 
 page = st.navigation(
     [
