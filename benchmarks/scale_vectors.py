@@ -1,15 +1,15 @@
-"""The vector index at 10,000, 100,000 and 1,000,000 memories, beside Chroma itself over the same vectors in the same run.
+"""The vector index at 10,000, 100,000 and 1,000,000 memories, beside exact search by simsimd and by numpy alone over the same matrix.
 
     python -m benchmarks.scale_vectors [--sizes 10000,100000,1000000] [--queries 100] [--work DIR] [--out FIGURES.json]
 
-For each size: building and disk; queries, with filters and without, with the share of the exact nearest that they find; and what an edited
-memory and 1,000 new ones take from the change in the database until a query by their vectors finds them. Vectors are those of
-scale_memories.py, made beforehand; Chroma alone has the same graph (`chroma.HNSW`) with id and labels. Both take turns query by query.
-Building is in seconds of the processor, one after the other. Exits 1 where a target is missed.
+For each size: writing the segments and their disk; queries, with filters and without, with the share of the exact nearest that they find;
+and up to 100,000, in a store, what edits and 1,000 new memories take from the change in the database until a query by their vectors finds
+them, the longest of each. Vectors are those of scale_memories.py. All three take turns query by query. Exits 1 where a target is missed.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -22,18 +22,22 @@ import numpy as np
 
 from benchmarks.scale_lexical import measure_sizes, size_of
 from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
-from benchmarks.turns import in_turn
+from benchmarks.turns import Summary, in_turn
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.filter import ANY
-from cems_workbench.store.search.vectors import chroma
+from cems_workbench.store.search.directory.segment_directory import Segment
+from cems_workbench.store.search.vectors import chroma, segment_writer
+from cems_workbench.store.search.vectors.segment_vectors import VectorRows
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
 K = 150
-RATIO, MOST_MS, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS, OVER_ENGINE = 1.3, 30.0, 0.995, 1.0, 10.0, 1.3
-PORTION = 100_000
+RATIO, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS = 1.5, 0.99999, 1.0, 10.0
+STORE_SIZE = 100_000
+"""The largest size at which changes of a store are measured."""
+WRITE_ROWS = 8_192
 ALONE = "alone"
 """The name of Chroma's own collection."""
 SHARES = (0.001, 0.01, 0.1, 0.25, 0.5)
@@ -45,31 +49,30 @@ class Figures:
 
     memories: int
     build_s: float = 0.0
-    peer_build_s: float = 0.0
     disk: int = 0
-    peer_disk: int = 0
-    query_ms: dict[str, tuple[float, float]] = field(default_factory=dict)
+    query_ms: dict[str, Summary] = field(default_factory=dict)
     """By filter the median and the 95th percentile."""
-    peer_ms: tuple[float, float] = (0.0, 0.0)
+    peer_ms: dict[str, Summary] = field(default_factory=dict)
+    """The same of each peer, over all vectors."""
     recall: dict[str, float] = field(default_factory=dict)
     """By filter the share of the exact nearest K that was found."""
-    peer_recall: float = 0.0
     found_s: dict[str, float] = field(default_factory=dict)
-    """From the change until a query has it: an edit, 1,000 new ones (the longest of several)."""
+    """From the change until a query has it: an edit, 1,000 new ones (the longest of several); empty above STORE_SIZE."""
 
     def targets(self) -> dict[str, bool]:
         """Which are met."""
-        return {
-            f"median ≤ {RATIO} × Chroma": self.query_ms["all"][0] <= RATIO * self.peer_ms[0],
-            f"95th percentile ≤ {MOST_MS:g} ms, with every filter": max(p for _, p in self.query_ms.values())
-            <= MOST_MS,
-            f"recall ≥ {LEAST_RECALL} with every filter": min(v for n, v in self.recall.items() if n != "all")
-            >= LEAST_RECALL,
-            f"edit ≤ {EDIT_SECONDS:g} s": self.found_s["edit"] <= EDIT_SECONDS,
-            f"1,000 new ≤ {THOUSAND_SECONDS:g} s": self.found_s["1,000 new"] <= THOUSAND_SECONDS,
-            f"build ≤ {OVER_ENGINE} × Chroma": self.build_s <= OVER_ENGINE * self.peer_build_s,
-            f"disk ≤ {OVER_ENGINE} × Chroma": self.disk <= OVER_ENGINE * self.peer_disk,
+        fastest = min(high for _, high in self.peer_ms.values())
+        met = {
+            f"95th percentile ≤ {RATIO} × the faster peer ({self.query_ms['all'][1] / fastest:.2f})": self.query_ms[
+                "all"
+            ][1]
+            <= RATIO * fastest,
+            "recall 1.000 with every filter": min(self.recall.values()) >= LEAST_RECALL,
         }
+        if self.found_s:
+            met[f"edit ≤ {EDIT_SECONDS:g} s"] = self.found_s["edit"] <= EDIT_SECONDS
+            met[f"1,000 new ≤ {THOUSAND_SECONDS:g} s"] = self.found_s["1,000 new"] <= THOUSAND_SECONDS
+        return met
 
 
 class ReadsWhole:
@@ -131,21 +134,48 @@ def measured(n: int, work: Path, queries: int = 100) -> Figures:
     rng = np.random.default_rng(3)
     asked = rows[rng.integers(0, n, queries)] + 0.02 * rng.normal(size=(queries, DIMENSION)).astype(np.float32)
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
-    embedder = ByNumber(rows)
-    peer, figures.peer_build_s = chroma_alone(n, rows, work / "chroma")
-    figures.peer_disk = size_of(work / "chroma")
-    with Store.open(work / "store") as store:
-        for start in range(0, n, PORTION):
-            store.add(ParsedInput("bench", "bench", memories=tuple(memories(min(PORTION, n - start), start))))
-        started = time.process_time()
-        store.indexes.refresh(embedder)
-        figures.build_s = time.process_time() - started
-        figures.disk = size_of(store.path / "chroma") + size_of(store.path / "codes")
-        index = store.indexes.open(embedder).vectors
-        for name, (where, passing) in filters_of(n).items():
-            _queries(figures, name, index, where, peer if name == "all" else None, asked, rows, passing)
-        _changes(store, embedder, n, figures)
+    directory = work / "segments"
+    directory.mkdir()
+    started, segments = time.process_time(), list[Segment]()
+    for start in range(0, n, WRITE_ROWS):
+        given = list(memories(min(WRITE_ROWS, n - start), start))
+        ids, projects, scopes = zip(*(((one.id, None), one.project, one.scope) for one in given), strict=True)
+        block = VectorRows(list(ids), list(projects), list(scopes), rows[start : start + len(given)])
+        segments, _ = segment_writer.replace_rows(directory, segments, [], block)
+        listed = {each.name for each in segments}
+        for path in directory.iterdir():
+            if path.name not in listed:
+                path.unlink()
+    figures.build_s, figures.disk = time.process_time() - started, size_of(directory)
+    index = VectorIndex(segment_writer.open_vectors(directory, segments))
+    for name, (where, passing) in filters_of(n).items():
+        _queries(figures, name, index, where, asked, rows, passing)
+    if n <= STORE_SIZE:
+        embedder = ByNumber(rows)
+        with Store.open(work / "store") as store:
+            store.add(ParsedInput("bench", "bench", memories=tuple(memories(n))))
+            store.indexes.refresh(embedder)
+            _changes(store, embedder, n, figures)
     return figures
+
+
+def by_simsimd(rows: Float32, query: Float32) -> np.ndarray:
+    """The rows nearest to a query, by simsimd alone."""
+    import simsimd
+
+    products = np.asarray(simsimd.cdist(query[None, :], rows, "dot", threads=os.cpu_count() or 1))[0]
+    return _nearest(products)
+
+
+def by_numpy(rows: Float32, query: Float32) -> np.ndarray:
+    """The rows nearest to a query, by numpy alone."""
+    return _nearest(rows @ query)
+
+
+def _nearest(products: np.ndarray) -> np.ndarray:
+    depth = min(K, len(products))
+    best = np.argpartition(products, -depth)[-depth:]
+    return best[np.argsort(-products[best])]
 
 
 def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
@@ -163,31 +193,23 @@ def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
 
 
 def _queries(
-    figures: Figures,
-    name: str,
-    index: VectorIndex,
-    where: Filter,
-    peer: Any,
-    asked: Float32,
-    rows: Float32,
-    passing: np.ndarray,
+    figures: Figures, name: str, index: VectorIndex, where: Filter, asked: Float32, rows: Float32, passing: np.ndarray
 ) -> None:
-    """Times of ours, and of Chroma where it is given, with what they find of the exact nearest."""
+    """Times of ours, and of the peers over all vectors, with what we find of the exact nearest."""
     depth, worst = min(K, len(passing)), []
     for query in asked:
         cosines = rows[passing] @ query if len(passing) < len(rows) else rows @ query
         worst.append(float(np.sort(np.partition(cosines, -depth)[-depth:])[0]) - 1e-5)
     index.search(asked[0], K, where)
-
-    def ask(number: int) -> Any:
-        return peer.query(query_embeddings=asked[number : number + 1], n_results=K, include=["distances"])
-
-    ours, *theirs = in_turn(len(asked), lambda i: index.search(asked[i], K, where), *([] if peer is None else [ask]))
+    peers = {"simsimd": by_simsimd, "numpy": by_numpy} if name == "all" else {}
+    ours, *theirs = in_turn(
+        len(asked),
+        lambda i: index.search(asked[i], K, where),
+        *(lambda i, search=search: search(rows, asked[i]) for search in peers.values()),
+    )
     found = sum(sum(score >= least for _, score in hits) for hits, least in zip(ours.answers, worst, strict=True))
     figures.query_ms[name], figures.recall[name] = ours.summary, min(1.0, found / depth / len(asked))
-    for one in theirs:
-        near = (1 - np.array(answer["distances"][0]) >= least for answer, least in zip(one.answers, worst, strict=True))
-        figures.peer_ms, figures.peer_recall = one.summary, min(1.0, sum(map(np.sum, near)) / depth / len(asked))
+    figures.peer_ms |= {peer: one.summary for peer, one in zip(peers, theirs, strict=True)}
 
 
 def _changes(store: Store, embedder: ByNumber, n: int, figures: Figures) -> None:
@@ -219,13 +241,14 @@ def lines(found: Figures) -> list[str]:
     """What was measured, in words."""
     said = [
         f"{found.memories:,} memories",
-        f"  build {found.build_s:.1f} s of a processor (Chroma {found.peer_build_s:.1f} s, ratio {found.build_s / found.peer_build_s:.2f})",
-        f"  disk {found.disk / 1e6:,.0f} MB (Chroma {found.peer_disk / 1e6:,.0f} MB)",
-        f"  Chroma: median {found.peer_ms[0]:.2f} ms, 95 % within {found.peer_ms[1]:.2f} ms, recall {found.peer_recall:.4f}",
+        f"  written in {found.build_s:.1f} s of a processor, {found.disk / 1e6:,.0f} MB",
     ]
+    for peer, (median, high) in found.peer_ms.items():
+        said.append(f"  {peer} alone: median {median:.2f} ms, 95 % within {high:.2f} ms")
     for name, (median, high) in found.query_ms.items():
         said.append(f"  {name}: median {median:.2f} ms, 95 % within {high:.2f} ms, recall {found.recall[name]:.4f}")
-    said.append("  found after " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.found_s.items()))
+    if found.found_s:
+        said.append("  found after " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.found_s.items()))
     return said + [f"  {'met   ' if met else 'MISSED'} {name}" for name, met in found.targets().items()]
 
 
