@@ -477,6 +477,8 @@ class DerivedIndexes:
         if not files.consistent(record):
             legacy = before is not None and before.files in (LEGACY, UNREAD)
             notes = self._reconcile(files, record, legacy, progress)
+            if legacy:
+                discard(self._path / "codes")  # the int8 copy of an earlier version
             record = replace(files.record() or record, version=None)
             files.save(record)
         counts = refresh_vectors(self._database, files, record, embedder, progress, precomputed)
