@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 LiveLists = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
 
+PAINTED_TEXTS = 16
+"""Texts that the reranker reads between two rankings that an observer gets: a ranking costs a replay."""
 MAX_DEPTH = 10_000
 """Most hits of a list whose depth is null."""
 
@@ -175,9 +177,13 @@ def _observed(
     if latest is trace or latest is not first:
         observer.ranking(latest, None)
 
+    painted = 0
+
     def reading(label: str, done: int, total: int) -> None:
+        nonlocal painted
         progress(label, done, total)
-        if label == RERANKING and done < total:
+        if label == RERANKING and painted + PAINTED_TEXTS <= done < total:
+            painted = done
             known = score_missing(cached, config, resources, cached_only=True, switched_off=switched_off, trace=latest)
             observer.ranking(replayed(known), (done, total))
 

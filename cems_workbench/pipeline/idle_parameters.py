@@ -25,6 +25,7 @@ _BLEND_PARAMETERS = (
     "rerank.bands",
     "rerank.retrieval_score",
     "rerank.below_depth",
+    "rerank.expected_misses",
 )
 
 
@@ -93,6 +94,10 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
         found |= dict.fromkeys(_BLEND_PARAMETERS, "No effect: nothing is reranked")
     elif config.rerank.combine != "position_bands":
         found["rerank.bands"] = "No effect: the reranker's score replaces the other"
+    if RERANK.is_off(config) or config.rerank.expected_misses is None:
+        found["rerank.read_step"] = (
+            "No effect: nothing is reranked" if RERANK.is_off(config) else "No effect: everything is read"
+        )
     if config.adjust.time_decay.mode == "none":
         found |= {
             f"adjust.time_decay.{name}": "No effect: time decay is off"

@@ -15,7 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
@@ -29,7 +32,7 @@ from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
-from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unscored
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory
@@ -53,18 +56,17 @@ def score_missing(
     `cached_only` calls no model: candidates outside the cache stay unscored. `switched_off` as in `replay`. A caller with a trace of this
     evidence under this config, with the same or fewer scores of the reranker, passes `trace` to save a replay.
     """
-    if RERANK.is_off(config):
+    if RERANK.is_off(config) or evidence.external:
         return evidence
     trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
     there = evidence.model_scores.get(model_key(config.rerank), {})
-    needed = [need for need in trace.stage_needs if need.stage == RERANK.name]
-    missing = [key for need in needed for key in need.memory_ids if key not in there]
-    if not missing:
+    if not _wanted(trace, there):
         return evidence
+    health = trace.stage(RERANK).fields.health
+    most = 0 if health is None else health.head
     query = config.rerank.query or evidence.corrected
     evidence = with_questions(evidence, config, resources)
     given = given_chunks(evidence, config)
-    texts = {key: texts_given(key, evidence, config, given) for key in missing}
     warnings: list[str] = []
     # Without a reachable model the configured name is all there is to report.
     label: str = config.rerank.backend
@@ -72,20 +74,31 @@ def score_missing(
     def scored(scorer: PairScorer) -> dict[str, ModelScore]:
         nonlocal label
         label = scorer.label
-        every = {text: text for read in texts.values() for text in read}
-        # Passages that several memories share are scored once.
-        by_text = cached_or_scored(scorer, query, every, resources, progress, cached_only)
-        return {
-            key: _best([by_text[text] for text in read]) for key, read in texts.items() if by_text.keys() >= set(read)
-        }
+        found: dict[str, ModelScore] = {}
+        known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
+        while wanted := _wanted(trace, there | found):
+            texts = {key: texts_given(key, evidence, config, given) for key in wanted}
+            fresh = {text: text for read in texts.values() for text in read if text not in known}
+            reading = partial(_counted, progress, len(known), most)
+            known |= cached_or_scored(scorer, query, fresh, resources, reading, cached_only)
+            found |= {
+                key: _best([known[text] for text in read]) for key, read in texts.items() if known.keys() >= set(read)
+            }
+            if not found.keys() >= texts.keys():  # what is cached ends here
+                break
+        return found
 
     try:
         request = ScorerRequest(config.rerank.model, config.rerank, resources, progress)
         _, instead, scores = score_with(config.rerank.backend, request, scored)
         warnings += [instead] if instead else []
     except ModelError as error:
+        scores = {}
         # A cached-only pass leaves them missing, so that a later pass may still ask the model.
-        scores = {} if cached_only else {key: ModelScore(None, read[0], str(error)) for key, read in texts.items()}
+        while not cached_only and (wanted := _wanted(trace, there | scores)):
+            scores |= {
+                key: ModelScore(None, texts_given(key, evidence, config, given)[0], str(error)) for key in wanted
+            }
     key = model_key(config.rerank)
     merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
     cut = sum(bool(score.detail and score.detail.get("truncated")) for score in scores.values())
@@ -97,6 +110,20 @@ def score_missing(
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
     notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
+
+
+def _counted(progress: Progress, before: int, most: int, label: str, done: int, total: int) -> None:
+    """Progress of a round of batches `before` which others were read; how many rounds follow is unknown, so `most` is the total."""
+    progress(label, before + done, max(before + total, most))
+
+
+def _wanted(trace: Trace, scores: Mapping[str, ModelScore]) -> list[str]:
+    """The candidates that the reranker of a trace is to score next, if it has these scores of it."""
+    ids, table = trace.table.ids[0], unscored(trace.table.shape)
+    for c, memory_id in enumerate(ids):
+        if (score := scores.get(memory_id)) is not None:
+            table.raw[0, c], table.state[0, c] = (score.raw, GOOD) if score.good else (np.nan, FAILED)
+    return [ids[c] for c in np.flatnonzero(trace.run.of(RERANK).wanted(table)[0]).tolist()]
 
 
 def texts_given(

@@ -194,6 +194,8 @@ class CandidateTable:
     judges: Mapping[str, ModelTable]
     cosines: Callable[[int], tuple[Floats, Bools]]
     """q -> (C, C) cosine similarities of the embeddings and (C) which candidates have one."""
+    vectors: Callable[[], tuple[NDArray[np.float32], Ints]]
+    """() -> (N + 1, D) the distinct embeddings at length 1, and (Q, C) which of them a candidate has, N for none, whose row is zeros."""
     overlaps: Callable[[int, int], Floats]
     """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
     notes: Sequence[Mapping[str, Any]]

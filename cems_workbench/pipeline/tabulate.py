@@ -9,10 +9,11 @@ import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
@@ -98,6 +99,7 @@ def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
         models=_tabulate_scores([evidence.model_scores for evidence in evidences], index, width),
         judges=_tabulate_scores([evidence.judge_scores for evidence in evidences], index, width),
         cosines=_cosines([evidence.embeddings for evidence in evidences], ids, width),
+        vectors=_vectors([evidence.embeddings for evidence in evidences], ids, width),
         overlaps=_overlaps(memories, width),
         notes=[evidence.notes for evidence in evidences],
         succession=_succession(evidences, index),
@@ -305,6 +307,26 @@ def _cosines(
         return np.round(matrix @ matrix.T, 12), has
 
     return of
+
+
+def _vectors(
+    embeddings: Sequence[Mapping[str, Sequence[float]]], ids: Sequence[Sequence[str]], width: int
+) -> Callable[[], tuple[NDArray[np.float32], Ints]]:
+    @cache
+    def made() -> tuple[NDArray[np.float32], Ints]:
+        # Evidence of one file has one object for a memory, whichever queries found it.
+        distinct = {id(row): row for rows in embeddings for row in rows.values()}
+        number = {key: i for i, key in enumerate(distinct)}
+        matrix = np.zeros((len(distinct) + 1, max(map(len, distinct.values()), default=0)), dtype=np.float32)
+        for i, row in enumerate(distinct.values()):
+            matrix[i, : len(row)] = row
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        place = np.full((len(ids), width), len(distinct), dtype=np.int64)
+        for q, rows in enumerate(embeddings):
+            place[q, : len(ids[q])] = [number[id(rows[key])] if key in rows else len(distinct) for key in ids[q]]
+        return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0), place
+
+    return made
 
 
 def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int, int], Floats]:

@@ -373,6 +373,29 @@ class RerankConfig(Section):
         le=1,
         step=0.05,
     )
+    expected_misses: float | None = param(
+        None,
+        "Expected misses",
+        "Reading ends once fewer than this many unread candidates are expected among the results, by the scores of those read and how similar "
+        "memories are; the rest is “not read: could not enter”. 0.15 leaves the first ten as they were for 95 % of the sample’s queries.",
+        gt=0,
+        le=10,
+        step=0.05,
+        soft=(0.05, 2),
+        null="read all",
+        on=0.15,
+        added=True,
+    )
+    read_step: int = param(
+        4,
+        "Read at a time",
+        "With expected misses, candidates that are read before it is decided again; a model server with concurrent requests wants more.",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 32),
+        added=True,
+    )
     position: Literal["before_adjust", "returned"] = param(
         "before_adjust",
         "Reranker’s place",

@@ -5,6 +5,9 @@
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
 
+With `expected_misses` only those of the head are read that may enter the results (pipeline/reading.py); the others are `not_read`, and the
+scores that evidence may have of them do not count.
+
 Candidates without a score, then with `tail: below` those past the limit, follow below the reranked in their previous order:
 score = lowest reranked * own score / first such score; with a span, / the score of the last before it. Not reranked is null, never 0
 or 0.5.
@@ -42,6 +45,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     RowContract,
@@ -63,8 +67,16 @@ COMPRESSED_SPREAD = 0.05
 _RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
 
 
-Outcome = Literal["scored", "failed", "not_scored", "tail", "skipped", "off"]
-"""Outcome of a candidate: `tail` is past the rerank depth or the result limit, `skipped` means too few candidates to rerank."""
+Outcome = Literal["scored", "failed", "not_scored", "not_read", "tail", "skipped", "off"]
+"""Outcome of a candidate: `not_read` could hardly enter the results, `tail` is past the rerank depth or the result limit, `skipped` means
+too few candidates to rerank."""
+NOT_READ = "not read: could not enter"
+"""What the outcome `not_read` is called everywhere."""
+
+
+def outcome_words(outcome: str) -> str:
+    """A candidate's outcome, as pages, commands and exports name it."""
+    return NOT_READ if outcome == "not_read" else outcome.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +96,14 @@ class RerankRow(StageRow):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Counts over the head of one query: scored, failed by cause, not scored, out of the scale's range, spread."""
+    """Counts over the head of one query: scored, failed by cause, not scored, not read, out of the scale's range, spread."""
 
     head: int
     scored: int
     failed: int
     causes: Mapping[str, int]
     not_scored: int
+    not_read: int
     out_of_range: int
     all_equal: bool
     min: float | None
@@ -116,24 +129,25 @@ class RerankFields(StageFields):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class RerankArrays(StageArrays[RerankRow, RerankFields]):
-    """The arrays of every stage, and (Q) how many candidates the model reads."""
+    """The arrays of every stage, (Q) how many candidates the model reads, and what it would read next with other scores of it."""
 
     sent: Callable[[], Ints]
+    wanted: Callable[[ModelTable], Bools]
+    """(Q, C) candidates that are to be scored next."""
 
 
-def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> Health:
+def health_of(model: ModelTable, blend: Blend, scale: str, q: int) -> Health:
     """The health of the model's scores for query q; `scale` is `rerank.raw_scale`."""
-    inside = head[q]
-    good = raw[q, inside & ~np.isnan(raw[q])]
-    failed = _errors(model, inside, q)
+    good, failed = blend.raw[q, blend.good[q]], _errors(model, blend.failed, q)
     causes = Counter(map(cause, failed))
     low, high = _RANGE.get(scale, (-np.inf, np.inf))
     return Health(
-        head=int(inside.sum()),
+        head=int(blend.head[q].sum()),
         scored=len(good),
         failed=len(failed),
         causes=dict(sorted(causes.items())),
-        not_scored=int(inside.sum()) - len(good) - len(failed),
+        not_scored=int(blend.unscored[q].sum()),
+        not_read=int(blend.skipped[q].sum()),
         out_of_range=int(((good < low) | (good > high)).sum()),
         all_equal=bool(len(good) > 1 and good.min() == good.max()),
         min=float(good.min()) if len(good) else None,
@@ -141,13 +155,13 @@ def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -
     )
 
 
-def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> list[str]:
+def health_warnings(model: ModelTable, blend: Blend, scale: str, q: int) -> list[str]:
     """One line per reason to doubt these scores."""
-    health = health_of(model, head, raw, scale, q)
+    health = health_of(model, blend, scale, q)
     found = []
     if health.failed:
         causes = ", ".join(f"{count} {cause}" for cause, count in health.causes.items())
-        reasons = set(map(reason, _errors(model, head[q], q)))
+        reasons = set(map(reason, _errors(model, blend.failed, q)))
         told = f": {only}" if len(reasons) == 1 and (only := reasons.pop()) not in ("", *health.causes) else ""
         found.append(f"{health.failed} of {health.head} scores failed ({causes}){told}")
     if health.out_of_range:
@@ -163,9 +177,9 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
     return found
 
 
-def _errors(model: ModelTable, inside: Bools, q: int) -> list[str]:
-    """Errors of the failed candidates of query q, among those inside."""
-    return [model.errors[q].get(int(c), "") for c in np.flatnonzero(inside & (model.state[q] == FAILED))]
+def _errors(model: ModelTable, failed: Bools, q: int) -> list[str]:
+    """Errors of the failed candidates of query q."""
+    return [model.errors[q].get(int(c), "") for c in np.flatnonzero(failed[q])]
 
 
 def cause(error: str) -> str:
@@ -182,6 +196,8 @@ def reason(error: str) -> str:
 _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
+MOST_COVARIANCES = 2_000_000
+"""Covariances held at a time: 16 MB."""
 
 
 def model_key(config: RerankConfig) -> str:
@@ -191,9 +207,15 @@ def model_key(config: RerankConfig) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """Per candidate (Q, C): the model's score and its blend. NaN if not reranked."""
+    """Per candidate (Q, C): the model's score and its blend. NaN if not reranked.
+
+    Of the head, `wanted` are to be scored next, `skipped` are not worth reading, and `unscored` the others without a score.
+    """
 
     head: Bools
+    wanted: Bools
+    skipped: Bools
+    unscored: Bools
     good: Bools
     failed: Bools
     reranked: Bools
@@ -216,8 +238,13 @@ def apply_rerank(
         before = reranked_by(inside, before)
         lone = inside.sum(axis=1) < 2
         few = few | lone
-    model = table.models.get(model_key(config)) or _unscored(table.shape)
-    blend = _blend(model, before, config, k)
+    model = table.models.get(model_key(config)) or unscored(table.shape)
+    within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
+
+    def reading(model: ModelTable) -> Reading:
+        return _reading(table, model, before, before.alive & within, config, k, limit)
+
+    blend = _blend(model, before, within, reading(model), config, k)
     ranking = _order(blend, before, strictly=config.score_window < 1)
     skip = few[:, None]
     after = Ranking(
@@ -234,24 +261,110 @@ def apply_rerank(
             config.backend,
             model_key(config),
             bool(few[q]),
-            None if few[q] else health_of(model, blend.head, blend.raw, config.raw_scale, q),
+            None if few[q] else health_of(model, blend, config.raw_scale, q),
         ),
         parts=lambda q: () if few[q] else _part_columns(blend, config, q),
         reason=_reason(model, blend, before, config, limit),
         warnings=lambda q: _warnings(model, blend, config, few, lone, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
-        sent=lambda: np.where(few, 0, blend.head.sum(axis=1)),
+        sent=lambda: np.where(few, 0, (blend.good | blend.failed | blend.wanted).sum(axis=1)),
+        wanted=lambda model: reading(model).wanted & ~skip,
     )
 
 
-def _unscored(shape: tuple[int, int]) -> ModelTable:
+def unscored(shape: tuple[int, int]) -> ModelTable:
+    """A model without scores of (Q, C) candidates."""
     return ModelTable(np.full(shape, np.nan), np.zeros(shape, dtype=np.int8), [{} for _ in range(shape[0])])
 
 
-def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: float) -> Blend:
-    within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
+def _reading(
+    table: CandidateTable,
+    model: ModelTable,
+    before: Ranking,
+    head: Bools,
+    config: RerankConfig,
+    k: float,
+    limit: int | None,
+) -> Reading:
+    """Which candidates of the head are read: all, or with `expected_misses` those that may enter the results."""
+    known = model.state != 0
+    if config.expected_misses is None or limit is None or limit >= head.sum(axis=1).max(initial=0):
+        return read_all(head, known)
+    order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
+    rows = np.arange(len(order))[:, None]
+    inside = (order >= 0) & head[rows, np.maximum(order, 0)]
+    closed = np.argsort(~inside, axis=1, kind="stable")  # those outside the head last
+    column = np.where(inside, order, -1)[rows, closed]
+    base, share = _terms(before, config, k)
+    cost = np.minimum(table.tokens, _most_tokens(config))
+
+    def units(raw: Floats, good: Bools, failed: Bools) -> Floats:
+        unit = to_unit(raw, good, config.raw_scale)
+        return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
+
+    out = Reading(*(np.zeros_like(head) for _ in range(3)))
+    # In blocks, so that the covariances of a large batch take no more memory than those of a small one.
+    block = max(1, MOST_COVARIANCES // max(1, column.shape[1]) ** 2)
+    for start in range(0, len(column), block):
+        some = slice(start, start + block)
+        at, q = np.maximum(column[some], 0), np.arange(len(column))[some, None]
+        first = Head(
+            column[some],
+            base[q, at],
+            share[q, at],
+            cost[q, at],
+            _covariances(table, before.score[q, at], column[some], q),
+        )
+        found = read_promising(
+            first,
+            np.where(model.state[q, at] == GOOD, model.raw[q, at], np.nan),
+            known[q, at],
+            units,
+            limit,
+            config.expected_misses,
+            config.read_step,
+        )
+        for whole, part in zip(
+            (out.read, out.wanted, out.skipped), (found.read, found.wanted, found.skipped), strict=True
+        ):
+            rows, places = np.nonzero(part)
+            whole[start + rows, column[some][rows, places]] = True
+    return out
+
+
+def _covariances(table: CandidateTable, score: Floats, column: Ints, q: Ints) -> Floats:
+    """(Q, H, H) covariances of the units of some queries' heads, by `reading.kernel`."""
+    inside = column >= 0
+    low = np.where(inside, score, np.inf).min(axis=1, keepdims=True)
+    high = np.where(inside, score, -np.inf).max(axis=1, keepdims=True)
+    spread = high - low
+    scaled = np.divide(score - low, spread, out=np.zeros_like(score), where=inside & (spread > 0))
+    matrix, place = table.vectors()
+    vectors = matrix[place[q, np.maximum(column, 0)]].astype(np.float64)
+    # Rounded as the cosines of a table are, so that the width of a batch changes no last digit.
+    return kernel(np.round(vectors @ vectors.transpose(0, 2, 1), 12), scaled)
+
+
+def _most_tokens(config: RerankConfig) -> float:
+    """Most tokens that the reranker reads of a candidate, by `chars4`."""
+    several = config.chunk_selection == "passages"
+    passages = np.inf if several and config.passages is None else config.passages if several else 1
+    return float(passages or 1) * max(1.0, config.chunk_chars / 4)
+
+
+def _terms(before: Ranking, config: RerankConfig, k: float) -> tuple[Floats, Floats]:
+    """(Q, C) what the retrieval score adds, and the share of the unit."""
+    if config.combine == "replace":
+        return np.zeros_like(before.score), np.ones_like(before.score)
+    weight = band_weight(before.rank, config)
+    return weight * np.nan_to_num(_retrieval_score(before, config, k)), 1 - weight
+
+
+def _blend(
+    model: ModelTable, before: Ranking, within: Bools, reading: Reading, config: RerankConfig, k: float
+) -> Blend:
     head = before.alive & within
-    good, failed = head & (model.state == GOOD), head & (model.state == FAILED)
+    good, failed = reading.read & (model.state == GOOD), reading.read & (model.state == FAILED)
     raw = np.where(good, model.raw, np.nan)
     unit = to_unit(raw, good, config.raw_scale)
     reranked = good
@@ -262,10 +375,25 @@ def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: float) -
     weight = np.where(reranked, band_weight(before.rank, config), np.nan)
     retrieval = np.where(reranked, _retrieval_score(before, config, k), np.nan)
     score = unit if config.combine == "replace" else weight * retrieval + (1 - weight) * unit
-    following = head & (model.state != GOOD) & (model.state != FAILED)
+    following = head & ~reading.read
+    unscored = following & ~reading.skipped
     if config.below_depth == "below":
         following = following | (before.alive & ~within)
-    return Blend(head, good, failed, reranked, following, raw, unit, weight, retrieval, score)
+    return Blend(
+        head,
+        reading.wanted,
+        reading.skipped,
+        unscored,
+        good,
+        failed,
+        reranked,
+        following,
+        raw,
+        unit,
+        weight,
+        retrieval,
+        score,
+    )
 
 
 def _in_span(before: Ranking, config: RerankConfig) -> Bools:
@@ -376,12 +504,14 @@ def _row(
             for values in (blend.raw, blend.unit, blend.retrieval_weight, blend.retrieval_score)
         )
         rank = np.where(blend.reranked[q], before.rank[q], 0).tolist()
-        head, good, failed = blend.head[q].tolist(), blend.good[q].tolist(), blend.failed[q].tolist()
+        head, good, failed, skipped = (
+            values[q].tolist() for values in (blend.head, blend.good, blend.failed, blend.skipped)
+        )
 
         def make(c: int, contract: RowContract) -> RerankRow:
             outcome: Outcome = "tail"
             if head[c]:
-                outcome = "failed" if failed[c] else "scored" if good[c] else "not_scored"
+                outcome = "failed" if failed[c] else "scored" if good[c] else "not_read" if skipped[c] else "not_scored"
             error = model.errors[q].get(c) if failed[c] else None
             return RerankRow(
                 *contract, raw[c], unit[c], rank[c] or None, weight[c], retrieval[c], failed[c], outcome, error
@@ -405,8 +535,8 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
         return ["not reranked: fewer than two candidates"] if blend.head[q].any() else []
     if few[q]:
         return ["not reranked: no more candidates than the result limit"]
-    found = health_warnings(model, blend.head, blend.raw, config.raw_scale, q)
-    missing = int((blend.head & ~blend.good & ~blend.failed)[q].sum())
+    found = health_warnings(model, blend, config.raw_scale, q)
+    missing = int(blend.unscored[q].sum())
     if missing:
         found.append(
             f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; "
@@ -426,7 +556,7 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
 
 
 def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) -> list[ScoreNeed]:
-    missing = np.flatnonzero((blend.head & ~blend.good & ~blend.failed)[q])
+    missing = np.flatnonzero(blend.wanted[q])
     if not len(missing):
         return []
     return [ScoreNeed("rerank", model_key(config), tuple(table.ids[q][int(c)] for c in missing))]
@@ -447,6 +577,7 @@ def _off(given: StageInput) -> RerankArrays:
         fields=lambda q: RerankFields(),
         passed=True,
         sent=lambda: np.zeros(given.table.shape[0], dtype=np.int64),
+        wanted=lambda model: np.zeros(given.table.shape, dtype=bool),
     )
 
 
