@@ -75,7 +75,7 @@ def gather_reference(
 
     Raises as `gather_evidence` and `score_evidence` do.
     """
-    asking = with_reference_reranker(config)
+    asking = with_values(with_reference_reranker(config), {"rerank.expected_misses": None})
     if read_evidence(config, selection, resources) is None:
         gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
     evidence = read_evidence(config, selection, resources)
@@ -106,6 +106,7 @@ def store_data(
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
     """The config with one list, whose head its reranker reads."""
     reading = {"rerank.backend": config.rerank.backend, "rerank.depth": RERANKED_PER_LIST, "rerank.skip_if_few": False}
+    reading |= {"rerank.expected_misses": None}
     return replaced(with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 

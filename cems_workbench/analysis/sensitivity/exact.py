@@ -226,6 +226,8 @@ def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) 
     """Whether the results follow from orders and thresholds of lines alone."""
     rerank = turned.config.rerank
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
+    if rerank.expected_misses is not None and not RERANK.is_off(turned.config):
+        return False  # who is read depends on all scores
     if not ABSTAIN.is_off(turned.config):
         return False
     if turned.config.rerank.position == "returned" and not RERANK.is_off(turned.config):

@@ -71,12 +71,7 @@ Outcome = Literal["scored", "failed", "not_scored", "not_read", "tail", "skipped
 """Outcome of a candidate: `not_read` could hardly enter the results, `tail` is past the rerank depth or the result limit, `skipped` means
 too few candidates to rerank."""
 NOT_READ = "not read: could not enter"
-"""What the outcome `not_read` is called everywhere."""
-
-
-def outcome_words(outcome: str) -> str:
-    """A candidate's outcome, as pages, commands and exports name it."""
-    return NOT_READ if outcome == "not_read" else outcome.replace("_", " ")
+"""The outcome `not_read` in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,7 +577,9 @@ def _off(given: StageInput) -> RerankArrays:
 
 
 def unit_words(row: RerankRow) -> str:
-    """The reranker's result for a candidate: its unit score, or a failure and its substitute score; empty if none."""
+    """The reranker's result for a candidate: its unit score, a failure and its substitute score, or why it has none."""
+    if row.outcome == "not_read":
+        return NOT_READ
     if row.unit is None:
         return "the reranker left it unscored"
     if row.flagged:

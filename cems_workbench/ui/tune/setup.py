@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import (
@@ -107,7 +107,9 @@ def _gathered(
     )
 
     def gather(progress: Progress) -> None:
-        report = gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
+        # A search tries other heads: whatever it reads has a score.
+        whole = with_values(config, {"rerank.expected_misses": None})
+        report = gather_evidence(whole, selection, resources.store.judgments.read(), resources, progress)
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 

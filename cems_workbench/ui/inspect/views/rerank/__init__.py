@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.rerank import NOT_READ
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.views.rerank.alignment import draw_alignment
@@ -23,9 +24,10 @@ def draw(context: InspectContext) -> None:
         st.info("Not reranked: there are no more candidates than the result limit (skip if few).")
         return
     spread = "" if health.min is None else f", raw {health.min:.3f} to {health.max:.3f}"
+    unread = f", {health.not_read} {NOT_READ}" if health.not_read else ""
     st.caption(
         f"{health.scored} of the first {health.head} candidates scored, {health.failed} failed, "
-        f"{health.not_scored} never scored{spread}.",
+        f"{health.not_scored} never scored{unread}{spread}.",
         help="score = weight × retrieval + (1 − weight) × unit, or only the unit score with “replace”.",
     )
     draw_health(context)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.pipeline.stages.rerank import NOT_READ, RERANK, RerankRow, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.tables import follow_table, with_deltas, with_staleness
@@ -48,10 +48,16 @@ def draw_blend(context: InspectContext) -> None:
             "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
             "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
             "raw": number("raw", format="%.4f", width=70, help="The model’s score"),
-            "outcome": text("outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"),
+            "outcome": text("outcome", width=92, help="scored, failed (flagged), not scored, not read, or in the tail"),
             "text read": text("text read", width="large", help="Exact text given to the model"),
         },
     )
+
+
+def _outcome(row: RerankRow) -> str:
+    if row.outcome == "not_read":
+        return NOT_READ
+    return row.outcome.replace("_", " ") + (f": {row.error}" if row.error else "")
 
 
 def rerank_table(trace: Trace, against: RankComparison | None = None) -> pd.DataFrame:
@@ -81,8 +87,8 @@ def rerank_table(trace: Trace, against: RankComparison | None = None) -> pd.Data
                 "retrieval": retrieval,
                 "unit": unit,
                 "raw": row.raw,
-                "outcome": row.outcome.replace("_", " ") + (f": {row.error}" if row.error else ""),
-                "text read": score.chunk if score else None,
+                "outcome": _outcome(row),
+                "text read": score.chunk if score and row.outcome != "not_read" else None,
             }
         )
     return with_deltas(pd.DataFrame(rows), against, RERANK.name, "after")

@@ -34,6 +34,7 @@ from cems_workbench.ui.kit.templates import render
 
 NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",
+    "not read": "Candidates that could hardly enter the results by the scores of those read (expected misses)",
     "failed": "Candidates without a score; flagged, never cached",
     "timeouts": "Failed: no answer within the timeout",
     "not a number": "Failed: the answer is not a number",
@@ -83,6 +84,7 @@ def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
     cells = {
         "scored": f"{health.scored} of {health.head}",
+        **({"not read": str(health.not_read)} if health.not_read else {}),
         "failed": f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0",
         "timeouts": str(counted.causes.get("timeout", 0)),
         "not a number": str(counted.causes.get("not a number", 0)),
