@@ -14,7 +14,7 @@ costs, are next, of a long head more at a time. Nothing is known of the reranker
 so that it holds for any model.
 What is read depends on the scores of what was read alone, never on a cache, so that a replay reads what the gather read.
 
-LENGTH, LINEAR and NUGGET were fitted to every second query of the sample set (benchmarks/bench_reading.py).
+LENGTH, LINEAR and NUGGET have the highest likelihood on every second query of the sample set, the scale left to each query.
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006, section 2.2; docs/internals/specification.md, "rerank".
 """
 

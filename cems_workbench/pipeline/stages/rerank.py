@@ -291,7 +291,7 @@ def _reading(
     closed = np.argsort(~inside, axis=1, kind="stable")  # those outside the head last
     column = np.where(inside, order, -1)[rows, closed]
     base, share = _terms(before, config, k)
-    cost = np.minimum(table.tokens, _most_tokens(config))
+    cost = _tokens_read(table, config)
 
     def units(raw: Floats, good: Bools, failed: Bools) -> Floats:
         unit = to_unit(raw, good, config.raw_scale)
@@ -340,11 +340,14 @@ def _covariances(table: CandidateTable, score: Floats, column: Ints, q: Ints) ->
     return kernel(np.round(vectors @ vectors.transpose(0, 2, 1), 12), scaled)
 
 
-def _most_tokens(config: RerankConfig) -> float:
-    """Most tokens that the reranker reads of a candidate, by `chars4`."""
-    several = config.chunk_selection == "passages"
-    passages = np.inf if several and config.passages is None else config.passages if several else 1
-    return float(passages or 1) * max(1.0, config.chunk_chars / 4)
+def _tokens_read(table: CandidateTable, config: RerankConfig) -> Floats:
+    """(Q, C) about how many tokens the reranker reads of a candidate, by `chars4`."""
+    whole, passage = (max(1.0, chars / 4) for chars in (config.chunk_chars, config.passage_chars or config.chunk_chars))
+    most = whole
+    if config.chunk_selection == "passages":
+        most = np.inf if config.passages is None else config.passages * passage
+    read: Floats = np.where(table.tokens <= whole, table.tokens, np.minimum(table.tokens, most)).astype(np.float64)
+    return np.maximum(read, 1.0)
 
 
 def _terms(before: Ranking, config: RerankConfig, k: float) -> tuple[Floats, Floats]:
