@@ -76,7 +76,7 @@ def score_missing(
         label = scorer.label
         found: dict[str, ModelScore] = {}
         known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
-        while wanted := _wanted(trace, there | found):
+        while wanted := _wanted(trace, {**there, **found}):
             texts = {key: texts_given(key, evidence, config, given) for key in wanted}
             fresh = {text: text for read in texts.values() for text in read if text not in known}
             reading = partial(_counted, progress, len(known), most)
@@ -95,7 +95,7 @@ def score_missing(
     except ModelError as error:
         scores = {}
         # A cached-only pass leaves them missing, so that a later pass may still ask the model.
-        while not cached_only and (wanted := _wanted(trace, there | scores)):
+        while not cached_only and (wanted := _wanted(trace, {**there, **scores})):
             scores |= {
                 key: ModelScore(None, texts_given(key, evidence, config, given)[0], str(error)) for key in wanted
             }
