@@ -83,6 +83,7 @@ STAGE_IMPORTS = (
     "pipeline.list_sources",
     "pipeline.nested",
     "pipeline.normalisations",
+    "pipeline.reading",
     "pipeline.recorded",
     "pipeline.stages",
     "pipeline.vector_scales",
