@@ -25,7 +25,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.scoring import texts_given
+from cems_workbench.pipeline.scoring import given_chunks, texts_given
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import gain
@@ -35,6 +35,7 @@ PAGE = Path(__file__).resolve().parents[1] / "benchmarks/RESULTS/reranking_cost.
 CURVE = PAGE.with_suffix(".svg")
 DEPTHS = (0, 5, 10, 20, 30, 40, 60, 80)
 SPANS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
+MISSES = (2.0, 1.0, 0.5, 0.3, 0.15, 0.05)
 READS = {"cross_encoder": "the packaged cross-encoder", "late_interaction": "late interaction", "none": "nothing"}
 
 HEAD = """# What reranking costs, and what it brings
@@ -48,7 +49,9 @@ data set uncached, on two cores{loaded}: {pace}. Change: nDCG@10 less that of th
 ![nDCG@10 over pairs a query](reranking_cost.svg)
 
 `rerank.depth` reads the same number of every query. `rerank.score_window` reads on only while the fused score is near the first's:
-few where the lists are sure, more where they are not, which gives more for the same pairs. No query is refused here: with few read, the
+few where the lists are sure, more where they are not, which gives more for the same pairs. `rerank.expected_misses` ends reading once so
+few unread memories are expected among the results. *Same* is the share of the queries whose results are those of reading the preset's whole
+head, in any order; *tokens* the share of its characters that was read, which is the share of its processor time. No query is refused here: with few read, the
 threshold that `abstain.reranker` has in the preset would refuse more than it should.
 
 """
@@ -62,22 +65,33 @@ class Point:
     kind: str
     ndcg: Floats
     pairs: Floats
+    chars: Floats
+    """(Q) characters of the texts and the query that are read."""
+    results: Sequence[frozenset[str]]
 
 
-def pairs_sent(batch: LabelledBatch, config: PipelineConfig) -> Floats:
-    """(Q) texts that the reranker reads for each query of the batch under this config."""
-    found = []
+def pairs_sent(batch: LabelledBatch, config: PipelineConfig) -> tuple[Floats, Floats]:
+    """(Q) texts that the reranker reads for each query of the batch under this config, and (Q) their characters with the query's."""
+    pairs, chars = [], []
     for evidence in batch.evidences:
         rows = replay(evidence, config).stage(RERANK).rows
-        scores = evidence.model_scores.get(config.rerank.model or config.rerank.backend, {})
-        read = [scores[row.memory_id] for row in rows if row.outcome in ("scored", "failed")]
-        found.append(sum(int((score.detail or {}).get("passages", 1)) for score in read))
-    return np.array(found, float)
+        given = given_chunks(evidence, config)
+        read = [
+            len(text) + len(evidence.query)
+            for row in rows
+            if row.outcome in ("scored", "failed")
+            for text in texts_given(row.memory_id, evidence, config, given)
+        ]
+        pairs.append(len(read))
+        chars.append(sum(read))
+    return np.array(pairs, float), np.array(chars, float)
 
 
 def point(name: str, kind: str, batch: LabelledBatch, config: PipelineConfig) -> Point:
     """What a config reaches and costs, replayed."""
-    return Point(name, kind, MEASURES[0].values(batch.rankings(config).graded), pairs_sent(batch, config))
+    rankings = batch.rankings(config)
+    results = [frozenset(ids) for ids in batch.result_ids(rankings)]
+    return Point(name, kind, MEASURES[0].values(rankings.graded), *pairs_sent(batch, config), results)
 
 
 def pace(one: EvidenceSet, timed: int, config: PipelineConfig) -> float:
@@ -95,14 +109,16 @@ def pace(one: EvidenceSet, timed: int, config: PipelineConfig) -> float:
     return 1000 * seconds / max(pairs, 1)
 
 
-def table(points: Sequence[Point], preset: Point, sets: Sequence[str], paces: Mapping[str, float]) -> str:
+def table(
+    points: Sequence[Point], preset: Point, all_read: Point, sets: Sequence[str], paces: Mapping[str, float]
+) -> str:
     """Markdown: a row per config."""
     names = list(dict.fromkeys(sets))
     at = np.array(sets)
     ms = np.array([paces[name] for name in sets])
     lines = [
-        _row(["", "pairs", "ms", "nDCG@10", "change", *names]),
-        _row(["---", *["---:"] * (len(names) + 4)]),
+        _row(["", "pairs", "tokens", "ms", "nDCG@10", "change", "same", *names]),
+        _row(["---", *["---:"] * (len(names) + 6)]),
     ]
     for one in points:
         found = gain(preset.ndcg, one.ndcg, 0)
@@ -111,7 +127,22 @@ def table(points: Sequence[Point], preset: Point, sets: Sequence[str], paces: Ma
         )
         each = [f"{one.ndcg[at == name].mean():.3f}" for name in names]
         cost = f"{(one.pairs * ms).mean():.0f}" if one.kind != "rival" else ""
-        lines.append(_row([one.name, f"{one.pairs.mean():.0f}", cost, f"{one.ndcg.mean():.3f}", change, *each]))
+        share = f"{one.chars.sum() / all_read.chars.sum():.0%}" if one.kind != "rival" else ""
+        same = np.mean([a == b for a, b in zip(one.results, all_read.results, strict=True)])
+        lines.append(
+            _row(
+                [
+                    one.name,
+                    f"{one.pairs.mean():.0f}",
+                    share,
+                    cost,
+                    f"{one.ndcg.mean():.3f}",
+                    change,
+                    f"{same:.0%}",
+                    *each,
+                ]
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -139,7 +170,11 @@ def curve(points: Sequence[Point], preset: Point) -> str:
     lines = "".join(
         f'<polyline points="{_path(place(one) for one in points if one.kind == kind)}" fill="none" stroke="{colour}" '
         f'stroke-width="2" {dash}/>'
-        for kind, colour, dash in (("depth", "#0072B2", ""), ("span", "#D55E00", 'stroke-dasharray="6 3"'))
+        for kind, colour, dash in (
+            ("depth", "#0072B2", ""),
+            ("span", "#D55E00", 'stroke-dasharray="6 3"'),
+            ("misses", "#009E73", 'stroke-dasharray="2 2"'),
+        )
     )
     dots = "".join(_dot(place(one), one) for one in points if one.kind != "rival")
     x, y = place(preset)
@@ -147,6 +182,7 @@ def curve(points: Sequence[Point], preset: Point) -> str:
         '<path d="M420 300h24" stroke="#0072B2" stroke-width="2"/><text x="450" y="304">by depth</text>'
         '<path d="M420 318h24" stroke="#D55E00" stroke-width="2" stroke-dasharray="6 3"/>'
         '<text x="450" y="322">by score_window, depth 60</text>'
+        '<path d="M420 282h24" stroke="#009E73" stroke-width="2"/><text x="450" y="286">by expected_misses</text>'
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 90} {height + 66}" width="{width + 90}" '
@@ -159,7 +195,7 @@ def curve(points: Sequence[Point], preset: Point) -> str:
 
 
 def _dot(at: tuple[float, float], one: Point) -> str:
-    colour = "#0072B2" if one.kind == "depth" else "#D55E00"
+    colour = {"depth": "#0072B2", "misses": "#009E73"}.get(one.kind, "#D55E00")
     return f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4" fill="{colour}"><title>{one.name}: {one.ndcg.mean():.3f}</title></circle>'
 
 
@@ -187,7 +223,8 @@ def main() -> int:
     titles = {query.qid: dataset.title for dataset, one in zip(DATASETS, wide, strict=True) for query in one.queries}
     sets = [titles[qid] for qid in batch.qids]
     answering = with_values(start(), {"abstain.vector": None, "abstain.reranker": None})
-    whole = with_values(answering, {"rerank.score_window": 1.0})
+    head = with_values(answering, {"rerank.expected_misses": None})
+    whole = with_values(head, {"rerank.score_window": 1.0})
     points = [
         *(
             point(
@@ -200,18 +237,32 @@ def main() -> int:
         ),
         *(point(f"depth 60, span {s:g}", "span", batch, with_values(whole, {"rerank.score_window": s})) for s in SPANS),
     ]
+    points += [
+        point(f"expected misses {m:g}", "misses", batch, with_values(head, {"rerank.expected_misses": m}))
+        for m in MISSES
+    ]
     preset = point("**the preset**", "preset", batch, answering)
-    points = [preset, *points]
+    all_read = point("its whole head", "whole", batch, head)
+    points = [preset, all_read, *points]
     for name in options.rivals.split(","):
         own = measurable(together([gathered(one, name, quiet(name), options.work) for one in DATASETS]), MEASURES)
         found = point(f"`{name}` ({READS.get(quiet(name).rerank.backend, 'another')})", "rival", own, quiet(name))
         order = {qid: row for row, qid in enumerate(own.qids)}
         rows = [order[qid] for qid in batch.qids]
-        points.append(Point(found.name, found.kind, found.ndcg[rows], found.pairs[rows]))
+        points.append(
+            Point(
+                found.name,
+                found.kind,
+                found.ndcg[rows],
+                found.pairs[rows],
+                found.chars[rows],
+                [found.results[row] for row in rows],
+            )
+        )
     paces = {dataset.title: pace(one, options.timed, start()) for dataset, one in zip(DATASETS, wide, strict=True)}
     said = ", ".join(f"{ms:.1f} a pair on {title}" for title, ms in paces.items())
     loaded = " of a machine that had other work too" if options.loaded else ""
-    text = HEAD.format(queries=len(batch.qids), pace=said, loaded=loaded) + table(points, preset, sets, paces)
+    text = HEAD.format(queries=len(batch.qids), pace=said, loaded=loaded) + table(points, preset, all_read, sets, paces)
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
         CURVE.write_text(curve(points, preset), encoding="utf-8")

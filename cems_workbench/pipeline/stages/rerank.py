@@ -38,6 +38,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -235,10 +236,7 @@ def apply_rerank(
         few = few | lone
     model = table.models.get(model_key(config)) or unscored(table.shape)
     within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
-
-    def reading(model: ModelTable) -> Reading:
-        return _reading(table, model, before, before.alive & within, config, k, limit)
-
+    reading = _reading(table, before, before.alive & within, config, k, limit)
     blend = _blend(model, before, within, reading(model), config, k)
     ranking = _order(blend, before, strictly=config.score_window < 1)
     skip = few[:, None]
@@ -273,18 +271,12 @@ def unscored(shape: tuple[int, int]) -> ModelTable:
 
 
 def _reading(
-    table: CandidateTable,
-    model: ModelTable,
-    before: Ranking,
-    head: Bools,
-    config: RerankConfig,
-    k: float,
-    limit: int | None,
-) -> Reading:
-    """Which candidates of the head are read: all, or with `expected_misses` those that may enter the results."""
-    known = model.state != 0
-    if config.expected_misses is None or limit is None or limit >= head.sum(axis=1).max(initial=0):
-        return read_all(head, known)
+    table: CandidateTable, before: Ranking, head: Bools, config: RerankConfig, k: float, limit: int | None
+) -> Callable[[ModelTable], Reading]:
+    """By the model's scores, which of the head are read: all, or with `expected_misses` those that may enter the results."""
+    misses = config.expected_misses
+    if misses is None or limit is None or limit >= head.sum(axis=1).max(initial=0):
+        return lambda model: read_all(head, model.state != 0)
     order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
     rows = np.arange(len(order))[:, None]
     inside = (order >= 0) & head[rows, np.maximum(order, 0)]
@@ -292,39 +284,36 @@ def _reading(
     column = np.where(inside, order, -1)[rows, closed]
     base, share = _terms(before, config, k)
     cost = _tokens_read(table, config)
+    # In blocks, so that the covariances of a large batch take no more memory than those of a small one.
+    block = max(1, MOST_COVARIANCES // max(1, column.shape[1]) ** 2)
+
+    def first(start: int) -> Head:
+        some = column[start : start + block]
+        q, at = np.arange(start, start + len(some))[:, None], np.maximum(some, 0)
+        covariances = _covariances(table, before.score[q, at], some, q)
+        return Head(some, base[q, at], share[q, at], cost[q, at], covariances)
+
+    if len(column) <= block:
+        first = cache(first)  # a gather asks after every step
 
     def units(raw: Floats, good: Bools, failed: Bools) -> Floats:
         unit = to_unit(raw, good, config.raw_scale)
         return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
-    out = Reading(*(np.zeros_like(head) for _ in range(3)))
-    # In blocks, so that the covariances of a large batch take no more memory than those of a small one.
-    block = max(1, MOST_COVARIANCES // max(1, column.shape[1]) ** 2)
-    for start in range(0, len(column), block):
-        some = slice(start, start + block)
-        at, q = np.maximum(column[some], 0), np.arange(len(column))[some, None]
-        first = Head(
-            column[some],
-            base[q, at],
-            share[q, at],
-            cost[q, at],
-            _covariances(table, before.score[q, at], column[some], q),
-        )
-        found = read_promising(
-            first,
-            np.where(model.state[q, at] == GOOD, model.raw[q, at], np.nan),
-            known[q, at],
-            units,
-            limit,
-            config.expected_misses,
-            config.read_step,
-        )
-        for whole, part in zip(
-            (out.read, out.wanted, out.skipped), (found.read, found.wanted, found.skipped), strict=True
-        ):
-            rows, places = np.nonzero(part)
-            whole[start + rows, column[some][rows, places]] = True
-    return out
+    def reading(model: ModelTable) -> Reading:
+        out = Reading(*(np.zeros_like(head) for _ in range(3)))
+        for start in range(0, len(column), block):
+            some = first(start)
+            q, at = np.arange(start, start + len(some.column))[:, None], np.maximum(some.column, 0)
+            state = model.state[q, at]
+            raw = np.where(state == GOOD, model.raw[q, at], np.nan)
+            found = read_promising(some, raw, state != 0, units, limit, misses, config.read_step)
+            for whole, part in ((out.read, found.read), (out.wanted, found.wanted), (out.skipped, found.skipped)):
+                rows, places = np.nonzero(part)
+                whole[start + rows, some.column[rows, places]] = True
+        return out
+
+    return reading
 
 
 def _covariances(table: CandidateTable, score: Floats, column: Ints, q: Ints) -> Floats:
