@@ -104,6 +104,7 @@ PURE = sorted(
                 "list_sources",
                 "nested",
                 "normalisations",
+                "reading",
                 "recorded",
                 "supersession",
                 "validation",
