@@ -33,7 +33,6 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
 from cems_workbench.store import Filter, Store
-from cems_workbench.store.search.vectors import chroma
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
 K = 150
@@ -148,9 +147,7 @@ def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, querie
     rng = np.random.default_rng(2)
     asked = vectors[rng.integers(0, len(vectors), queries + WARM)] + 0.02 * rng.normal(size=(queries + WARM, DIMENSION))
     asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
-    client = chroma.connect(store.path / "chroma", None)
-    collection = client.list_collections()[0]
-    collection = client.get_collection(collection.name, embedding_function=None)
+    collection = store.indexes.graph(embedder)
     ours, theirs = in_turn(
         len(asked),
         lambda i: index.search(asked[i], K),
@@ -205,12 +202,12 @@ def bench_import(texts: Sequence[str]) -> Ratio:
     memories = [Memory(f"m{number:06d}", text) for number, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
         store.add(ParsedInput("warm", "warm", memories=tuple(memories[:64])))
-        store.indexes.refresh(embedder)  # Loads Chroma and bm25s and warms up the model, as in an app that is running.
+        store.indexes.refresh(embedder)  # Loads bm25s and warms up the model, as in an app that is running.
     ours: list[float] = []
     peer: list[float] = []
     for number in range(5):
         with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
-            store.indexes.refresh(embedder)  # Opens Chroma, as the app has done before anyone imports.
+            store.indexes.refresh(embedder)  # Opens the indexes, as the app has done before anyone imports.
             started = time.perf_counter()
             store.add(ParsedInput("bench", "bench", memories=tuple(memories)))
             store.indexes.refresh(embedder)

@@ -447,7 +447,6 @@ def load() -> None:
             import_module(module.name)
     for name in (
         "streamlit.testing.v1",
-        "chromadb.api.rust",
         "duckdb",
         "pyarrow.ipc",
         "bm25s",
@@ -468,7 +467,7 @@ def asked(file: Path, way: str, turn: int, names: Sequence[str]) -> list[str]:
     home = file.parts[0]
     if home == "ts_rank":
         names = [name for name in names if name in ("full_text", "doctor", "deep", "repair")]
-    elif home in ("lexical", "chroma"):
+    elif home in ("lexical", "vectors"):
         names = [name for name in names if name not in ("full_text", "evaluate", "label", "judgments")]
     if way != "flipped":
         return list(names)

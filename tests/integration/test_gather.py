@@ -29,6 +29,7 @@ from cems_workbench.pipeline.scoring import judge_missing
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
+from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
 pytestmark = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
@@ -49,6 +50,19 @@ def configured(**changes: Any) -> PipelineConfig:
 
 def evidence(resources: Resources, query: str = QUERY, manual: tuple[str, ...] = (), **changes: Any) -> Evidence:
     return gather(Request(query, as_of=AS_OF, manual=manual), configured(**changes), resources)
+
+
+def test_a_graph_is_searched_on_request_and_its_list_says_what_it_missed(
+    opened: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, graph = evidence(opened), evidence(opened, lists__vector__index="graph")
+    assert graph.lists[0].hits == tuple(
+        replace(hit, score=pytest.approx(hit.score, abs=1e-5)) for hit in exact.lists[0].hits
+    )
+    whole = VectorIndex.graph_chunks
+    monkeypatch.setattr(VectorIndex, "graph_chunks", lambda *asked: whole(*asked)[3:])
+    lines = evidence(opened, lists__vector__index="graph").notes["warnings"]["lists"]
+    assert "vector:0: Chroma's graph missed 3 of the 150 nearest memories" in lines
 
 
 @pytest.fixture(scope="module")
