@@ -88,6 +88,7 @@ START = {
     "rerank.chunk_chars": 1000,
     "rerank.chunk_selection": "passages",
     "rerank.prepend_question": True,
+    "rerank.brief.long_chars": 500,
     "rerank.raw_scale": "minmax",
     "rerank.retrieval_score": "fused",
     "rerank.bands": [
@@ -206,8 +207,9 @@ PRESET_HEAD = """# CEMS Workbench's own, tuned: two lists' scores added up, and 
 # Source: python -m benchmarks.tune_workbench, whose report is benchmarks/RESULTS/tuning.md.
 # It returns nothing where both the best vector and the best reranker score are low (benchmarks/RESULTS/abstaining.md).
 # Reading ends once it expects 0.15 unread memories among the results: the first ten stay for 95 % of the sample's queries.
+# Where a quarter of the candidates is longer than 500 characters, it reads one passage of the first few: benchmarks/RESULTS/long_turns.md.
 # Known mistakes: tuned on conversations, abstracts, assistant turns and one engineer's memories; of a long memory the cross-encoder
-# reads the three passages with most words of the query, and of what comes before a turn only a question.
+# reads the three passages with most words of the query, in brief one, and of what comes before a turn only a question.
 """
 
 
@@ -425,7 +427,8 @@ def start() -> PipelineConfig:
 
 def widened() -> PipelineConfig:
     """The config that the evidence of the search is gathered with: every candidate has a score that any config tried may read."""
-    return with_values(start(), {"rerank.depth": WIDE, "rerank.score_window": 1.0, "rerank.expected_misses": None})
+    read = {"rerank.score_window": 1.0, "rerank.expected_misses": None, "rerank.brief.total_chars": WIDE * 1000}
+    return with_values(start(), {"rerank.depth": WIDE} | read)
 
 
 def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS) -> Result:

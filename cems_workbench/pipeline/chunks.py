@@ -4,7 +4,10 @@
 sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
 `term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
 `size` around its matches. `head` is the beginning. `passages` gives the whole text if it fits, otherwise several runs of whole
-sentences, of `rerank.passage_chars` each, which are read; the best of their scores is the memory's.
+sentences, each of which is read; the best of their scores is the memory's.
+
+Where the candidates of a query are long (`rerank.brief`), one passage is read of each: `as_read`. Of as many characters, the first passages
+of more candidates rank better than more passages of fewer (benchmarks/RESULTS/long_turns.md).
 
 "Yes, last summer!" answers nothing on its own: with `prepend_question` a memory that follows a question in its session is also read with
 that question in front of it (`question_at_end` of the memory before it); with `question_for: whole` only one that fits into the chunk size,
@@ -16,7 +19,9 @@ Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import RerankConfig
@@ -69,8 +74,7 @@ def texts_for_reranker(
     """
     rerank, query = config.rerank, config.rerank.query or searched
     if rerank.chunk_selection == "passages":
-        size = rerank.chunk_chars if len(content) <= rerank.chunk_chars else passage_chars(rerank)
-        texts = passages(content, query, size, language)[: rerank.passages]
+        texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
     else:
         texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
     if memory is not None and rerank.text_fields:
@@ -79,14 +83,26 @@ def texts_for_reranker(
     return (*texts, with_question(question, texts[0])) if asked else texts
 
 
+@lru_cache(maxsize=64)
+def briefly(config: PipelineConfig) -> PipelineConfig:
+    """The config whose reranker reads in brief what this one's reads."""
+    read = {"chunk_chars": config.rerank.brief.chunk_chars, "passages": 1, "question_for": "whole"}
+    return config.model_copy(update={"rerank": config.rerank.model_copy(update=read)})
+
+
+def as_read(config: PipelineConfig, lengths: Sequence[int]) -> PipelineConfig:
+    """The config by which a reranker reads candidates of these lengths, which rise."""
+    return briefly(config) if in_brief(config.rerank.brief.long_chars, lengths) else config
+
+
+def in_brief(long_chars: int | None, lengths: Sequence[int]) -> bool:
+    """Whether a quarter of these lengths, which rise, is above `long_chars`."""
+    return long_chars is not None and 4 * (len(lengths) - bisect_right(lengths, long_chars)) >= max(1, len(lengths))
+
+
 def reads_question(rerank: RerankConfig, content: str) -> bool:
     """Whether this content is read with the question that it follows, too."""
     return rerank.prepend_question and (rerank.question_for == "every" or len(content) <= rerank.chunk_chars)
-
-
-def passage_chars(rerank: RerankConfig) -> int:
-    """Characters of a passage of a memory that does not fit into the chunk size."""
-    return rerank.chunk_chars if rerank.passage_chars is None else rerank.passage_chars
 
 
 _ASKS = re.compile(r"[?？؟](?![\w=&/])|？")

@@ -160,6 +160,11 @@ class Evidence:
         found = {key: tuple(one for one in own if one.memory_id in held) for key, own in noted.items() if key in held}
         return {key: own for key, own in found.items() if own}
 
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """Characters of the contents of the candidates, rising."""
+        return tuple(sorted(len(self.memories[key].content) for key in self.candidate_ids))
+
     @property
     def candidate_ids(self) -> list[str]:
         """Sorted ids of every memory that is in a list or a recorded stage, that an edge leads to, or that supersedes another candidate."""

@@ -17,6 +17,7 @@ from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.renamed import present_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
+from cems_workbench.pipeline.chunks import in_brief
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
@@ -99,6 +100,10 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
         known = path in gathered or specs[path].added
         if not known or had == wanted or _irrelevant(path, config):
             continue
+        if path == "rerank.brief.long_chars" and in_brief(had, evidence.lengths) == in_brief(wanted, evidence.lengths):
+            continue
+        if path == "rerank.brief.chunk_chars" and not in_brief(config.rerank.brief.long_chars, evidence.lengths):
+            continue
         if specs[path].cost == "deepen" and (
             had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
         ):
@@ -120,13 +125,18 @@ def rerank_parameters(config: PipelineConfig) -> dict[str, Any]:
 
 def _irrelevant(path: str, config: PipelineConfig) -> bool:
     """Parameters of something that is off, that act through the depths, or whose unscored candidates rerank reports."""
-    if path in ("rerank.backend", "rerank.model", "rerank.depth", "rerank.score_window") or path in DEEPENING:
+    if (
+        path in ("rerank.backend", "rerank.model", "rerank.depth", "rerank.score_window", "rerank.brief.total_chars")
+        or path in DEEPENING
+    ):
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
-    if path in ("rerank.passages", "rerank.passage_chars") and config.rerank.chunk_selection != "passages":
+    if path == "rerank.passages" and config.rerank.chunk_selection != "passages":
         return True
     if path == "rerank.question_for" and not config.rerank.prepend_question:
+        return True
+    if path == "rerank.brief.chunk_chars" and config.rerank.brief.long_chars is None:
         return True
     if path.startswith("rerank."):
         return RERANK.is_off(config)

@@ -26,7 +26,7 @@ from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
-from cems_workbench.pipeline.chunks import question_at_end, text_for_judge, texts_for_reranker
+from cems_workbench.pipeline.chunks import as_read, question_at_end, text_for_judge, texts_for_reranker
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
@@ -132,6 +132,7 @@ def texts_given(
     """What this config's reranker reads of a candidate; `given` is the result of `given_chunks`, if the caller has it."""
     given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
+    config = as_read(config, evidence.lengths)
     question = evidence.questions.get(memory_id, "")
     return texts_for_reranker(
         content, evidence.corrected, config, evidence.language, question, evidence.memories[memory_id]
@@ -309,7 +310,12 @@ def judge_texts(trace: Trace) -> dict[str, str]:
         memory = evidence.memories[memory_id].content
         chunk = given[memory_id].text if memory_id in given else memory
         texts[memory_id] = text_for_judge(
-            memory, chunk, evidence.corrected, config, evidence.language, evidence.memories[memory_id]
+            memory,
+            chunk,
+            evidence.corrected,
+            as_read(config, evidence.lengths),
+            evidence.language,
+            evidence.memories[memory_id],
         )
         best = reranked[memory_id].chunk if memory_id in reranked else None
         read = texts_given(memory_id, evidence, config, given)

@@ -282,6 +282,51 @@ else:
     RerankBackend = Literal["none", *RERANKERS]
 
 
+class Brief(Section):
+    """Where many candidates are long, one short passage is read of the first few."""
+
+    long_chars: int | None = param(
+        None,
+        "Brief above",
+        "Where a quarter of the candidates are longer than so many characters, a reranker reads in brief: of each the one passage with most of "
+        "the query's words, the question before it only with what fits whole, and in their order until the characters in all.",
+        cost="gather",
+        ge=1,
+        le=1_000_000,
+        step=50,
+        soft=(100, 3000),
+        unit="characters",
+        null="never",
+        on=500,
+        added=True,
+    )
+    chunk_chars: int = param(
+        600,
+        "Brief chunk size",
+        "In brief, characters of a memory that are sent: all of it where it fits, otherwise one passage.",
+        cost="gather",
+        ge=1,
+        le=100_000,
+        step=10,
+        soft=(50, 2000),
+        unit="characters",
+        added=True,
+    )
+    total_chars: int = param(
+        10_000,
+        "Brief characters in all",
+        "In brief, candidates are reranked in their order until what is read of them comes to so many characters; the others are below the "
+        "rerank depth. A pair costs by its length, so that this bounds what a query costs.",
+        cost="deepen",
+        ge=1,
+        le=10_000_000,
+        step=500,
+        soft=(1000, 50_000),
+        unit="characters",
+        added=True,
+    )
+
+
 class RerankConfig(Section):
     """Second opinion of a model on the first candidates."""
 
@@ -443,21 +488,6 @@ class RerankConfig(Section):
         step=1,
         soft=(1, 10),
     )
-    passage_chars: int | None = param(
-        None,
-        "Passage size",
-        "With chunk choice passages, characters of a part of a memory that does not fit into the chunk size. Short parts say as much as long "
-        "ones of what the query asks and cost a fraction; null: as long as the chunk size.",
-        cost="gather",
-        ge=1,
-        le=100_000,
-        step=10,
-        soft=(50, 2000),
-        unit="characters",
-        null="the chunk size",
-        on=300,
-        added=True,
-    )
     prepend_question: bool = param(
         False,
         "Prepend question",
@@ -473,6 +503,7 @@ class RerankConfig(Section):
         cost="gather",
         added=True,
     )
+    brief: Brief = Brief()
     text_fields: TextFields = param(
         (),
         "Fields read with it",

@@ -1,6 +1,7 @@
 """rerank: a model's second opinion on the first candidates.
 
-    head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, if that is positive
+    head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, if that is positive;
+              where the candidates are long (`brief`), of those the first whose texts before them come to less than `brief.total_chars`
     unit      raw -> 0..1 by `raw_scale`, clamped unless that is raw; a failed score is `neutral_unit` or dropped, and flagged
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
@@ -61,6 +62,7 @@ from cems_workbench.pipeline.stages.result import (
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked, reranked_by
 from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.records import Memory
 
 COMPRESSED_SPREAD = 0.05
 """A spread of unit scores below this does not distinguish candidates in practice."""
@@ -236,6 +238,7 @@ def apply_rerank(
         few = few | lone
     model = table.models.get(model_key(config)) or unscored(table.shape)
     within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
+    within &= _in_brief(table, before, config)
     reading = _reading(table, before, before.alive & within, config, k, limit)
     blend = _blend(model, before, within, reading(model), config, k)
     ranking = _order(blend, before, strictly=config.score_window < 1)
@@ -331,11 +334,10 @@ def _covariances(table: CandidateTable, score: Floats, column: Ints, q: Ints) ->
 
 def _tokens_read(table: CandidateTable, config: RerankConfig) -> Floats:
     """(Q, C) about how many tokens the reranker reads of a candidate, by `chars4`."""
-    whole, passage = (max(1.0, chars / 4) for chars in (config.chunk_chars, config.passage_chars or config.chunk_chars))
-    most = whole
-    if config.chunk_selection == "passages":
-        most = np.inf if config.passages is None else config.passages * passage
-    read: Floats = np.where(table.tokens <= whole, table.tokens, np.minimum(table.tokens, most)).astype(np.float64)
+    passages = config.passages if config.chunk_selection == "passages" else 1
+    most = np.full((len(table.tokens), 1), np.inf if passages is None else passages * config.chunk_chars / 4)
+    most[_briefly(table, config)] = config.brief.chunk_chars / 4
+    read: Floats = np.minimum(table.tokens, most).astype(np.float64)
     return np.maximum(read, 1.0)
 
 
@@ -391,6 +393,34 @@ def _in_span(before: Ranking, config: RerankConfig) -> Bools:
     # A share of a score that is not positive is no lower bound.
     near: Bools = (first <= 0) | (before.score >= (1 - config.score_window) * first)
     return near
+
+
+def _in_brief(table: CandidateTable, before: Ranking, config: RerankConfig) -> Bools:
+    """(Q, C) whether what is read of those before a candidate is less than `brief.total_chars`; true where nothing is read in brief."""
+    brief = config.brief
+    if brief.long_chars is None:
+        return np.ones_like(before.alive)
+    length = table.of_memories("characters", _characters)
+    read = np.where(before.alive, np.minimum(length, brief.chunk_chars), 0.0)
+    order = np.argsort(np.where(before.alive, before.rank, np.iinfo(np.int64).max), axis=1, kind="stable")
+    rows = np.arange(len(order))[:, None]
+    inside = np.zeros_like(before.alive)
+    inside[rows, order] = np.cumsum(read[rows, order], axis=1) - read[rows, order] < brief.total_chars
+    inside |= ~_briefly(table, config)[:, None]
+    return inside
+
+
+def _briefly(table: CandidateTable, config: RerankConfig) -> Bools:
+    """(Q) whether the candidates are read in brief: as `Evidence.in_brief`."""
+    if config.brief.long_chars is None:
+        return np.zeros(len(table.valid), dtype=bool)
+    long = table.valid & (table.of_memories("characters", _characters) > config.brief.long_chars)
+    many: Bools = 4 * long.sum(axis=1) >= np.maximum(1, table.valid.sum(axis=1))
+    return many
+
+
+def _characters(memory: Memory) -> float:
+    return float(len(memory.content))
 
 
 def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
@@ -475,6 +505,8 @@ def _reason(
             return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
         if config.depth is not None and before.rank[q, c] > config.depth:
             return f"rank {before.rank[q, c]} is past the rerank depth of {config.depth}"
+        if _in_span(before, config)[q, c]:
+            return f"what is read of those before it comes to {config.brief.total_chars:,} characters, the most that are read in brief"
         return f"its score {before.score[q, c]:.4f} is more than {config.score_window:.0%} below the first, and is not reranked"
 
     return reason

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline.chunks import (
+    as_read,
     best_chunk,
     passages,
     question_at_end,
@@ -175,23 +176,27 @@ def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for
     ) == ("Two.",)
 
 
-def test_a_memory_that_does_not_fit_is_read_in_short_passages_and_without_its_question() -> None:
+def test_one_passage_of_a_long_memory_is_read_in_brief_and_the_question_only_where_all_of_it_fits() -> None:
     config = with_values(
         PipelineConfig(),
         {
             "rerank.chunk_selection": "passages",
-            "rerank.chunk_chars": 30,
-            "rerank.passage_chars": 14,
+            "rerank.chunk_chars": 20,
             "rerank.passages": 2,
             "rerank.prepend_question": True,
-            "rerank.question_for": "whole",
+            "rerank.brief.long_chars": 30,
+            "rerank.brief.chunk_chars": 14,
         },
     )
-    long, short = "One is here. Two is there. Three.", "Two is there. Three."
-    assert texts_for_reranker(long, "three", config, question="Which?") == ("Three.", "One is here.")
-    assert texts_for_reranker(short, "three", config, question="Which?") == (short, f"Which?\n{short}")
-    every = with_values(config, {"rerank.question_for": "every"})
-    assert texts_for_reranker(long, "three", every, question="Which?")[2:] == ("Which?\nThree.",)
+    long, short = "One is here. Two is there. Three.", "Two is there."
+    assert as_read(config, (9, 9, 9, 30)) is config
+    assert texts_for_reranker(long, "three", config, question="Which?")[1:] == (
+        "One is here.",
+        "Which?\nTwo is there. Three.",
+    )
+    brief = as_read(config, (9, 9, 9, 31))
+    assert texts_for_reranker(long, "three", brief, question="Which?") == ("Three.",)
+    assert texts_for_reranker(short, "three", brief, question="Which?") == (short, f"Which?\n{short}")
 
 
 def test_a_reranker_reads_the_fields_that_are_asked_for_before_each_part():

@@ -303,3 +303,20 @@ def test_only_what_would_be_returned_needs_a_score_and_one_alone_needs_none() ->
     alone = trace(evidence({"vector": {"a": 0.9}}), RETURNED)
     assert alone.needs == [] and [row.score for row in alone.results] == [alone.stage("fusion").rows[0].score]
     assert trace(subject, {**RETURNED, "assembly.limit": 1}).needs == []
+
+
+def test_long_candidates_are_read_until_their_characters_come_to_the_total() -> None:
+    lengths = {"a": 700, "b": 900, "c": 50, "d": 2000, "e": 600}
+    subject = evidence(
+        {"vector": {key: 0.9 - i / 100 for i, key in enumerate(lengths)}},
+        memories={key: {"content": "x" * length} for key, length in lengths.items()},
+        model=dict.fromkeys(lengths, 0.5),
+    )
+    brief = {"rerank.brief.long_chars": 650, "rerank.brief.chunk_chars": 800, "rerank.brief.total_chars": 1501}
+    outcomes = column(stage("rerank", subject, {**BELOW, **brief}), "outcome")
+    assert outcomes == {"a": "scored", "b": "scored", "c": "scored", "d": "tail", "e": "tail"}
+    last = dropped(stage("rerank", subject, {**REPLACE, **brief}))
+    assert set(last) == {"d", "e"} and "1,501 characters" in last["d"]
+    # One of five is longer than 900 characters, which is less than a quarter.
+    short = stage("rerank", subject, {**BELOW, **brief, "rerank.brief.long_chars": 900})
+    assert set(column(short, "outcome").values()) == {"scored"}

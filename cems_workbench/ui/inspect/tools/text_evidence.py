@@ -25,7 +25,7 @@ from cems_workbench.analysis.token_similarity import TokenSimilarity, token_simi
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.pipeline.chunks import passage_chars, reads_question, without_fields, without_question
+from cems_workbench.pipeline.chunks import as_read, reads_question, without_fields, without_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
@@ -400,7 +400,9 @@ def _reading_line(
     question_shown: bool,
 ) -> str:
     """One line on the part read by the reranker; `question_shown`: the preceding question is already mentioned above."""
-    config = context.trace.config.rerank
+    asked_for = context.trace.config
+    read = as_read(asked_for, context.trace.evidence.lengths)
+    config, brief = read.rerank, " In brief, since many candidates are long." if read is not asked_for else ""
     if config.backend == "none":
         return "Not read by a reranker: reranking is off."
     if score is None:
@@ -410,7 +412,9 @@ def _reading_line(
     if place is None:
         return ""
     length, whole = place[1] - place[0], len(memory.content)
-    cut = " Its end was cut off at the model’s input length." if score.detail and score.detail.get("truncated") else ""
+    cut = brief + (
+        " Its end was cut off at the model’s input length." if score.detail and score.detail.get("truncated") else ""
+    )
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     chunk = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, chunk.seq)}" if chunk is not None else ""
@@ -423,8 +427,7 @@ def _reading_line(
     )
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
-        size = passage_chars(config)
-        return f"The reranker read {passages} passages of at most {size:,} characters; the best of them is {part}.{cut}"
+        return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
