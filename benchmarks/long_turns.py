@@ -23,6 +23,8 @@ from cems_workbench.records import Judgment, Memory, Query
 T = TypeVar("T")
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 SHORTEST, LONGEST = 500, 3000
+MOSTLY = 1500
+"""Of the lengths drawn the shortest: long turns of assistants are mostly longer than a chunk."""
 DOMAINS = ("amazon_reviews_v1.0.json", "new_wiki_v1.0.json", "reddit_v1.0.json")
 
 
@@ -36,11 +38,14 @@ class LongTurns:
     groups: dict[str, str]
 
 
-def made(data: Path, per_conversation: int, per_domain: int, seed: int = 0) -> LongTurns:
-    """The set of the folders `locomo` and `squadshifts` of `data`, with at most so many queries of each group."""
+def made(data: Path, per_conversation: int, per_domain: int, share: float, seed: int = 0) -> LongTurns:
+    """The set of the folders `locomo` and `squadshifts` of `data`, with at most so many queries of each group.
+
+    `share`, 0 to 1, of the passages of each domain are turns.
+    """
     parts = [
         *_conversations(data / "locomo", per_conversation, seed),
-        *_domains(data / "squadshifts", per_domain, seed),
+        *_domains(data / "squadshifts", per_domain, share, seed),
     ]
     return LongTurns(
         [memory for part in parts for memory in part.memories],
@@ -79,13 +84,13 @@ def _conversations(folder: Path, limit: int, seed: int) -> Iterator[LongTurns]:
         yield LongTurns(memories, queries, judgments, {query.qid: name for query in asked})
 
 
-def _domains(folder: Path, limit: int, seed: int) -> Iterator[LongTurns]:
+def _domains(folder: Path, limit: int, share: float, seed: int) -> Iterator[LongTurns]:
     for file in DOMAINS:
         name = file.split("_v1")[0]
         drawn = random.Random(f"{seed} {name}")
         data = json.loads((folder / file).read_text(encoding="utf-8"))["data"]
         passages = [passage for article in data for passage in article["paragraphs"] if passage["qas"]]
-        passages = passages[: len(passages) // 2]
+        passages = passages[: round(share * len(passages))]
         memories, asked, judgments = [], [], []
         for number, part in enumerate(_cut(passages, [len(one["context"]) + 2 for one in passages], drawn)):
             at = BEGAN + timedelta(minutes=number)
@@ -104,12 +109,12 @@ def _domains(folder: Path, limit: int, seed: int) -> Iterator[LongTurns]:
 def _cut(turns: Sequence[T], sizes: Sequence[int], drawn: random.Random) -> Iterator[list[T]]:
     """Runs of turns, each of a length drawn from the range; a rest that is too short joins the run before."""
     runs: list[tuple[int, list[T]]] = []
-    length, wanted = 0, drawn.randint(SHORTEST, LONGEST)
+    length, wanted = 0, drawn.randint(MOSTLY, LONGEST)
     run: list[T] = []
     for turn, size in zip(turns, sizes, strict=True):
         if run and length >= SHORTEST and length + size > wanted:
             runs.append((length, run))
-            length, run, wanted = 0, [], drawn.randint(SHORTEST, LONGEST)
+            length, run, wanted = 0, [], drawn.randint(MOSTLY, LONGEST)
         length, run = length + size, [*run, turn]
     if run and length < SHORTEST and runs and runs[-1][0] + length <= LONGEST:
         runs[-1] = (runs[-1][0] + length, [*runs[-1][1], *run])
