@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_long_turns [--against CHECKOUT] [--queries 24] [--timed 12] [--work .workbench/long]
 
-The set is made of the development data (benchmarks/long_turns.py), `--queries` of each conversation and domain. Both checkouts import it
-into a store of their own and are asked in turn, query by query, for `--timed` queries: processor seconds of a gather whose scores are new.
+The set is made of the development data (benchmarks/long_turns.py), `--queries` of each conversation and domain. Each checkout imports it
+into a separate store, and both are asked in turn, query by query, for `--timed` queries: processor seconds of a gather whose scores are new.
 The others are asked of this checkout alone. A query's lists are those of its evidence, without fusion and reranker.
 """
 
