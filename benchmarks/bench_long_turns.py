@@ -3,8 +3,8 @@
     python -m benchmarks.bench_long_turns [--against CHECKOUT] [--queries 24] [--timed 12] [--work .workbench/long]
 
 The set is made of the development data (benchmarks/long_turns.py), `--queries` of each conversation and domain. Each checkout imports it
-into a separate store, and both are asked in turn, query by query, for `--timed` queries: processor seconds of a gather whose scores are new.
-The others are asked of this checkout alone. A query's lists are those of its evidence, without fusion and reranker.
+into a separate store, and both are asked in turn for `--timed` queries: processor seconds of a gather whose scores are new. The other
+queries are asked of this checkout alone. A query's lists are those of its evidence, without fusion and reranker.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import RerankConfig
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.records import ENGLISH, Memory, titled
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 from cems_workbench.store.text_rule import field_lines
@@ -90,14 +90,9 @@ def briefly(config: PipelineConfig) -> PipelineConfig:
     return config.model_copy(update={"rerank": config.rerank.model_copy(update=read)})
 
 
-def as_read(config: PipelineConfig, lengths: Sequence[int]) -> PipelineConfig:
-    """The config by which a reranker reads candidates of these lengths, which rise."""
-    return briefly(config) if in_brief(config.rerank.brief.long_chars, lengths) else config
-
-
-def in_brief(long_chars: int | None, lengths: Sequence[int]) -> bool:
-    """Whether a quarter of these lengths, which rise, is above `long_chars`."""
-    return long_chars is not None and 4 * (len(lengths) - bisect_right(lengths, long_chars)) >= max(1, len(lengths))
+def as_read(config: PipelineConfig, evidence: Evidence) -> PipelineConfig:
+    """The config by which a reranker reads the candidates of this evidence."""
+    return briefly(config) if evidence.in_brief(config.rerank.brief.long_chars) else config
 
 
 def reads_question(rerank: RerankConfig, content: str) -> bool:

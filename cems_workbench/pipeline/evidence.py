@@ -8,6 +8,7 @@ field) takes the default of `records.Memory`.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -160,9 +161,15 @@ class Evidence:
         found = {key: tuple(one for one in own if one.memory_id in held) for key, own in noted.items() if key in held}
         return {key: own for key, own in found.items() if own}
 
+    def in_brief(self, long_chars: int | None) -> bool:
+        """Whether a quarter of the candidates is longer than `long_chars` (`rerank.brief`)."""
+        if long_chars is None:
+            return False
+        longer = len(self._lengths) - bisect_right(self._lengths, long_chars)
+        return 4 * longer >= max(1, len(self._lengths))
+
     @cached_property
-    def lengths(self) -> tuple[int, ...]:
-        """Characters of the contents of the candidates, rising."""
+    def _lengths(self) -> tuple[int, ...]:
         return tuple(sorted(len(self.memories[key].content) for key in self.candidate_ids))
 
     @property

@@ -17,7 +17,6 @@ from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.renamed import present_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
-from cems_workbench.pipeline.chunks import in_brief
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
@@ -100,9 +99,9 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
         known = path in gathered or specs[path].added
         if not known or had == wanted or _irrelevant(path, config):
             continue
-        if path == "rerank.brief.long_chars" and in_brief(had, evidence.lengths) == in_brief(wanted, evidence.lengths):
+        if path == "rerank.brief.long_chars" and evidence.in_brief(had) == evidence.in_brief(wanted):
             continue
-        if path == "rerank.brief.chunk_chars" and not in_brief(config.rerank.brief.long_chars, evidence.lengths):
+        if path == "rerank.brief.chunk_chars" and not evidence.in_brief(config.rerank.brief.long_chars):
             continue
         if specs[path].cost == "deepen" and (
             had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)

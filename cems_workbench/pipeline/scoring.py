@@ -132,7 +132,7 @@ def texts_given(
     """What this config's reranker reads of a candidate; `given` is the result of `given_chunks`, if the caller has it."""
     given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
-    config = as_read(config, evidence.lengths)
+    config = as_read(config, evidence)
     question = evidence.questions.get(memory_id, "")
     return texts_for_reranker(
         content, evidence.corrected, config, evidence.language, question, evidence.memories[memory_id]
@@ -313,7 +313,7 @@ def judge_texts(trace: Trace) -> dict[str, str]:
             memory,
             chunk,
             evidence.corrected,
-            as_read(config, evidence.lengths),
+            as_read(config, evidence),
             evidence.language,
             evidence.memories[memory_id],
         )

@@ -18,6 +18,7 @@ from cems_workbench.pipeline.chunks import (
     texts_for_reranker,
     without_fields,
 )
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.records import Memory
 
 
@@ -176,6 +177,12 @@ def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for
     ) == ("Two.",)
 
 
+def _candidates(*lengths: int) -> Evidence:
+    memories = [Memory(f"m{n}", "x" * length) for n, length in enumerate(lengths)]
+    hits = tuple(Hit(memory.id, 0.5) for memory in memories)
+    return Evidence("q", {memory.id: memory for memory in memories}, lists=(RankedList("vector:0", "vector", 0, hits),))
+
+
 def test_one_passage_of_a_long_memory_is_read_in_brief_and_the_question_only_where_all_of_it_fits() -> None:
     config = with_values(
         PipelineConfig(),
@@ -189,12 +196,12 @@ def test_one_passage_of_a_long_memory_is_read_in_brief_and_the_question_only_whe
         },
     )
     long, short = "One is here. Two is there. Three.", "Two is there."
-    assert as_read(config, (9, 9, 9, 30)) is config
+    assert as_read(config, _candidates(9, 9, 9, 30)) is config
     assert texts_for_reranker(long, "three", config, question="Which?")[1:] == (
         "One is here.",
         "Which?\nTwo is there. Three.",
     )
-    brief = as_read(config, (9, 9, 9, 31))
+    brief = as_read(config, _candidates(9, 9, 9, 31))
     assert texts_for_reranker(long, "three", brief, question="Which?") == ("Three.",)
     assert texts_for_reranker(short, "three", brief, question="Which?") == (short, f"Which?\n{short}")
 

@@ -401,7 +401,7 @@ def _reading_line(
 ) -> str:
     """One line on the part read by the reranker; `question_shown`: the preceding question is already mentioned above."""
     asked_for = context.trace.config
-    read = as_read(asked_for, context.trace.evidence.lengths)
+    read = as_read(asked_for, context.trace.evidence)
     config, brief = read.rerank, " In brief, since many candidates are long." if read is not asked_for else ""
     if config.backend == "none":
         return "Not read by a reranker: reranking is off."
