@@ -406,7 +406,8 @@ def _reading_line(
     if config.backend == "none":
         return "Not read by a reranker: reranking is off."
     if score is None:
-        return "Not read by the reranker: it is not among the first candidates (Rerank depth)."
+        limit = "Brief characters in all" if brief else "Rerank depth"
+        return f"Not read by the reranker: it is not among the first candidates ({limit})."
     if score.error is not None:
         return f"No score from the reranker: {plain(score.error)}."
     if place is None:
