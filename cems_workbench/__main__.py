@@ -1,8 +1,23 @@
 """`python -m cems_workbench`, and `cems-workbench`: the command is answered by a server that an earlier one left behind, or runs here."""
 
+import gc
 import sys
 
 from cems_workbench.serve.client import answer
+
+WITH_ARROW = (
+    "calibrate",
+    "compare",
+    "drift",
+    "evaluate",
+    "fidelity",
+    "fill-scores",
+    "gather",
+    "import",
+    "tune",
+    "watch",
+)
+"""Commands that read or write evidence or memories in bulk."""
 
 
 def main() -> None:
@@ -10,8 +25,15 @@ def main() -> None:
     code = answer()
     if code is not None:
         sys.exit(code)
+    gc.set_threshold(
+        20_000, 50, 50
+    )  # imports and evidence are many objects and no garbage: a tenth of a start was looking for it
     from cems_workbench.cli import main as run
 
+    if sys.argv[1:2] and sys.argv[1] in WITH_ARROW:
+        from cems_workbench.platform import arrow_alone
+
+        arrow_alone.load()
     run()
 
 

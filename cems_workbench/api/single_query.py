@@ -239,7 +239,8 @@ def replay(
     Raises:
         InputError: the bundle cannot be read, the config is not valid, or there is no such variant; or a config for an external trace.
     """
-    from cems_workbench.jobs.traces import NOT_REPLAYED, traced_config
+    from cems_workbench.jobs.traced_sets import NOT_REPLAYED
+    from cems_workbench.jobs.traces import traced_config
     from cems_workbench.pipeline.bundle import read_bundle
     from cems_workbench.pipeline.replay import replay as replayed
 

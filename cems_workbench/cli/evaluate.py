@@ -132,7 +132,7 @@ def evaluate_command(
         refuse_nothing,
         streamed,
     )
-    from cems_workbench.jobs.traces import traced_header
+    from cems_workbench.jobs.traced_sets import traced_header
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade

@@ -69,7 +69,7 @@ def labelled_evidence(
     without a judgment too. Raises InputError for a name that is neither, StoreError without a store.
     """
     from cems_workbench.jobs.evaluation import labelled_file
-    from cems_workbench.jobs.traces import traced_header
+    from cems_workbench.jobs.traced_sets import traced_header
 
     if evidence_files([name], gathering=project_only) is not None:
         read = read_evidence(Path(name))

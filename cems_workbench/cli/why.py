@@ -87,7 +87,7 @@ def why_command(
     )
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
-    from cems_workbench.jobs.traces import require_no_config
+    from cems_workbench.jobs.traced_sets import require_no_config
     from cems_workbench.pipeline import replay
     from cems_workbench.pipeline.list_provenance import answered_lists
 
@@ -191,7 +191,7 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
     """
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.jobs.traces import traced_header, traced_path
+    from cems_workbench.jobs.traced_sets import traced_header, traced_path
     from cems_workbench.pipeline import read_bundle
 
     folder = settings_for(store).store

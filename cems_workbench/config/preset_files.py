@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from cems_workbench.builtin import preset_names
 from cems_workbench.config.renamed import present_values
 from cems_workbench.errors import InputError, nearest, one_line
-from cems_workbench.platform.parsing import yaml_values
+from cems_workbench.platform.parsing import shipped_yaml_values
 from cems_workbench.renamed import PRESETS
 
 EXTENDS = "extends"
@@ -27,11 +28,21 @@ def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] =
     name = known_preset(str(values[EXTENDS]), f"{source}: {EXTENDS}")
     if name in children:
         raise InputError(f"{source}: {EXTENDS}: {' → '.join((*children, name))}: these presets extend each other")
-    parent = f"presets/{name}.yaml"
-    above = present_values(yaml_values((preset_folder() / f"{name}.yaml").read_text(encoding="utf-8"), parent))
+    above = shipped_values(name)
     if EXTENDS in above:
-        above = extended(above, parent, (*children, name))
+        above = extended(above, f"presets/{name}.yaml", (*children, name))
     return _over(above, {key: value for key, value in values.items() if key != EXTENDS})
+
+
+@cache
+def shipped_values(name: str) -> Mapping[str, Any]:
+    """The values that a preset's file states, under their present names; most presets extend the same few, which are read once."""
+    return present_values(shipped_yaml_values(preset_text(name)))
+
+
+def preset_text(name: str) -> str:
+    """The file of a preset."""
+    return (preset_folder() / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def _over(above: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

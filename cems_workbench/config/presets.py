@@ -17,9 +17,9 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import REFERENCE_PRESET
-from cems_workbench.config.forms.yaml_form import parse_config
+from cems_workbench.config.forms.yaml_form import config_from
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.config.preset_files import known_preset, preset_folder
+from cems_workbench.config.preset_files import known_preset, preset_folder, preset_text, shipped_values
 
 if TYPE_CHECKING:
     from cems_workbench.config.evidence_card import EvidenceCard
@@ -56,7 +56,6 @@ class Preset:
 def preset(name: str) -> Preset:
     """Load a preset by name. Raises InputError naming the known ones and the nearest."""
     name = known_preset(name, "preset")
-    text = (preset_folder() / f"{name}.yaml").read_text(encoding="utf-8")
-    notes = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
-    config = parse_config(text, source=f"presets/{name}.yaml")
+    notes = [line.removeprefix("#").strip() for line in preset_text(name).splitlines() if line.startswith("#")]
+    config = config_from(shipped_values(name), source=f"presets/{name}.yaml")
     return Preset(name, config, "\n".join(notes))

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -26,11 +26,13 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.query_set_evidence import QuerySelection, read_evidence
-from cems_workbench.jobs.traces import require_no_config
-from cems_workbench.pipeline.resources import Resources
+from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
+
+if TYPE_CHECKING:  # a file needs neither store nor models
+    from cems_workbench.jobs.query_set_evidence import QuerySelection
+    from cems_workbench.pipeline.resources import Resources
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +176,8 @@ def labelled_selection(
 
     Raises InputError for damaged evidence.
     """
+    from cems_workbench.jobs.query_set_evidence import read_evidence
+
     evidence = read_evidence(config, selection, resources, cache)
     return None if evidence is None else labelled(evidence, grades, cache)
 

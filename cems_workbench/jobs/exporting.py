@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import (
-    EvidenceCard,
-    Form,
     PipelineConfig,
     card_path,
     difference,
@@ -25,16 +23,19 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.export_names import TARGET_TITLES
 from cems_workbench.config.forms.reading import SUFFIXES
-from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, MeasureDifference, compare
-from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
-from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.caching import Cache, uncached
-from cems_workbench.jobs.evaluation import LabelledEvidence, labelled_selection
-from cems_workbench.jobs.query_set_evidence import QuerySelection
-from cems_workbench.jobs.tuning import SearchResult
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import write_text
+
+if TYPE_CHECKING:  # an export without evidence measures nothing
+    from cems_workbench.config import EvidenceCard, Form
+    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.comparison import Comparison, MeasureDifference
+    from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.evaluation.metrics import Measure
+    from cems_workbench.jobs.evaluation import LabelledEvidence
+    from cems_workbench.jobs.query_set_evidence import QuerySelection
+    from cems_workbench.jobs.tuning import SearchResult
+    from cems_workbench.pipeline.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class ExportedRanking:
     @property
     def lacking(self) -> list[str]:
         """What the target's config needs and the evidence lacks."""
+        from cems_workbench.evaluation.batch import missing_score_lines
+
         return missing_score_lines([(self.export.as_read, self.there.rankings.needs)])
 
     @property
@@ -119,6 +122,8 @@ class ExportedRanking:
 
     def to_json(self) -> dict[str, Any]:
         """The figures as plain values."""
+        from cems_workbench.evaluation.evaluate import number
+
         return {
             "form": self.export.form,
             "reader": self.export.reader,
@@ -153,6 +158,9 @@ def measured(
 
     Queries without evidence in either batch are left out.
     """
+    from cems_workbench.evaluation.comparison import compare
+    from cems_workbench.evaluation.evaluate import evaluate
+
     other = here if there is None else there
     asked = set(here.qids) & set(other.qids) & (set(here.qids) if qids is None else set(qids))
     found = [
@@ -201,11 +209,15 @@ def of_selection(
     export: Export, evidence: LabelledEvidence, resources: Resources, cache: Cache = uncached
 ) -> LabelledEvidence | None:
     """The evidence that was gathered for the target's config and the same queries; None without any. Raises InputError."""
+    from cems_workbench.jobs.evaluation import labelled_selection
+
     return labelled_selection(export.read, selection_of(evidence), evidence.grades, resources, cache)
 
 
 def selection_of(evidence: LabelledEvidence) -> QuerySelection:
     """The selection of queries that evidence was gathered for."""
+    from cems_workbench.jobs.query_set_evidence import QuerySelection
+
     header = evidence.evidence.header
     return QuerySelection(header.query_set, evidence.evidence.queries, header.project_only)
 

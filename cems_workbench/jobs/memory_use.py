@@ -14,7 +14,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
-from cems_workbench.jobs.traces import require_no_config
+from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 

@@ -7,12 +7,19 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cems_workbench.errors import InputError
+from cems_workbench.jobs.catalogue import named
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.store import Store
 
 FOLDER, SUFFIX = "evidence", "-traced.evidence"
 MAX_NAME_CHARS = 40
+NOT_REPLAYED = "was traced in another pipeline: its stages are recorded, and no config changes them"
 
 
 def traced_path(folder: Path, query_set: str) -> Path:
@@ -44,3 +51,10 @@ def traced_sets(store: Store) -> dict[str, int]:
     if not any((store.path / FOLDER).glob(f"*{SUFFIX}")):  # the page asks at every rerun
         return {}
     return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
+
+
+def require_no_config(name: object, header: Header, external: bool, configs: Iterable[PipelineConfig]) -> None:
+    """Raises InputError if external traces are to be measured under a config."""
+    own = header.config
+    if external and any(named(own.name, config) != own for config in configs):
+        raise InputError(f"{name} {NOT_REPLAYED}; choose none, nor an ablation")

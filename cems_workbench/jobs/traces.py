@@ -18,7 +18,7 @@ import marshal
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
 from cems_workbench.formats.openinference_traces import NAME, read_spans
 from cems_workbench.jobs.caching import Cache, uncached
-from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.traced_sets import NOT_REPLAYED
 from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
@@ -66,7 +66,6 @@ TYPE = "traced"
 PORTION_TRACES = 256
 MAX_SPANS = 20_000
 """Of a portion, and of a trace; further ones of that are left out."""
-NOT_REPLAYED = "was traced in another pipeline: its stages are recorded, and no config changes them"
 
 
 def traced_config(limit: int) -> PipelineConfig:
@@ -115,13 +114,6 @@ def require_replayable(name: object, external: bool, what: str) -> None:
         raise InputError(
             f"{name} {NOT_REPLAYED}; {what} needs a pipeline that can be replayed: `fidelity --nearest` looks for the nearest preset"
         )
-
-
-def require_no_config(name: object, header: Header, external: bool, configs: Iterable[PipelineConfig]) -> None:
-    """Raises InputError if external traces are to be measured under a config."""
-    own = header.config
-    if external and any(named(own.name, config) != own for config in configs):
-        raise InputError(f"{name} {NOT_REPLAYED}; choose none, nor an ablation")
 
 
 def is_trace_file(path: Path, format: str = "auto") -> bool:

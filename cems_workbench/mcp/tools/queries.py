@@ -27,7 +27,7 @@ from cems_workbench.api.results import collect_warnings
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.traces import NOT_REPLAYED
+from cems_workbench.jobs.traced_sets import NOT_REPLAYED
 from cems_workbench.mcp.arguments import (
     MOST_NAME,
     MOST_TEXT,
