@@ -34,10 +34,14 @@ def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] =
     return _over(above, {key: value for key, value in values.items() if key != EXTENDS})
 
 
-@cache
 def shipped_values(name: str) -> Mapping[str, Any]:
-    """The values that a preset's file states, under their present names; most presets extend the same few, which are read once."""
-    return present_values(shipped_yaml_values(preset_text(name)))
+    """The values that a preset's file states, under their present names."""
+    return _parsed(preset_text(name))
+
+
+@cache  # most presets extend the same few
+def _parsed(text: str) -> Mapping[str, Any]:
+    return present_values(shipped_yaml_values(text))
 
 
 def preset_text(name: str) -> str:

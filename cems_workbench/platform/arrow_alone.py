@@ -1,6 +1,6 @@
 """pyarrow without pandas, for commands.
 
-At the first list that pyarrow makes an array of, it imports pandas to see whether the list is one of its own: 0.2 s and 40 MB, which no
+At the first list that pyarrow makes an array of, it imports pandas to see whether the list is a series: 0.2 s and 40 MB, which no
 command uses. Not for the app, because Streamlit turns tables of pandas into Arrow.
 """
 
