@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.models
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ["python", "-m", "cems_workbench"]
-ENDLESS = {"app", "mcp"}
+ENDLESS = {"app", "mcp", "serve"}
 """They serve until they are stopped, and print no result."""
 NEED_MORE = {
     "connect",
@@ -211,7 +211,7 @@ def test_without_memories_the_import_of_the_sample_is_named(command: Command) ->
 
 
 def test_a_mistyped_command_gets_the_nearest_one(command: Command) -> None:
-    refused = command("serch", "tea")
+    refused = command("saerch", "tea")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     assert "Did you mean 'search'?" in refused.err and "python -m cems_workbench --help" in refused.err
     assert "python -m cems_workbench search --help" in command("search").err
