@@ -266,7 +266,8 @@ def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | N
     else:
         from safetensors.numpy import load_file
 
-        given |= load_file(file)
+        # onnxruntime refuses tensors that the graph does not name.
+        given |= {name: tensor for name, tensor in load_file(file).items() if name.encode() in graph}
     if made is None:
         # A matrix that is multiplied as it is needs no packed copy, and a single text loads and runs sooner.
         options.add_session_config_entry("session.disable_prepacking", "1")

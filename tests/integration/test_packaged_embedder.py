@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import device_check
-from cems_workbench.models import device
+from cems_workbench.models import device, minilm_embedder
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.local_embedder import MiniLMOnDevice, local_embedder
 from cems_workbench.models.minilm_embedder import (
@@ -148,6 +148,13 @@ def test_a_vector_does_not_depend_on_what_else_is_embedded(packaged: MiniLMEmbed
     assert np.isfinite(together).all()
     for text, vector in zip(TEXTS, together, strict=True):
         assert (packaged.encode([text])[0] == vector).all()
+
+
+@pytest.mark.parametrize("model", [PACKAGED_ID, EIGHT_BIT_ID])
+def test_weights_that_lie_elsewhere_in_their_file_are_copied(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped = local_embedder(model).encode(TEXTS[:4])
+    monkeypatch.setattr(minilm_embedder, "LAYOUT", "another")
+    assert (local_embedder(model).encode(TEXTS[:4]) == mapped).all()
 
 
 def test_a_search_loads_no_torch(store: Path) -> None:
