@@ -83,7 +83,7 @@ class Side:
             "doctor": ["doctor", *at],
             "export": ["export", "workbench", "--out", out],
             "evaluate": ["evaluate", str(self.evidence)],
-            "compare": ["compare", str(self.evidence), *plain, "--preset", "engram_search"],
+            "compare": ["compare", str(self.evidence), *plain, "--preset", "recollection"],
             "import": ["import", "sample_data", "--store", str(self.folder / "imported")],
             "second_search": ["search", query, *at],
             "million": ["search", query, "--store", str(self.million)],
