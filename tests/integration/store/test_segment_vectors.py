@@ -102,3 +102,22 @@ def test_memories_in_chunks_are_found_by_their_nearest_chunk(store, embedder, ro
     (hit, *_) = vectors.search_chunks(embedder.encode([chunk.text])[0], 3, Filter(scope="shared"))
     assert (hit[0], hit[2]) == ("m0041", chunk.seq) and hit[1] == pytest.approx(1, abs=1e-5)
     assert len(vectors.chunk_embeddings(["m0041"])["m0041"]) == len(store.chunks.read(["m0041"])["m0041"])
+
+
+@pytest.mark.parametrize(
+    ("ids", "near", "found"),
+    [
+        ([(f"m{i:04}", None) for i in range(5_000)], 0, ["m4999", "m0000", "m0001"]),
+        ([*(("a", i) for i in range(4_999)), ("b", None)], 1, ["a", "b"]),
+    ],
+    ids=("equal vectors", "chunks of one memory"),
+)
+def test_thousands_of_candidates_hide_no_result(tmp_path, ids, near, found):
+    axes = np.eye(16, dtype=np.float32)
+    between = (axes[0] + axes[1]) / np.float32(np.sqrt(2))
+    vectors = np.tile((between, axes[0])[near], (len(ids), 1))
+    vectors[-1] = (axes[0], between)[near]
+    rows = segment_vectors.VectorRows(ids, [None] * len(ids), ["shared"] * len(ids), vectors)
+    segments, _ = segment_writer.replace_rows(tmp_path, [], [], rows)
+    hits = segment_writer.open_vectors(tmp_path, segments).search(axes[0], len(found), ANY)
+    assert list(dict.fromkeys(hit[0] for hit in hits)) == found

@@ -31,7 +31,7 @@ from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, sort_key
 from cems_workbench.store.search.filter_masks import FilterMasks
-from cems_workbench.store.search.hits import ChunkHits, group_starts, truncate_to_memories
+from cems_workbench.store.search.hits import ChunkHits, group_starts, top_memories, truncate_to_memories
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 
 MAX_CODE = 127
@@ -41,8 +41,8 @@ MAX_COPY_SHARE = 0.5
 """Up to this share of passing rows, a copy of them is cached and scanned: for 380,000 of a million, 36 ms once, then 6 ms instead of 16."""
 MAX_CACHED_FILTERS = 16
 """Cached filters; their copies never have more rows in total than the segments."""
-MIN_RESCORE_LIMIT = 4_000
-"""At most this many candidates, or ten times k, are rescored; only a large set of equal vectors has more."""
+RESCORE_ROWS = 8_192
+"""Candidates that are read in single precision at a time: many equal vectors, or many chunks of few memories, are many candidates."""
 SEARCH_THREADS = min(4, os.cpu_count() or 1)
 SINGLE_THREAD_ROWS = 300_000
 """Up to this many rows a single thread scans (4 ms): several threads wait for the slowest, 8 ms on a busy machine."""
@@ -316,11 +316,17 @@ class SegmentVectors:
         """
         hits: ChunkHits = []
         for segment, rows in self.candidates(unit, k, where):
-            matrix = segment.vectors[rows]
-            cosines = (matrix @ unit) / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+            cosines = np.empty(len(rows), np.float32)
+            for start in range(0, len(rows), RESCORE_ROWS):
+                matrix = segment.vectors[rows[start : start + RESCORE_ROWS]]
+                lengths = np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+                cosines[start : start + RESCORE_ROWS] = (matrix @ unit) / lengths
+            best = top_memories(cosines, None if segment.starts is None else _first_rows(segment, rows), k)
             hits += [
                 (memory_id, cosine, seq)
-                for (memory_id, seq), cosine in zip(entry_ids_at(segment, rows), cosines.tolist(), strict=True)
+                for (memory_id, seq), cosine in zip(
+                    entry_ids_at(segment, rows[best]), cosines[best].tolist(), strict=True
+                )
             ]
         return truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
 
@@ -340,13 +346,6 @@ class SegmentVectors:
             np.flatnonzero(cosines >= threshold) if threshold > -np.inf else np.flatnonzero(cosines > -np.inf)
             for _, cosines in scored
         ]
-        limit = max(MIN_RESCORE_LIMIT, 10 * k)
-        if sum(map(len, near)) > limit:
-            # Only a large set of equal vectors exceeds the limit.
-            threshold = kth_largest(
-                np.concatenate([cosines[own] for (_, cosines), own in zip(scored, near, strict=True)]), limit
-            )
-            near = [own[cosines[own] >= threshold][:limit] for (_, cosines), own in zip(scored, near, strict=True)]
         return [
             (part.segment, rows_near if rows is None else rows[rows_near])
             for part, (rows, _), rows_near in zip(self._segments, scored, near, strict=True)
@@ -426,8 +425,12 @@ def _best_per_memory(segment: VectorSegment, rows: NDArray[np.int64] | None, cos
     if rows is None:
         best: Float32 = np.maximum.reduceat(cosines, segment.starts[:-1])
         return best
-    first = np.flatnonzero(np.diff(segment.memories_of(rows), prepend=-1))
-    return np.maximum.reduceat(cosines, first)
+    return np.maximum.reduceat(cosines, _first_rows(segment, rows))
+
+
+def _first_rows(segment: VectorSegment, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The positions in `rows` at which another memory starts."""
+    return np.flatnonzero(np.diff(segment.memories_of(rows), prepend=-1))
 
 
 def kth_largest(values: Float32, k: int) -> float:
