@@ -61,7 +61,11 @@ def next_version(cursor: duckdb.DuckDBPyConnection) -> int:
 
 def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
     """The identity of the content: store id and the mark of the last change, which differs between diverged copies of a store."""
-    return f"{read_meta(cursor, STORE_ID)}:{read_meta(cursor, CONTENT_MARK) or ''}"
+    rows = cursor.execute(
+        "SELECT key, value FROM workbench_meta WHERE key IN (?, ?)", [STORE_ID, CONTENT_MARK]
+    ).fetchall()
+    values = dict(rows)
+    return f"{values.get(STORE_ID)}:{values.get(CONTENT_MARK) or ''}"
 
 
 def earlier_identity(cursor: duckdb.DuckDBPyConnection, version: int) -> str | None:

@@ -68,7 +68,11 @@ class SegmentDirectory(IndexDirectory):
         """As `state`, but an index of an earlier content version is usable only if this store once had that content."""
         state = self.state(version, identity, tokenizer)
         manifest = state.manifest
-        if manifest is None or manifest.identity in (identity, identity_at(manifest.content_version)):
+        if (
+            manifest is None
+            or manifest.identity == identity
+            or manifest.identity == identity_at(manifest.content_version)
+        ):
             return state
         return DirectoryState(None, "it was built from other content than the store has had", True)
 
