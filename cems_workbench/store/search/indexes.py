@@ -496,7 +496,7 @@ class DerivedIndexes:
         state = files.state(record)
         recovered, lost = files.reconcile(partial(self._in_chroma, files.embedder_id), progress)
         if legacy and lost:
-            return [f"{lost:,} vectors of {files.embedder_id} were damaged in Chroma and are embedded again"]
+            return [f"{lost:,} vectors of {files.embedder_id} were damaged or missing in Chroma and are embedded again"]
         if state.damage:
             found = f"{recovered:,} were recovered, {lost:,} are embedded again"
             return [f"the vectors of {files.embedder_id} were damaged ({state.problem}): {found}"]

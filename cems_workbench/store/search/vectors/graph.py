@@ -107,8 +107,9 @@ def stored_vectors(
             "SELECT key, vector FROM waiting_vectors WHERE vector IS NOT NULL AND key IN (SELECT unnest(?))",
             [[key_of(entry_id) for entry_id in entry_ids]],
         ).fetchall()
-    found = {parse_key(key): np.frombuffer(vector, np.float32) for key, vector in buffered}
-    found = {each: vector for each, vector in found.items() if own[each].matches(embedded.vector_hash(vector))}
+    vectors = [(parse_key(key), np.frombuffer(vector, np.float32)) for key, vector in buffered]
+    # Another embedder may have one of the same entry.
+    found = {each: vector for each, vector in vectors if own[each].matches(embedded.vector_hash(vector))}
     yield from found.items()
     directory.verify()
     if directory.exists() and (collection := directory.find(name)) is not None:
