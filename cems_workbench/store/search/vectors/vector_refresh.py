@@ -54,8 +54,8 @@ def refresh_vectors(
         pending = embedded.pending(cursor, record.collection, changed)
     if pending.embed and record.dimension not in (None, embedder.dimension):
         raise other_dimension(embedder.model_id, record.dimension or 0, embedder.model_id, embedder.dimension)
-    if pending.remove:
-        files.remove(pending.remove)
+    for entry_ids in _slices(pending.remove, WRITE_ROWS):
+        files.remove(entry_ids)
     for entry_ids in _slices(pending.relabel, WRITE_ROWS):
         files.relabel(_read(database, entry_ids))
     count = _embed(database, files, embedder, pending.embed, progress, precomputed)
