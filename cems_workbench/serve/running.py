@@ -66,11 +66,10 @@ def _use_streams(writing: Callable[[], None]) -> None:
     for descriptor, (name, old) in enumerate(zip(NAMES, before, strict=True)):
         raw = _Reporting(descriptor, writing) if descriptor else io.FileIO(descriptor, "rb", closefd=False)
         raw.name = name
-        binary = io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw)
-        lines = descriptor == 2 or raw.isatty()
-        stream = io.TextIOWrapper(
-            binary, old.encoding, old.errors, line_buffering=lines, write_through=getattr(old, "write_through", False)
-        )
+        unbuffered = bool(descriptor and getattr(old, "write_through", False))  # PYTHONUNBUFFERED
+        lines = not unbuffered and (descriptor == 2 or raw.isatty())
+        binary: Any = raw if unbuffered else io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw)
+        stream = io.TextIOWrapper(binary, old.encoding, old.errors, line_buffering=lines, write_through=unbuffered)
         setattr(stream, "mode", "w" if descriptor else "r")  # noqa: B010 (set by Python too; the type has it read-only)
         made.append(stream)
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = made  # type: ignore[misc]
