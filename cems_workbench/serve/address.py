@@ -115,7 +115,7 @@ class Address:
         self.store = os.path.realpath(store)
         code = code_version()
         kept = sorted((name, value) for name, value in environment.items() if _read_once(name))
-        process = [sys.executable, sys.flags, getattr(sys.stdout, "write_through", None)]
+        process = [sys.executable, sys.flags, getattr(sys.stdout, "write_through", None), os.nice(0)]
         self.key = json.dumps([self.store, code, kept, process])
         self.name = f"{_digest(self.store)}-{_digest(code)}-{_digest(self.key)}{SOCKET}"
 
