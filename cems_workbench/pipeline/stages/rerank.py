@@ -39,7 +39,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -60,7 +60,17 @@ from cems_workbench.pipeline.stages.result import (
     plain_fields,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked, reranked_by
+from cems_workbench.pipeline.table import (
+    Bools,
+    CandidateTable,
+    Floats,
+    Ints,
+    ModelTable,
+    Ranking,
+    memoized,
+    ranked,
+    reranked_by,
+)
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Memory
 
@@ -194,6 +204,8 @@ def reason(error: str) -> str:
 _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
+READINGS_KEPT = 64
+"""Readings of one query that a table keeps."""
 MOST_COVARIANCES = 2_000_000
 """Covariances held at a time: 16 MB."""
 
@@ -303,17 +315,25 @@ def _reading(
         unit = to_unit(raw, good, config.raw_scale)
         return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
+    def read(start: int, raw: Floats, known: Bools) -> Reading:
+        return read_promising(first(start), raw, known, units, limit, misses, config.read_step)
+
     def reading(model: ModelTable) -> Reading:
         out = Reading(*(np.zeros_like(head) for _ in range(3)))
         for start in range(0, len(column), block):
-            some = first(start)
-            q, at = np.arange(start, start + len(some.column))[:, None], np.maximum(some.column, 0)
+            some = column[start : start + block]
+            q, at = np.arange(start, start + len(some))[:, None], np.maximum(some, 0)
             state = model.state[q, at]
             raw = np.where(state == GOOD, model.raw[q, at], np.nan)
-            found = read_promising(some, raw, state != 0, units, limit, misses, config.read_step)
+            # Most configs that a search for causes or the tuner tries leave all of this as it is.
+            arrays = (some, base[q, at], share[q, at], cost[q, at], before.score[q, at], raw, state)
+            rule = config.raw_scale, config.on_error, config.neutral_unit, limit, misses, config.read_step
+            key = (start, rule, b"".join(array.tobytes() for array in arrays))
+            promising = partial(read, start, raw, state != 0)
+            found = memoized(table.memo, "reading", key, promising, max(1, READINGS_KEPT // len(some)))
             for whole, part in ((out.read, found.read), (out.wanted, found.wanted), (out.skipped, found.skipped)):
                 rows, places = np.nonzero(part)
-                whole[start + rows, some.column[rows, places]] = True
+                whole[start + rows, some[rows, places]] = True
         return out
 
     return reading
