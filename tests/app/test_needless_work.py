@@ -9,13 +9,14 @@ import pytest
 from markupsafe import Markup
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench import pipeline
 from cems_workbench.config import preset
 from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.pipeline import Trace, gather, scoring
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
-from cems_workbench.ui.inspect import baseline, fetch_evidence
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect import page as page_module
 from cems_workbench.ui.kit import shared_resources
 
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.models]
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A name for every replay: `gather`, `page`, `scores` or `baseline`."""
     seen: list[str] = []
-    modules = (("gather", gather), ("page", fetch_evidence), ("scores", scoring), ("baseline", baseline))
+    modules = (("gather", gather), ("page", fetch_evidence), ("scores", scoring), ("baseline", pipeline))
     for name, module in modules:
 
         def counted(*args: Any, of: str = name, **options: Any) -> Any:

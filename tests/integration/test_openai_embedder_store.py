@@ -21,13 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench import formats
-from cems_workbench.errors import EmbedderMismatchError
 from cems_workbench.jobs.diagnosis import Check, diagnose
 from cems_workbench.jobs.embedder_match import match_store
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.settings import Settings
-from cems_workbench.store.search import indexes as derived
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -236,18 +234,6 @@ class TestAStoreOfAnotherEmbedder:
         assert (anew.code, anew.err) == (0, "")
         assert "6 texts embedded now by openai:mini" in anew.out
         assert command("search", "blue kettle", "--store", served).code == 0
-
-    def test_the_dimension_of_a_store_that_did_not_write_it_down_is_that_of_its_vectors(self, served: Path) -> None:
-        with closing(open_resources(Settings(store=served))) as resources:
-            with resources.store._database.transaction() as cursor:
-                key = "vectors:openai:mini"
-                (value,) = cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()[0]
-                plain = {name: said for name, said in json.loads(value).items() if name != "dimension"}
-                assert len(plain) == 2
-                derived.write_meta(cursor, key, json.dumps(plain))
-            with pytest.raises(EmbedderMismatchError, match="have 24 values"):
-                resources.store.indexes.check("openai:mini", 32)
-            resources.store.indexes.check("openai:mini", 24)
 
     def test_an_import_keeps_the_memories_and_says_that_they_are_not_embedded(
         self, store: Path, server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None]

@@ -136,7 +136,7 @@ def test_files_of_what_is_merged_or_gone_are_removed(tmp_path: Path) -> None:
             tmp_path, segments_of(manifest), [document.id], iter([document]), 1, number, silent
         )
     assert manifest is not None
-    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", *manifest.files}
+    assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", "verified.json", *manifest.files}
     assert len(manifest.segments) < 6
     names = [f"m{number}" for number in range(7)]
     manifest = lexical_refresh.update(tmp_path, segments_of(manifest), names, iter(()), 0, 99, silent)

@@ -21,6 +21,7 @@ NOT_ATOMIC = {
     "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
     "store/search/directory/column_file.py": "a file of a new index",
     "store/search/postgres/ts_rank_refresh.py": "a new index",
+    "serve/server.py": "the name of its process, for the system",
     "store/claims.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
     "trace/sink.py": "spans, appended",
