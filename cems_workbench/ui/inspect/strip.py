@@ -74,7 +74,9 @@ def _cell(stage: AnyStage, trace: Trace) -> StripCell:
     done, off = trace.stage(stage), stage.is_off(trace.config)
     signals = ", ".join(_signals(trace)) if stage is QUERY else ""
     lines = [stage.description, *([f"Found: {signals}"] if signals else []), *(f"⚠ {text}" for text in done.warnings)]
-    time = "off" if off else "" if done.elapsed_ms is None else f"{done.elapsed_ms:.2f} ms"
+    took = done.elapsed_ms
+    # Three digits, which is what a cell of 14 has room for.
+    time = "off" if off else "" if took is None else f"{took:.{2 if took < 9.995 else 1 if took < 99.95 else 0}f} ms"
     return StripCell(stage.name, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings))
 
 

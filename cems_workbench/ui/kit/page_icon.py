@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.PageConfig_pb2 import PageConfig
 from streamlit.runtime.scriptrunner_utils.script_run_context import enqueue_message
 
 ICON = Path(__file__).resolve().parents[1] / "icon.png"
@@ -15,7 +16,10 @@ ICON = Path(__file__).resolve().parents[1] / "icon.png"
 def draw_page_icon() -> None:
     """Set the icon as `st.set_page_config(page_icon=ICON)` does, which imports an imaging library to look at the file."""
     message = ForwardMsg()
-    message.page_config_changed.favicon = _data_url()
+    config = message.page_config_changed
+    config.favicon = _data_url()
+    # What is not set here would go back to its default.
+    config.layout, config.initial_sidebar_state = PageConfig.LAYOUT_UNSET, PageConfig.SIDEBAR_UNSET
     enqueue_message(message)
 
 
