@@ -23,7 +23,10 @@ from cems_workbench.serve.status import answering, servers
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="no Unix sockets that name their peer")
 
-STUB = "from cems_workbench.serve import client, server; server.COMMANDS = server.KEEPER = 'tests.served_commands'; import os, sys; "
+STUB = """from cems_workbench.serve import client, server; server.COMMANDS = server.KEEPER = 'tests.served_commands'
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+"""
 SERVER = f"""{STUB}
 environment = dict(os.environ)
 server.Server(server.Address(sys.argv[1], environment), server.Directory(environment), float(sys.argv[2])).serve()
