@@ -146,8 +146,8 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown(
         "## Search indexes",
         help="Derived from the memories, and can be rebuilt at any time. The version numbers the store's changes: an index is "
-        "up to date if it was built from the latest one. A large store searches vectors in a neighbor graph (HNSW); the latest "
-        "changes are buffered and searched exactly until they are flushed to it.",
+        "up to date if it was built from the latest one. Vectors are searched exactly; a config that "
+        "asks for Chroma's graph (lists.vector.index) has it made when it is asked.",
     )
     model, problem = _vector_model(resources)
     states = resources.store.indexes.states(model)

@@ -54,10 +54,7 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
         "ORDER BY max(m.size) OVER (PARTITION BY coalesce(m.memory_id, e.memory_id)) DESC, memory_id, seq",
         parameters,
     ).fetchall()
-    result = Pending([], [], [])
-    for action, memory_id, seq in rows:
-        getattr(result, action).append(entry_id(memory_id, seq))
-    return result
+    return _by_action(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +136,11 @@ def difference(
         "OR c.project IS DISTINCT FROM o.project OR c.scope <> o.scope",
         parameters,
     ).fetchall()
+    return _by_action(rows)
+
+
+def _by_action(rows: Sequence[tuple[str, str, int]]) -> Pending:
+    """(action, memory id, chunk) rows of a comparison, by action."""
     result = Pending([], [], [])
     for action, memory_id, seq in rows:
         getattr(result, action).append(entry_id(memory_id, seq))
