@@ -14,7 +14,7 @@ HEAD = f"""\
 What a score means depends on the engine that made it. A threshold, a weight or a fused score that was chosen on one scale says nothing on
 another. Every row was run: `{RUN}` runs them again and compares, in an environment that has the library.
 
-{notice("cems_workbench/sources/score_meanings.py and score_facts.json")}
+{notice("cems_workbench/sources/score_meanings.csv and score_facts.json")}
 """
 TITLES: Mapping[Group, tuple[str, str]] = {
     "vector": (

@@ -137,6 +137,7 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
         needs = next(packed.read(name).decode() for name in names if name.endswith("METADATA"))
     for name in (
         "pg_text_search/README.md",
+        "sources/score_meanings.csv",
         "app/app.py",
         "app/pages/inspect.py",
         "app/.streamlit/config.toml",
