@@ -21,6 +21,7 @@ def lancedb() -> dict[str, Facts]:
         for metric in ("l2", "cosine", "dot"):
             rows = table.search(list(QUERY)).distance_type(metric).limit(9).to_list()
             found[f"lancedb_{metric}"] = of_vectors((row["name"], row["_distance"]) for row in rows)
+        found["lancedb_cosine_quantised"] = _lancedb_quantised(database)
         texts = ["tea and cake", "tea with milk", "coffee", "running shoes"]
         words = database.create_table(
             "w", [{"id": i, "text": text, "vector": [1.0, i / 10]} for i, text in enumerate(texts)]
@@ -41,9 +42,59 @@ def lancedb() -> dict[str, Facts]:
             "the same row after optimize()": number(after[0]),
             "the added row before and after optimize()": "the same score" if added[9] == after[9] else "another score",
             "a word is found by its stem": "yes" if 3 in stemmed else "no",
-        }
+        } | _lancedb_texts(database)
         found["lancedb_hybrid"] = _lancedb_hybrid(database)
         return found
+
+
+def _lancedb_quantised(database: Any) -> Facts:
+    import numpy as np
+    from lancedb.index import HnswSq, IvfPq, IvfSq
+
+    rows = np.random.default_rng(1).normal(size=(301, 16))
+    query = rows[0] / np.linalg.norm(rows[0])
+    far = 1 - rows @ query / np.linalg.norm(rows, axis=1)
+    facts: Facts = {}
+    for config in (
+        IvfPq(distance_type="cosine", num_sub_vectors=8),
+        IvfSq(distance_type="cosine"),
+        HnswSq(distance_type="cosine"),
+    ):
+        table = database.create_table(
+            "q", [{"id": i, "vector": row} for i, row in enumerate(rows[:-1])], mode="overwrite"
+        )
+        table.create_index("vector", config=config)
+
+        def times(table: Any = table) -> str:
+            found = table.search(query).distance_type("cosine").limit(50).to_list()
+            true = [far[row["id"]] for row in found]
+            return f"{np.dot([row['_distance'] for row in found], true) / np.dot(true, true):.0f}"
+
+        seen = [times()]
+        table.add([{"id": 300, "vector": rows[300]}])
+        seen.append(times())
+        table.optimize()
+        facts[f"times 1 − cosine, {type(config).__name__}: all rows in the index, one not, after optimize()"] = (
+            ", ".join([*seen, times()])
+        )
+    return facts
+
+
+def _lancedb_texts(database: Any) -> Facts:
+    table = database.create_table(
+        "t", [{"id": 0, "title": "tea", "text": "milk"}, {"id": 1, "title": "soup", "text": "tea"}]
+    )
+    table.create_fts_index("title")
+    try:
+        table.search('"tea"', query_type="fts").to_list()
+        quoted = "an answer"
+    except ValueError:
+        quoted = "an error"
+    table.create_fts_index("text")
+    return {
+        "rows by a word, of two indexed columns": len(table.search("tea", query_type="fts").to_list()),
+        "a text in double quotes, without positions in the index": quoted,
+    }
 
 
 def _lancedb_hybrid(database: Any) -> Facts:
@@ -131,7 +182,14 @@ def faiss() -> dict[str, Facts]:
         index.add(np.array(list(VECTORS.values()), np.float32))
         scores, rows = index.search(np.array([QUERY], np.float32), 9)
         answer = [(names[row], float(score)) for row, score in zip(rows[0], scores[0], strict=True) if row >= 0]
-        found[key] = of_vectors(answer) | {"rows beyond the index": "id -1" if rows[0][-1] == -1 else "none"}
+        tied = make(2)
+        tied.add(np.array([[0.0, 1.0]] * TIED, np.float32))
+        orders = [tied.search(np.array([QUERY], np.float32), k)[1][0] for k in (1, TIED)]
+        ties = tie_order(orders[1])
+        found[key] = of_vectors(answer) | {
+            "rows beyond the index": "id -1" if rows[0][-1] == -1 else "none",
+            "ties": ties if orders[0][0] == orders[1][0] else f"{ties}, but the list of 1 has the first",
+        }
     return found
 
 

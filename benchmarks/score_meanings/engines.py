@@ -37,7 +37,11 @@ def chroma() -> dict[str, Facts]:
         tied: Any = client.create_collection(f"n{uuid.uuid4().hex}", embedding_function=None)
         tied.add(ids=[str(i) for i in range(TIED)], embeddings=[[0.0, 1.0]] * TIED, documents=["x"] * TIED)
         order = [int(name) for name in tied.query(query_embeddings=[list(QUERY)], n_results=TIED)["ids"][0]]
-        found[f"chroma_{space}"] = facts | {"ties": tie_order(order)}
+        many: Any = client.create_collection(f"n{uuid.uuid4().hex}", embedding_function=None)
+        many.add(ids=[str(i) for i in range(200)], embeddings=[[0.0, 1.0]] * 200, documents=["x"] * 200)
+        few = sorted(int(name) for name in many.query(query_embeddings=[list(QUERY)], n_results=5)["ids"][0])
+        subset = "" if few == list(range(5)) else ", if all are asked for; fewer are a chance subset"
+        found[f"chroma_{space}"] = facts | {"ties": f"{tie_order(order)}{subset}"}
     return found
 
 

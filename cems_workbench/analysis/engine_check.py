@@ -134,10 +134,10 @@ def check_engine(
 
 
 def cause(found: EngineComparison, probe: SourceInfo) -> str:
-    """Why a list of the engine differs from the exact one, in a sentence; empty if it does not."""
+    """Why a list of the engine differs from the exact one, in a sentence; if it does not, what the engine says of it, or nothing."""
     live, missed = found.live, found.deep.missed
     if not missed:
-        return ""
+        return "; ".join(live.notes)
     if live.name == "ts_rank":
         return f"{len(missed)} memories rank otherwise there: another text search configuration, or rows changed since the snapshot."
     short = live.shortfall(probe.vectors)

@@ -548,7 +548,7 @@ def _ask_engine(
                 live[i, name] = _passing(found.hits, where, resources)
                 asked[f"{name}:{i}"] = found
                 said += _unsupported_list(f"{name}:{i}", found, engine.info())
-                said += [f"{name}:{i}: {line}" for line in found.left_out]
+                said += [f"{name}:{i}: {line}" for line in found.notes]
         note = engine_note(engine.name, engine.info().kind, begun, asked)
     except SourceError as error:
         why = redact_address(str(error), engine.address).removeprefix("…: ")

@@ -46,8 +46,8 @@ class LiveList:
     """What the scores of a vector list are."""
     meaning: str = ""
     """The key of what the engine's scores mean (`sources.score_meanings`); empty if it was never run."""
-    left_out: tuple[str, ...] = ()
-    """A line about each kind of hit without a score, or with an id that came already."""
+    notes: tuple[str, ...] = ()
+    """The engine's notes, and a line about each kind of hit without a score, or with an id that came already."""
 
     def shortfall(self, vectors: int) -> str:
         """By how much a vector list is too short, for an engine with `vectors` vectors; empty if it is complete."""
@@ -117,7 +117,15 @@ class LiveEngine:
             row = meaning_of(info.engine, info.distance, found.name)
             rows, meaning = len(found.hits) + found.hidden, row.key if row is not None else ""
             lists[found.name] = LiveList(
-                found.name, found.asked, rows, hits, tuple(unknown), found.seconds, scale, meaning, left_out
+                found.name,
+                found.asked,
+                rows,
+                hits,
+                tuple(unknown),
+                found.seconds,
+                scale,
+                meaning,
+                (*found.notes, *left_out),
             )
         return lists
 

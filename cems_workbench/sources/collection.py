@@ -105,6 +105,10 @@ class ClientHit:
     score: float
 
 
+class RefusedTextError(SourceError):
+    """A text that the product does not search for: it costs this list of this query, and nothing else."""
+
+
 class CollectionClient(ABC):
     """What a product answers about one collection. Methods may raise anything; `reason` turns it into a message.
 
@@ -141,7 +145,7 @@ class CollectionClient(ABC):
 
     @abstractmethod
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
-        """The product's own list `query.name`, best first. Raises SourceError for a trial that it cannot do."""
+        """The product's own list `query.name`, best first. Raises SourceError for a trial that it cannot do, and RefusedTextError."""
 
     def lists(self) -> tuple[ListName, ...]:
         """The lists that it can answer."""
@@ -163,6 +167,8 @@ class ClientQuery:
     scope_field: str = ""
     name: ListName = "vector"
     text: str = ""
+    said: list[str] = field(default_factory=list)
+    """Lines that the client adds about this list, for `EngineList.notes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,13 +308,17 @@ class CollectionSource:
         scope_field = use.fields.get("scope", "")
         started = time.perf_counter()
         near: Sequence[ClientHit] = ()
-        hidden = 0
+        hidden, said = 0, list[str]()
         if scope_field or query.scope != "shared":
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
             names += tuple(name for name in (use.id, use.expires) if name)
             scope = query.scope if scope_field else None
             vector = np.asarray(query.vector, np.float32)
-            near, hidden = self._visible(ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text))
+            asked = ClientQuery(vector, rows, names, trial, scope, scope_field, name, query.text, said)
+            try:
+                near, hidden = self._visible(asked)
+            except RefusedTextError as error:
+                said.append(str(error))
         hits = []
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
@@ -316,7 +326,8 @@ class CollectionSource:
                 hits.append(EngineHit(place[0], each.score, place[1]))
             else:
                 hits.append(EngineHit(self._id_of(each.id, each.payload), each.score))
-        return EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden)
+        notes = tuple(dict.fromkeys(said))
+        return EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden, notes)
 
     def _visible(self, asked: ClientQuery) -> tuple[Sequence[ClientHit], int]:
         """The best rows without those that the library hides, for which more are asked, and how many it hides.

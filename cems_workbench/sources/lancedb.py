@@ -1,13 +1,15 @@
 """LanceDB: a table in a folder, read by LanceDB's own client.
 
-    lancedb:/FOLDER?table=TABLE   …&distance=cosine   …&user=ID   …&id=COLUMN   …&vector=COLUMN
+    lancedb:/FOLDER?table=TABLE   …&distance=cosine   …&user=ID   …&id=COLUMN   …&vector=COLUMN   …&text=COLUMN
 
 A table is a series of versions, and reading one writes nothing: a snapshot reads the version that it began with, a search the latest. Each
 search names how vectors are compared; an index fixes it for searches that use the index, and without one LanceDB's default is the
 squared L2 distance. `distance` is for programs that ask for another.
 
 The list `sparse` is LanceDB's full-text search (BM25), `source_hybrid` its hybrid search: reciprocal rank fusion of both, each cut to the
-limit before. Under cosine LanceDB leaves rows with a vector of zeros out of its answers.
+limit before. Both search every full-text index, as a search that names no column, unless `text` names one. Under cosine LanceDB leaves
+rows with a vector of zeros out of its answers, and over an index of quantised vectors `_distance` is 2 × (1 − cosine), but 1 − cosine
+while a row is not in the index: the vectors of the hits say which (`_doubled`).
 
 Source: lancedb 0.40.0, recorded by running it; https://docs.lancedb.com/search
 """
@@ -28,14 +30,21 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionClient, CollectionSource, Row
+from cems_workbench.sources.collection import (
+    ClientHit,
+    ClientQuery,
+    CollectionClient,
+    CollectionSource,
+    RefusedTextError,
+    Row,
+)
 from cems_workbench.sources.requests import ask, check_options
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial, Vector
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPTIONS = ("table", "distance", "id", "vector", "user")
+OPTIONS = ("table", "distance", "id", "vector", "text", "user")
 SUFFIX = ".lance"
 CREWAI_METADATA, CREWAI_OWN = "metadata_str", ("scope", "importance")
 """CrewAI's column of JSON, and those that mean something else than a memory's fields of that name (crewai 1.15.30, run)."""
@@ -54,6 +63,10 @@ SCORES: Mapping[Distance, Callable[[float], float]] = {
     "l2": lambda distance: -math.sqrt(max(distance, 0.0)),
 }
 """Cosine, inner product, or negated Euclidean distance: LanceDB returns 1 - cosine, 1 - product, and the squared distance."""
+QUANTISED = ("PQ", "SQ", "RQ")
+"""What the type of an index ends with whose vectors are quantised."""
+REFUSED = "Invalid input"
+"""How LanceDB's error about the text of a query begins."""
 SCORE_COLUMNS: Mapping[ListName, str] = {"vector": "_distance", "sparse": "_score", "source_hybrid": "_relevance_score"}
 FUNCTIONS = b"embedding_functions"
 """Where the schema has the functions that fill columns of vectors, as JSON."""
@@ -108,11 +121,21 @@ class LanceTable(CollectionClient):
             )
         elif stats is not None and stats.num_unindexed_rows:
             notes.append(f"{stats.num_unindexed_rows:,} rows are newer than the index; they are compared one by one")
+        if stats is not None and self._quantised(stats):
+            notes.append(
+                f"by cosine, LanceDB's _distance over an index of quantised vectors ({stats.index_type}) is 2 × (1 − cosine), and "
+                "1 − cosine while a row is not in the index: here both are read as cosines; a distance_range of its program cuts what came"
+            )
         if distance == "cosine":
             notes.append("LanceDB leaves rows with a vector of zeros out of a search by cosine")
-        if "sparse" in self.lists():
+        if texts := self._text_columns():
             notes.append(
                 "the list sparse is its full-text search (BM25), source_hybrid its hybrid search, which cuts both lists to the limit first"
+            )
+        if len(texts) > 1:
+            notes.append(
+                f"its full-text indexes of {' and '.join(texts)} are searched together, as by a search that names no column; add text= "
+                "with one of them to the address if its program names that"
             )
         left_out = [name for name in self._schema.names if name not in (*self._columns, self._vector)]
         if left_out:
@@ -136,7 +159,7 @@ class LanceTable(CollectionClient):
 
     def lists(self) -> tuple[ListName, ...]:
         """The vector list, and those of a full-text index if there is one."""
-        return ("vector", "sparse", "source_hybrid") if self._text_column() else ("vector",)
+        return ("vector", "sparse", "source_hybrid") if self._text_columns() else ("vector",)
 
     def sample(self, rows: int) -> Sequence[Row]:
         self._latest()
@@ -173,9 +196,9 @@ class LanceTable(CollectionClient):
             asked = self._tried(table.search(query.vector, vector_column_name=self._vector), query.trial)
             asked = asked.distance_type(self._engine_distance())
         elif query.name == "sparse":
-            asked = table.search(query.text, query_type="fts", fts_columns=self._text_column())
+            asked = table.search(query.text, query_type="fts", fts_columns=self._text_columns())
         else:
-            asked = table.search(query_type="hybrid", vector_column_name=self._vector, fts_columns=self._text_column())
+            asked = table.search(query_type="hybrid", vector_column_name=self._vector, fts_columns=self._text_columns())
             asked = asked.vector(query.vector).text(query.text).distance_type(self._engine_distance())
         scope = None
         if query.scope is not None:
@@ -190,11 +213,23 @@ class LanceTable(CollectionClient):
             columns = [*columns, score]
         if self._id == ROW_ID:
             asked = asked.with_row_id(True)
-        found = asked.select([name for name in columns if name != ROW_ID]).limit(query.rows).to_list()
+        _, stats = self._vector_index() if query.name == "vector" else (None, None)
+        vectors = [self._vector] if stats is not None and self._quantised(stats) else []
+        asked = asked.select([name for name in [*columns, *vectors] if name != ROW_ID]).limit(query.rows)
+        try:
+            found = asked.to_list()
+        except ValueError as error:
+            if query.name == "vector" or not str(error).startswith(REFUSED):
+                raise
+            # A text wholly in double quotes is a phrase, and an index without positions has none.
+            raise RefusedTextError(f"LanceDB refuses this text: {self.reason(error)}") from None
         scored = SCORES[self._distance()] if query.name == "vector" else float
+        numbers = [float(row[score]) for row in found]
+        if vectors and _doubled(numbers, [row.pop(self._vector) for row in found], query.vector):
+            numbers = [number / 2 for number in numbers]
         return [
-            ClientHit(str(row[self._id]), {name: row[name] for name in row if name != score}, scored(float(row[score])))
-            for row in found
+            ClientHit(str(row[self._id]), {name: row[name] for name in row if name != score}, scored(number))
+            for row, number in zip(found, numbers, strict=True)
         ]
 
     def _tried(self, asked: Any, trial: Trial) -> Any:
@@ -285,10 +320,15 @@ class LanceTable(CollectionClient):
         except (ValueError, KeyError, TypeError, StopIteration):
             return None
 
-    def _text_column(self) -> str | None:
-        """The column of the full-text index, None without one."""
-        indexes = [each for each in self._table.list_indices() if each.index_type == "FTS"]
-        return indexes[0].columns[0] if indexes else None
+    def _text_columns(self) -> list[str]:
+        """The columns of the full-text indexes, or the one that the address names. Raises InputError."""
+        found = sorted(each.columns[0] for each in self._table.list_indices() if each.index_type == "FTS")
+        stated = self._address.options.get("text")
+        if stated is not None and stated not in found:
+            raise InputError(
+                f"{self._address.plain}: {stated} has no full-text index; there are {', '.join(found) or 'none'}"
+            )
+        return found if stated is None else [stated]
 
     def _vector_index(self) -> tuple[Any, Any]:
         """The index of the vectors and its statistics, both None without one."""
@@ -296,6 +336,10 @@ class LanceTable(CollectionClient):
             if self._vector in each.columns and (stats := self._table.index_stats(each.name)) is not None:
                 return each, stats
         return None, None
+
+    def _quantised(self, stats: Any) -> bool:
+        """Whether a search uses an index of quantised vectors, and by cosine: whose distances may be doubled."""
+        return self._distance() == "cosine" and self._indexed(stats) and str(stats.index_type).endswith(QUANTISED)
 
     def _indexed(self, stats: Any) -> bool:
         return ENGINE_DISTANCES.get(str(stats.distance_type)) == self._distance()
@@ -380,6 +424,19 @@ def _settings(index_type: str) -> tuple[Setting, ...]:
     if "PQ" in index_type or "RQ" in index_type or "SQ" in index_type:
         return (probes, Setting("refine_factor", "none", "times the limit compared with whole vectors", ("5", "20")))
     return (probes,)
+
+
+def _doubled(distances: Sequence[float], vectors: Sequence[Sequence[float] | None], query: Vector) -> bool:
+    """Whether these distances are 2 × (1 − cosine) of their vectors, all together.
+
+    A quantised vector is not the stored one, and the nearest by it are those that it puts too near: the ratio may be far below 2. Where
+    they are not doubled they are 1 − cosine of the stored vectors, as lancedb 0.40.0 computes them again then.
+    """
+    given = np.array([each if each is not None else np.full(query.size, np.nan) for each in vectors], np.float64)
+    with np.errstate(invalid="ignore"):
+        far = 1.0 - given @ query / (np.linalg.norm(given, axis=-1) * np.linalg.norm(query)) if len(given) else given
+    ratio = np.nansum(np.asarray(distances) * far) / max(float(np.nansum(far * far)), 1e-12)
+    return bool(ratio > 1.1)
 
 
 def _vectors(column: pa.ChunkedArray) -> list[Vector | None]:

@@ -169,6 +169,8 @@ class EngineList:
     seconds: float = 0.0
     hidden: int = 0
     """Rows that the engine returned and its library hides."""
+    notes: tuple[str, ...] = ()
+    """What the answer is beside what was asked: a text that the engine refuses, a search that was widened."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -178,3 +179,26 @@ def test_txtai_keeps_its_texts_beside_the_index(tmp_path: Path) -> None:
         assert len(found) == 44 and found["tx-m001"].memory.tags == ("style",)
         assert found["tx-m001"].memory.created_at is not None
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("kind", "widest"), [("HNSW8", "efSearch 400"), ("IVF8,Flat", "nprobe 8")])
+def test_a_filter_far_from_the_query_is_searched_wider_and_said(tmp_path: Path, kind: str, widest: str) -> None:
+    """faiss-cpu 1.15.1, run on 2026-11-29: a graph and partitions are searched near the query, where nothing passes."""
+    far = [int(key[1:]) for key, _ in own(made("Flat"), ROWS)[-20:]]
+    rows = {i: payload(i) | {"user_id": "noor" if i in far else "mira"} for i in range(ROWS)}
+    index = made(kind)
+    folder = written(tmp_path / "f", index, rows)
+    with closing(open_source(parse(f"faiss:{folder}?user=noor"))) as source:
+        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}))
+        assert [hit.memory_id for hit in found.hits] == [f"m{i}" for i in far[:5]]
+        (note,) = found.notes
+        short = f"of the 20 memories that pass the filter, FAISS found [0-4] near the query with its own {widest.split()[0]}"
+        assert re.match(short, note)
+        assert f"asked again with {widest}, which looks at all" in note
+        # A setting that is tried is what is asked.
+        name, value = source.probe().settings[0].name, source.probe().settings[0].value
+        assert len(hits(source, 5, Trial({name: value}))) < 5
+        assert widest.split()[1] == source.probe().settings[0].tries[-1]
+    with closing(open_source(parse(f"faiss:{folder}?user=mira"))) as source:
+        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}))
+        assert len(found.hits) == 5 and not found.notes

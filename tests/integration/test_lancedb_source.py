@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from collection_rows import memories, taken
-from lancedb.index import FTS, IvfFlat
+from lancedb.index import FTS, HnswPq, HnswSq, IvfFlat, IvfPq, IvfSq
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
@@ -179,7 +179,69 @@ def test_an_address_that_does_not_fit_is_one_line(folder: Path, tmp_path: Path) 
         (f"lancedb:{folder}?table=others", "has no column of vectors"),
         (f"lancedb:{folder}?table=notes&distance=dot", "it may be l2, cosine, ip"),
         (f"lancedb:{folder}?table=notes&id=key", "no column key"),
-        (f"lancedb:{folder}?table=notes&limit=3", "it may be table, distance, id, vector, user"),
+        (f"lancedb:{folder}?table=notes&limit=3", "it may be table, distance, id, vector, text, user"),
     ):
         with pytest.raises(InputError, match=said.replace("?", r"\?")):
             open_source(parse(address))
+
+
+@pytest.mark.parametrize("config", [IvfPq, IvfSq, HnswSq, HnswPq], ids=lambda config: config.__name__)
+def test_cosine_over_quantised_vectors_is_no_doubled_distance(folder: Path, config: Any) -> None:
+    """lancedb 0.40.0, run on 2026-11-29: `_distance` is 2 × (1 − cosine) until a row is not in the index."""
+    table = own(folder)
+    more = {} if config in (IvfSq, HnswSq) else {"num_sub_vectors": 8}
+    table.create_index("vector", config=config(distance_type="cosine", num_partitions=1, **more))
+    vectors = {f"r{i}": row(i)["vector"] for i in range(ROWS + 1) if i != 5}
+    cosines = {key: float(each @ QUERY / np.linalg.norm(each) / np.linalg.norm(QUERY)) for key, each in vectors.items()}
+
+    def error(found: list[tuple[str, float]]) -> float:
+        return sum(abs(cosines[key] - score) for key, score in found) / len(found)
+
+    with closing(opened(folder)) as source:
+        raw = [each["_distance"] for each in table.search(QUERY).distance_type("cosine").limit(20).to_list()]
+        found = hits(source)
+        assert np.allclose([1 - score for _, score in found], np.asarray(raw) / 2)
+        assert error(found) < error([(key, 1 - far) for (key, _), far in zip(found, raw, strict=True)]) / 2
+        assert error(hits(source, trial=Trial(exact=True))) < 1e-5
+        assert any("2 × (1 − cosine)" in note for note in source.probe().notes)
+        table.add([row(ROWS)])
+        assert error(hits(source)) < 1e-5
+
+
+def test_two_full_text_indexes_are_searched_together_unless_one_is_named(tmp_path: Path) -> None:
+    """lancedb 0.40.0, run on 2026-11-29: a search that names no column asks every full-text index."""
+    words = [("deploy keys", "in the vault"), ("lunch", "deploy in July"), ("garage", "the code of the door")]
+    rows = [
+        {"id": f"r{i}", "title": title, "text": text, "vector": np.eye(3)[i]} for i, (title, text) in enumerate(words)
+    ]
+    table = lancedb.connect(tmp_path / "db").create_table("notes", data=rows)
+    for column in ("title", "text"):
+        table.create_index(column, config=FTS())
+    asked = EngineQuery("deploy", np.ones(3, np.float32), {"sparse": 9, "source_hybrid": 9})
+    for options, found in (("", ["r0", "r1"]), ("&text=title", ["r0"]), ("&text=text", ["r1"])):
+        with closing(open_source(parse(f"lancedb:{tmp_path / 'db'}?table=notes{options}"))) as source:
+            sparse, hybrid = source.search(asked)
+            assert sorted(hit.memory_id for hit in sparse.hits) == found
+            assert {hit.memory_id for hit in hybrid.hits[: len(found)]} == set(found)
+            assert any("text and title are searched together" in note for note in source.probe().notes) != bool(options)
+    with pytest.raises(InputError, match="body has no full-text index; there are text, title"):
+        open_source(parse(f"lancedb:{tmp_path / 'db'}?table=notes&text=body")).probe()
+
+
+def test_a_text_in_double_quotes_costs_only_the_lists_of_its_words(folder: Path) -> None:
+    """lancedb 0.40.0, run on 2026-11-29: a phrase needs positions in the index, else it is an error."""
+    table = own(folder)
+    table.create_index("text", config=FTS())
+    asked = EngineQuery('"ships dog"', QUERY, {"vector": 5, "sparse": 5, "source_hybrid": 5})
+    with closing(opened(folder)) as source:
+        lists = {each.name: each for each in source.search(asked)}
+        assert len(lists["vector"].hits) == 5 and not lists["vector"].notes
+        for name in ("sparse", "source_hybrid"):
+            assert (
+                not lists[name].hits
+                and "refuses this text: Invalid input, position is not found" in lists[name].notes[0]
+            )
+        assert len(hits(source, "sparse", rows=5)) == 5
+        table.create_index("text", config=FTS(with_position=True), replace=True)
+        found = {each.name: each for each in source.search(asked)}["sparse"]
+        assert found.hits and not found.notes

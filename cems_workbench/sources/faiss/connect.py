@@ -3,7 +3,8 @@
     faiss:/FOLDER   faiss:/FOLDER?name=NAME   faiss:/FOLDER?user=ID
 
 Nothing is written to it, and it is reread when its files change. A vector whose memory is gone stays in the index (mem0 deletes only
-the memory): searches leave it out within FAISS, so that the list is as long as it was asked for.
+the memory): searches leave it out within FAISS, so that the list is as long as it was asked for. A graph or partitions are searched near
+the query, where few or none may pass a filter: a search that finds too few looks at all, and says so, unless settings are tried.
 """
 
 from __future__ import annotations
@@ -141,7 +142,17 @@ class FaissFolder(CollectionClient):
             raise SourceError(
                 f"{self._address.plain}: the query has {query.vector.size} numbers, the index {index.dimension}"
             )
-        near = index.search(query.vector, query.rows, self._among(query), query.trial.settings)
+        among = self._among(query)
+        near = index.search(query.vector, query.rows, among, query.trial.settings)
+        if among is not None and not query.trial.settings and len(near) < min(query.rows, len(among)):
+            widest = index.widest()
+            found, near = len(near), index.search(query.vector, query.rows, among, widest)
+            if widest:
+                ((name, value),) = widest.items()
+                query.said.append(
+                    f"of the {len(among):,} memories that pass the filter, FAISS found {found:,} near the query with its own {name}: it "
+                    f"was asked again with {name} {value}, which looks at all; {index.line}"
+                )
         score = (lambda number: -math.sqrt(max(number, 0.0))) if index.distance == "l2" else float
         ids = [self._ids[label] for label, _ in near if label in self._ids]
         payloads = {row_id: payload for row_id, _, payload in beside.read(ids)} if query.names else {}

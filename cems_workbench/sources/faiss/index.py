@@ -136,9 +136,9 @@ class FaissIndex:
             tries = tuple(str(value) for value in (1, 8, 32, most) if value <= most)
             return (Setting(NPROBE, str(self._innermost.nprobe), "partitions looked at", tries),)
         if self._is_hnsw:
-            return (
-                Setting(EF_SEARCH, str(self._innermost.hnsw.efSearch), "nodes of the graph looked at", ("64", "256")),
-            )
+            tries = tuple(str(value) for value in (64, 256) if value < self.size)
+            own = str(self._innermost.hnsw.efSearch)
+            return (Setting(EF_SEARCH, own, "nodes of the graph looked at", (*tries, *self.widest().values())),)
         return ()
 
     def vectors(self, labels: Sequence[int]) -> list[Vector | None]:
@@ -160,12 +160,24 @@ class FaissIndex:
 
         The number is the inner product, or the squared L2 distance. Raises SourceError for an unknown setting.
         """
-        import faiss
-
         for name in settings:
             if name not in {each.name for each in self.settings}:
                 known = ", ".join(each.name for each in self.settings) or "none"
                 raise SourceError(f"{name} is no setting of this index; it has {known}")
+        most = self.size if among is None else len(among)
+        return self._nearest(vector, min(rows, most), among, settings) if min(rows, most) else []
+
+    def widest(self) -> dict[str, str]:
+        """The settings by which a search looks at every vector; none of an index whose searches do."""
+        if self._is_ivf:
+            return {NPROBE: str(self._innermost.nlist)}
+        return {EF_SEARCH: str(max(self.size, 1))} if self._is_hnsw else {}
+
+    def _nearest(
+        self, vector: Vector, rows: int, among: Labels | None, settings: Mapping[str, str]
+    ) -> list[tuple[int, float]]:
+        import faiss
+
         chosen: dict[str, Any] = {} if among is None else {"sel": faiss.IDSelectorBatch(among)}
         if self._is_ivf:
             params = faiss.SearchParametersIVF(nprobe=int(settings.get(NPROBE, self._innermost.nprobe)), **chosen)
@@ -176,10 +188,5 @@ class FaissIndex:
             params = faiss.SearchParameters(**chosen)
         if self._innermost is not self._inner:
             params = faiss.SearchParametersPreTransform(index_params=params)
-        most = self.size if among is None else len(among)
-        if not min(rows, most):
-            return []
-        numbers, labels = self._index.search(
-            np.asarray(vector, np.float32).reshape(1, -1), min(rows, most), params=params
-        )
+        numbers, labels = self._index.search(np.asarray(vector, np.float32).reshape(1, -1), rows, params=params)
         return [(int(label), float(number)) for label, number in zip(labels[0], numbers[0], strict=True) if label != -1]
