@@ -33,6 +33,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a log, an answer a row; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     answers = []
+    named: dict[str, bool] = {}
     rows = (
         _csv(path, errors, progress)
         if path.suffix.lower() in (".csv", ".tsv") or _is_table(take_sample(path))
@@ -40,10 +41,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     )
     for number, row in rows:
         try:
-            answers.append(_answer(number, row, str(path), errors))
+            answers.append(_answer(number, row, str(path), errors, named))
         except fields.FieldError as error:
             errors.append(RowError(str(path), number, error.reason, error.field))
-    return parsed_log(path, NAME, answers, errors)
+    return parsed_log(path, NAME, answers, errors, named=named)
 
 
 def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -75,7 +76,7 @@ def _cell(name: str, cell: str) -> list[Any]:
     return [part.strip() for part in cell.split(";") if part.strip()]
 
 
-def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> Asked:
+def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError], named: dict[str, bool]) -> Asked:
     """One asking; raises FieldError for a row that is none, and reports results that cannot be used."""
     words = next((name for name in QUERY_FIELDS if row.get(name) is not None), QUERY_FIELDS[0])
     when = next((name for name in TIME_FIELDS if row.get(name) is not None), TIME_FIELDS[0])
@@ -83,7 +84,7 @@ def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowEr
     query, moment, project = fields.required_text(row, words), _moment(row, when), fields.text(row, "project")
     if row.get(RESULTS) is None and row.get("scores") is None:
         return Asking(number, qid, query, project, moment)
-    returned = rows_of_answer(_scored(row), number, source, errors)
+    returned = rows_of_answer(_scored(row), number, source, errors, named=named)
     return RecordedAnswer(number, qid, query, project, returned, asked_at=moment)
 
 

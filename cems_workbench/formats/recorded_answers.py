@@ -23,7 +23,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
-from cems_workbench.formats.base.logs import distinct
+from cems_workbench.formats.base.logs import distinct, with_one_sign
 from cems_workbench.formats.responses import ID_FIELDS, parse_response, plain_text, rows_of_answer
 from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 
@@ -130,14 +130,16 @@ def _several(text: str, document: Any) -> list[tuple[int, dict[str, Any]]]:
 
 def _responses(rows: Sequence[tuple[int, dict[str, Any]]], source: str) -> Recording:
     errors: list[RowError] = []
+    named: dict[str, bool] = {}
     answers = []
     for n, row in rows:
         query, project = _asked(row)
         qid = row.get("qid")
-        rows_of = rows_of_answer(row["results"], n, source, errors)
+        rows_of = rows_of_answer(row["results"], n, source, errors, named=named)
         answer = RecordedAnswer(n, str(qid) if qid is not None else str(n), query, project, rows_of)
         answers.append(replace(answer, lists=_lists_of_parts(rows_of)))
-    return Recording(source, "search responses", distinct(answers, source, errors), errors=tuple(errors))
+    turned, said = with_one_sign(answers, named)
+    return Recording(source, "search responses", distinct(turned, source, errors), errors=tuple(errors), doubts=said)
 
 
 def _asked(response: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -157,7 +159,9 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
         raise InputError(f"{source}: answers: must be a list of answers, found {_found(rows)}")
     settings, own, doubts = _settings(document, source)
     errors: list[RowError] = []
-    answers = [answer for n, row in enumerate(rows, 1) if (answer := _answer(n, row, source, errors)) is not None]
+    named: dict[str, bool] = {}
+    read = [answer for n, row in enumerate(rows, 1) if (answer := _answer(n, row, source, errors, named)) is not None]
+    answers, said = with_one_sign(read, named)
     return Recording(
         name=source,
         form=RECORDING,
@@ -171,7 +175,7 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
         whole=True,
         errors=tuple(errors),
         own_settings=own,
-        doubts=doubts,
+        doubts=(*doubts, *said),
     )
 
 
@@ -236,21 +240,21 @@ def _moment(value: Any, source: str) -> datetime | None:
         raise InputError(f"{source}: answered_at: must be an ISO 8601 time, found {_found(value)}") from None
 
 
-def _answer(n: int, row: Any, source: str, errors: list[RowError]) -> RecordedAnswer | None:
+def _answer(n: int, row: Any, source: str, errors: list[RowError], named: dict[str, bool]) -> RecordedAnswer | None:
     """One answer of a recording; None, with the reason in `errors`, when it is none."""
     if not isinstance(row, dict):
         errors.append(RowError(source, n, f"must be an answer, found {_found(row)}"))
         return None
     qid, query, project, results = (row.get(name) for name in ("qid", "query", "project", "results"))
     for name, value in (("qid", qid), ("query", query), ("project", project)):
-        named = isinstance(value, str | int) and not isinstance(value, bool) and bool(str(value).strip())
-        if not named and (value is not None or name == "qid"):
+        usable = isinstance(value, str | int) and not isinstance(value, bool) and bool(str(value).strip())
+        if not usable and (value is not None or name == "qid"):
             errors.append(RowError(source, n, f"must be a text, found {_found(value)}", name))
             return None
     if not isinstance(results, list):
         errors.append(RowError(source, n, f"must be a list of results, found {_found(results)}", "results"))
         return None
-    returned = rows_of_answer(results, n, source, errors)
+    returned = rows_of_answer(results, n, source, errors, named=named)
     if results and not returned:
         return None  # without a row that can be used it is no empty answer either
     said = None if query is None else str(query)

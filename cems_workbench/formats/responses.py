@@ -96,62 +96,83 @@ def _from_json(text: str, source: str, errors: list[RowError]) -> Response:
             raise InputError(f"{source}: has no list of results; looked for {', '.join(engine_answers.LISTS[:5])}")
         answers = [list(enumerate(rows, start=1)) for rows in found.rows]
         form = SEARCH if found.system == engine_answers.SEARCH else f"answer of {found.system}"
-    notes: list[str] = []
-    read = [_oriented(_unique(_items(rows, source, errors), source, errors), rows, notes) for rows in answers]
+    named: dict[str, bool] = {}
+    read, said = oriented([_unique(_items(rows, source, errors, named), source, errors) for rows in answers], named)
     if not any(read):
         raise _nothing(source, errors)
-    said = tuple(dict.fromkeys(notes))
     run = Run(form, {str(n): rows for n, rows in enumerate(read, 1)}, notes=said) if len(read) > 1 else None
     return Response(form, read[0], _in_order(errors), run, said)
 
 
-def _items(rows: Iterable[tuple[int, Any]], source: str, errors: list[RowError]) -> list[Returned]:
-    return [one for row, value in rows if (one := _item(row, value, source, errors)) is not None]
+def oriented(
+    answers: Sequence[tuple[Returned, ...]], named: Mapping[str, bool]
+) -> tuple[list[tuple[Returned, ...]], tuple[str, ...]]:
+    """The answers of one file with scores of which more is nearer, and a line that says what was turned.
+
+    `named` are the fields of their scores and whether each is called a distance, whose negatives the answers have here. All answers of a
+    file decide together: scores all of which rise are turned, and those called distances if more answers rise than fall.
+    """
+    courses = [engine_answers.course([row.score for row in answer if row.score is not None]) for answer in answers]
+    rising, others = courses.count(1), courses.count(-1) + courses.count(0)
+    called = bool(named) and all(named.values())
+    turned = rising > courses.count(-1) if called else bool(rising) and not others and not any(named.values())
+    if not any(row.score is not None for answer in answers for row in answer) or not (turned or called):
+        return list(answers), ()
+    name = " and ".join(sorted(named)) or "score"
+    several = f" in {rising:,} of {len(answers):,} answers" if len(answers) > 1 and turned else ""
+    if not turned:
+        return list(answers), (f"{name} is smaller for what is nearer: its negative was read as the score",)
+    line = (
+        f"{name} falls from the first to the last result{several}, as a similarity does: it was read as the score"
+        if called
+        else f"{name} rises from the first to the last result{several}, as a distance does: its negative was read as the score"
+    )
+    return [
+        tuple(row if row.score is None else replace(row, score=0.0 - row.score) for row in answer) for answer in answers
+    ], (line,)
 
 
-def _oriented(
-    returned: tuple[Returned, ...], rows: Sequence[tuple[int, Any]], notes: list[str]
+def parse_rows(
+    values: Iterable[Any], source: str, errors: list[RowError], named: dict[str, bool] | None = None
 ) -> tuple[Returned, ...]:
-    """The answer with its distances negated as scores, whatever they are called; a line in `notes` says so."""
-    named = {found for _, value in rows if (found := engine_answers.score_of(engine_answers.flat(value))) is not None}
-    name, called = min(named, default=("score", False))
-    sign = -1.0 if called else 1.0
-    said = [sign * one.score for one in returned if one.score is not None]
-    if not said:
-        return returned
-    distances = engine_answers.are_distances(said, called)
-    if called and distances:
-        notes.append(f"{name} is smaller for what is nearer: its negative was read as the score")
-    elif called:
-        notes.append(f"{name} falls from the first to the last result, as a similarity does: it was read as the score")
-    elif distances:
-        notes.append(
-            f"{name} rises from the first to the last result, as a distance does: its negative was read as the score"
-        )
-    if called == distances:
-        return returned
-    return tuple(replace(one, score=None if one.score is None else 0.0 - one.score) for one in returned)
+    """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted from 1.
 
-
-def parse_rows(values: Iterable[Any], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
-    """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted from 1."""
-    rows = [_item(row, value, source, errors) for row, value in enumerate(values, 1)]
-    return _unique([row for row in rows if row is not None], source, errors)
+    A field that a score is from is put into `named`, and whether it is called a distance, for `oriented`.
+    """
+    return _unique(_items(list(enumerate(values, 1)), source, errors, {} if named is None else named), source, errors)
 
 
 def rows_of_answer(
-    values: Iterable[Any], n: int, source: str, errors: list[RowError], field: str = "results"
+    values: Iterable[Any],
+    n: int,
+    source: str,
+    errors: list[RowError],
+    field: str = "results",
+    named: dict[str, bool] | None = None,
 ) -> tuple[Returned, ...]:
     """As `parse_rows`, of the answer number `n` of several: errors of a row are reported under that number, as `results[0].score`."""
     found: list[RowError] = []
-    returned = parse_rows(values, source, found)
+    returned = parse_rows(values, source, found, named)
     for error in found:
         part = f"{field}[{error.row - 1}]"
         errors.append(RowError(source, n, error.reason, f"{part}.{error.field}" if error.field else part))
     return returned
 
 
-def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned | None:
+def _items(
+    rows: Sequence[tuple[int, Any]], source: str, errors: list[RowError], named: dict[str, bool]
+) -> list[Returned]:
+    fields = [engine_answers.flat(value) for _, value in rows]
+    name = engine_answers.score_name(fields)
+    items = (
+        _item(row, value, each, name, source, errors, named) for (row, value), each in zip(rows, fields, strict=True)
+    )
+    return [one for one in items if one is not None]
+
+
+def _item(
+    row: int, value: Any, fields: Any, scored: str, source: str, errors: list[RowError], named: dict[str, bool]
+) -> Returned | None:
     if isinstance(value, str) and not value.strip():
         errors.append(RowError(source, row, "must not be empty"))
         return None
@@ -160,7 +181,6 @@ def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned
     if not isinstance(value, dict) and not engine_answers.is_scored(value):
         errors.append(RowError(source, row, f"must be an object or an id, found {type_name(value)}"))
         return None
-    fields = engine_answers.flat(value)
     memory_id = next((str(fields[name]) for name in ID_FIELDS if isinstance(fields.get(name), str | int)), None)
     if memory_id is None:
         inner: Mapping[str, Any] = next((fields[name] for name in NESTED if isinstance(fields.get(name), dict)), {})
@@ -170,12 +190,14 @@ def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned
     if not memory_id and not content:
         errors.append(RowError(source, row, f"has neither an id ({', '.join(ID_FIELDS[:3])}, …) nor a content"))
         return None
-    name, distance = engine_answers.score_of(fields) or ("", False)
+    name, distance = engine_answers.score_of(fields, scored) or ("", False)
     score = finite(fields[name]) if name else None
     if name and score is None:
         errors.append(
             RowError(source, row, f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score", name)
         )
+    elif name:
+        named[name] = distance
     return Returned(row, memory_id or None, -score if distance and score else score, content, _parts(fields))
 
 

@@ -265,7 +265,7 @@ def read_answers(path: Path) -> Recording:
         log=True,
         id_length=parsed.extra.get("id_length"),
         errors=parsed.errors,
-        doubts=_unanswered(len(parsed.queries), len(parsed.answers)),
+        doubts=(*_unanswered(len(parsed.queries), len(parsed.answers)), *parsed.extra.get("signs", ())),
     )
 
 

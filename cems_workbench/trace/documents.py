@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 IDS = ("id", "_id", "id_", "node_id", "doc_id", "document_id", "memory_id", "chunk_id", "docno", "key")
-SCORES = ("score", "_score", "relevance_score", "similarity")
+SCORES = ("score", "_relevance_score", "_score", "relevance_score", "similarity")
 TEXTS = ("text", "content", "page_content", "document")
 METADATA = ("metadata", "payload")
 

@@ -25,7 +25,16 @@ from cems_workbench.formats.base.files import parse_json
 
 IDS = ("id", "memory_id", "document_id", "doc_id", "node_id", "id_", "chunk_id", "docid", "docno", "_id", "uuid", "pid")
 CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage", "long_text", "chunk", "fact", "body")
-SCORES = ("score", "relevance_score", "similarity_score", "similarity", "relevance", "rerank_score", "_score")
+SCORES = (
+    "score",
+    "relevance_score",
+    "similarity_score",
+    "similarity",
+    "relevance",
+    "rerank_score",
+    "_relevance_score",
+    "_score",
+)
 METADATA = ("metadata", "meta", "payload", "extra_info")
 INNER = ("node", "document", "kwargs", "_source")
 """Objects within a document that hold its fields."""

@@ -7,6 +7,7 @@
 | Weaviate GraphQL, REST and client | `data.Get.CLASS`, `objects` | `_additional`, or `uuid`, `properties`, `metadata` |
 | Milvus | `data` | `id`, `distance`, `entity` |
 | rows of pgvector, LanceDB and others | a list | an id, a text and `distance`, `_distance` or `?column?` |
+| Redis `VSIM … WITHSCORES` | a list of id, score, id, score; an object of scores by id from redis-py | |
 | LangGraph stores | a list, or `items` | `namespace`, `key`, `value`; the id is namespace/key, as in its tables |
 | LlamaIndex | `source_nodes`, or a list | `node: {id_, text, metadata}`, `score` |
 | LangChain, Haystack | `documents`, or a list, also of [document, score] | `id`, `page_content` or `content`, `metadata` |
@@ -14,8 +15,9 @@
 | Graphiti, Zep | `edges`, `facts` | `uuid`, `fact` |
 | Letta | `passages` | `id`, `text` |
 
-A distance falls from far to near: its negative is the score, so that more is nearer everywhere. Where the values of an answer say otherwise
-they decide, best first: what Milvus calls distance falls if its metric is a similarity, and A-MEM calls its distances score.
+A distance falls from far to near: its negative is the score, so that more is nearer everywhere. Where the values of the answers of a file
+say otherwise they decide, best first: what Milvus calls distance falls if its metric is a similarity, and A-MEM and FalkorDB call their
+distances score. All answers of a file have one sign (`responses.oriented`).
 """
 
 from __future__ import annotations
@@ -71,9 +73,9 @@ SCORES = (
     "final_score",
     "similarity",
     "relevance",
+    "_relevance_score",
     "_score",
     "certainty",
-    "_relevance_score",
     "@search.score",
     "_rankingScore",
 )
@@ -236,6 +238,8 @@ def answers_in(document: Any) -> Answers | None:
 
 
 def _lists(value: Any, depth: int = MAX_DEPTH) -> list[list[Any]] | None:
+    if depth == MAX_DEPTH and (pairs := _pairs(value)):
+        return [[{"id": str(key), "score": score} for key, score in pairs]]
     if isinstance(value, list):
         return _batch(value, depth) or [value]
     if not isinstance(value, dict) or not depth:
@@ -254,6 +258,23 @@ def _lists(value: Any, depth: int = MAX_DEPTH) -> list[list[Any]] | None:
         if isinstance(inner, list | dict) and (found := _lists(inner, depth - 1)) is not None:
             return found
     return None
+
+
+def _pairs(value: Any) -> list[tuple[Any, float]] | None:
+    """The (id, score) of Redis' VSIM: scores from 1 to 0 that fall, one of them with a fraction; None for anything else."""
+    if isinstance(value, dict) and len(value) > 1:
+        flat = [each for pair in value.items() for each in pair]
+    elif isinstance(value, list) and len(value) % 2 == 0:
+        flat = value
+    else:
+        return None
+    if not flat or not all(isinstance(each, str | int | float) for each in flat):
+        return None
+    keys, scores = flat[::2], [finite(each) for each in flat[1::2]]
+    said = [each for each in scores if each is not None and 0 <= each <= 1]
+    falls = len(said) == len(scores) and all(a >= b for a, b in pairwise(said)) and any(each % 1 for each in said)
+    names = any((number := finite(key)) is None or number > 1 for key in keys) or isinstance(value, dict)
+    return list(zip(keys, said, strict=True)) if falls and names else None
 
 
 def _batch(value: list[Any], depth: int) -> list[list[Any]] | None:
@@ -295,24 +316,26 @@ def _of_columns(value: Row) -> list[list[Any]]:
     return answers
 
 
-def score_of(row: Any) -> tuple[str, bool] | None:
-    """The name of the score of a row that is `flat`, and whether it is called a distance; None without any."""
+def score_of(row: Any, name: str = "") -> tuple[str, bool] | None:
+    """The name of the score of a row that is `flat`, and whether it is called a distance; None without any. `name` goes first."""
     if not isinstance(row, dict):
         return None
-    for names, distance in ((SCORES, False), (DISTANCES, True)):
-        name = next((name for name in names if row.get(name) is not None), None)
-        if name is not None:
-            return name, distance
-    return None
+    found = next((one for one in (name, *SCORES, *DISTANCES) if row.get(one) is not None), None)
+    return None if found is None else (found, found in DISTANCES)
 
 
-def are_distances(values: Sequence[float], called_distance: bool) -> bool:
-    """Whether the values of an answer, best first, are distances: by their course, and where that is none by what they are called."""
+def score_name(rows: Sequence[Any]) -> str:
+    """The first name of a score that every row of an answer has, flat; "" without one: a row may have the score of one list beside it."""
+    objects = [row for row in rows if isinstance(row, dict)]
+    named = (one for one in (*SCORES, *DISTANCES) if objects and all(row.get(one) is not None for row in objects))
+    return next(named, "")
+
+
+def course(values: Sequence[float]) -> int | None:
+    """1 for values that rise from the first to the last, -1 for those that fall, 0 for neither; None for fewer than two different."""
     if len(set(values)) < 2:
-        return called_distance
-    rising = all(a <= b for a, b in pairwise(values))
-    falling = all(a >= b for a, b in pairwise(values))
-    return rising or (called_distance and not falling)
+        return None
+    return 1 if all(a <= b for a, b in pairwise(values)) else -1 if all(a >= b for a, b in pairwise(values)) else 0
 
 
 def finite(value: Any) -> float | None:

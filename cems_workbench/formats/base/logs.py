@@ -8,7 +8,7 @@ answer was not recorded is kept without an answer: that is no empty answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
 from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.responses import oriented
 from cems_workbench.records import ParsedInput, Query, RecordedAnswer, Returned, RowError
 
 TYPE = "log"
@@ -53,34 +54,47 @@ def parsed_log(
     notes: Iterable[str] = (),
     id_length: int | None = None,
     results: str = RESULTS,
+    named: Mapping[str, bool] | None = None,
 ) -> ParsedInput:
     """The askings of a log as queries and recorded answers; a qid of "" is derived, and of several with one qid the first is taken.
 
     `id_length` says to how many characters ids are cut, `results` what the list of results is called in the file. Results that no store
-    could hold are reported and left out.
+    could hold are reported and left out. `named` are the fields of their scores (`responses.oriented`).
     """
     asked = distinct(_named(answers), str(path), errors)
-    kept = [
+    stored = [
         replace(one, returned=_storable(one, str(path), errors, results))
         for one in asked
         if isinstance(one, RecordedAnswer)
     ]
+    kept, signs = with_one_sign(stored, named or {})
     queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in asked)
     words = Counter((query.query, query.project) for query in queries)
     again = [times for times in words.values() if times > 1]
     several = "1 query was" if len(again) == 1 else f"{len(again)} queries were"
     repeated = [f"{several} asked more than once; each of {sum(again)} askings is kept"] if again else []
     unknown = [not_recorded(len(asked) - len(kept), len(asked))] if len(kept) < len(asked) else []
-    extra: dict[str, Any] = {"rows": {"queries": [one.row for one in asked]}, "fields": {RESULTS: results}}
+    rows_of = {"queries": [one.row for one in asked]}
+    extra: dict[str, Any] = {"rows": rows_of, "fields": {RESULTS: results}, "signs": signs}
     return ParsedInput(
         str(path),
         format,
         queries=queries,
         answers=tuple(kept),
         errors=tuple(sorted(errors, key=lambda error: error.row)),
-        notes=(*notes, *unknown, *repeated),
+        notes=(*notes, *signs, *unknown, *repeated),
         extra=extra if id_length is None else {**extra, "id_length": id_length},
     )
+
+
+def with_one_sign(
+    answers: Sequence[RecordedAnswer], named: Mapping[str, bool]
+) -> tuple[list[RecordedAnswer], tuple[str, ...]]:
+    """The answers of a file with scores of which more is nearer, and what was turned: `responses.oriented`."""
+    turned, said = oriented([answer.returned for answer in answers], named)
+    return [replace(one, returned=rows) for one, rows in zip(answers, turned, strict=True)] if said else list(
+        answers
+    ), said
 
 
 def askings(queries: Iterable[Query], answers: Iterable[RecordedAnswer]) -> list[Asked]:

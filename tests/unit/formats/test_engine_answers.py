@@ -192,3 +192,83 @@ def test_answer_to_several_queries_is_several_answers() -> None:
     ):
         found = parse_recording(json.dumps(document)).answers
         assert {answer.qid: [row.memory_id for row in answer.returned] for answer in found} == expected
+
+
+def hits(name: str, *values: float) -> list[dict[str, object]]:
+    return [{"id": f"m{n}", "content": str(n), name: value} for n, value in enumerate(values)]
+
+
+def in_every_shape(answers: list[list[dict[str, object]]]) -> dict[str, str]:
+    """The same answers as JSON lines, a list of responses, a list of answers, and a recording."""
+    responses = [{"query": f"q{n}", "results": rows} for n, rows in enumerate(answers)]
+    recorded = {"answers": [{"qid": str(n), **each} for n, each in enumerate(responses)]}
+    return {
+        "lines": "\n".join(map(json.dumps, responses)),
+        "responses": json.dumps(responses),
+        "answers": json.dumps(answers),
+        "recording": json.dumps(recorded),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "sign", "note"),
+    [
+        # pymilvus 3.0.2, COSINE: the cosine is in `distance`; one answer of a single hit has no course of its own.
+        (
+            "distance",
+            [[0.8, 0.1], [0.5], [0.9, 0.9]],
+            1,
+            "distance falls from the first to the last result in 1 of 3 answers",
+        ),
+        ("distance", [[0.8, 0.1], [0.5, 0.2], [0.3, 0.4]], 1, "in 2 of 3 answers"),
+        ("_distance", [[0.1, 0.8], [0.5]], -1, "_distance is smaller for what is nearer"),
+        ("score", [[0.1, 0.8], [0.2, 0.3]], -1, "score rises from the first to the last result in 2 of 2 answers"),
+        ("score", [[0.1, 0.8], [0.9, 0.3]], 1, ""),
+        ("score", [[0.1, 0.8, 0.3], [0.1, 0.3]], 1, ""),
+    ],
+)
+def test_sign_of_scores_is_that_of_all_answers_of_a_file(
+    name: str, answers: list[list[float]], sign: int, note: str
+) -> None:
+    """pymilvus 3.0.2 and FalkorDB 4.16.3, run on 2026-11-29: the shape of a file says nothing of its numbers."""
+    for shape, text in in_every_shape([hits(name, *values) for values in answers]).items():
+        recording = parse_recording(text)
+        read = [[row.score for row in answer.returned] for answer in recording.answers]
+        assert read == [[sign * value for value in values] for values in answers], shape
+        assert len(recording.doubts) == bool(note) and note in "".join(recording.doubts)
+
+
+def test_sign_of_a_query_log_is_that_of_its_answers_too(write) -> None:
+    lines = [{"query": f"q{n}", "time": "2026-11-29", "results": hits("distance", 0.8, 0.1)} for n in range(2)]
+    parsed = read(write("log.jsonl", "\n".join(map(json.dumps, lines))), "query-log")
+    assert [[row.score for row in answer.returned] for answer in parsed.answers] == [[0.8, 0.1]] * 2
+    assert "distance falls from the first to the last result in 2 of 2 answers" in parsed.notes[0]
+
+
+def test_one_score_is_read_of_all_rows_of_an_answer() -> None:
+    """lancedb 0.40.0, run on 2026-11-29: with return_score="all" a hybrid search has `_score` where a word is found."""
+    rows = [
+        {"id": "a", "text": "a", "_relevance_score": 0.032, "_score": 1.05, "_distance": 0.4},
+        {"id": "b", "text": "b", "_relevance_score": 0.016, "_score": None, "_distance": 0.2},
+    ]
+    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [0.032, 0.016]
+    # A score that one row lacks is no score of the answer.
+    rows = [{"id": "a", "score": 7.0, "_distance": 0.1}, {"id": "b", "score": None, "_distance": 0.3}]
+    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [-0.1, -0.3]
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        (["m1", "1", "m2", "0.9312", "m3", "0.25"], [("m1", 1.0), ("m2", 0.9312), ("m3", 0.25)]),
+        (["m1", 0.99, "m2", 0.5], [("m1", 0.99), ("m2", 0.5)]),
+        (["7", "0.99", "8", "0.5"], [("7", 0.99), ("8", 0.5)]),
+        ({"m1": 0.99, "m2": 0.5}, [("m1", 0.99), ("m2", 0.5)]),
+        (["m1", "m2", "m3", "m4"], [("m1", None), ("m2", None), ("m3", None), ("m4", None)]),
+        (["4", "3", "2", "1"], [("4", None), ("3", None), ("2", None), ("1", None)]),
+        (["a", "0.5", "b", "0.9"], [("a", None), ("0.5", None), ("b", None), ("0.9", None)]),
+    ],
+)
+def test_ids_and_scores_of_redis_are_pairs(document: object, found: list[tuple[str, float | None]]) -> None:
+    """Redis 8.2.3 and redis-py 8.1.0, run on 2026-11-29: VSIM … WITHSCORES."""
+    assert [(key, score) for key, score, _ in answered(document)] == found
