@@ -469,8 +469,8 @@ def standing(trace: Trace, memory_id: str) -> Standing:
     lost = loss(trace, memory_id)
     if lost is None:
         return Standing(None, "", "no list found it")
-    rank_words = "" if lost.rank is None else f", {ordinal(lost.rank)} there"
-    return Standing(None, lost.stage, f"lost at {lost.stage}{rank_words}", lost.reason)
+    rank_words = "" if lost.in_lists or lost.rank is None else f", {ordinal(lost.rank)} there"
+    return Standing(None, lost.stage, lost.words + rank_words, lost.reason)
 
 
 def _of_field(spans: Iterable[MarkedSpan], name: str) -> tuple[Span, ...]:

@@ -1,15 +1,20 @@
 """The stage that loses a candidate, decided on the arrays of a replay for one query or a thousand.
 
-A candidate is lost at the first stage from which on it is never again within the first `k`: the stage ranked it worse than k, or dropped
-it. Before fusion there are no ranks, so a candidate that is kept can still reach them. `analysis/ranks.py:loss` reads one memory's loss
-from here, and `evaluation/losses.py` counts those of a query set, so that one query and the whole set agree.
+A candidate is within reach after a stage if it is kept and ranks within the first `k`: after the lists, and stages that cut these, in
+one list at least, from fusion on in the ranking. It is lost at the first stage after which it is never again within reach. One that never
+was is lost at `lists`, unless a stage dropped it: what leaves it below k, as the result limit does, took nothing away.
+`analysis/ranks.py:loss` reads one memory's loss from here, and `evaluation/losses.py` counts those of a query set, so that one query and
+the whole set agree.
 
 What a loss is depends on the stage that made it (`Branch`):
 
     never     in no list of the evidence, and not fetched as a successor (a fetched one can only be lost from there on)
     depth     in a list, but past its depth, or the list is off
     dropped   by a threshold, a filter, the gap, a duplicate, the budget, or because nothing was returned
-    below     kept, and ranked worse than k; or cut off by the result limit
+    below     kept, and ranked worse than k; or cut off by the result limit; at `lists`: worse than k in every list that has it
+
+A trace often has no reason for a drop. A stage that ranks then kept as many as its limit, and so did the last one if it cut off the end of
+what it read. Where one list is all that ranks there is no other order to look for: whatever stage dropped the candidate lost it.
 """
 
 from __future__ import annotations
@@ -22,14 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
 from cems_workbench.pipeline.stages import ASSEMBLY, STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun
-from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
+from cems_workbench.pipeline.table import NO_RANK, Bools, CandidateTable, Ints, ListArrays
+from cems_workbench.records import StageKind
 
 Manner = Literal["never", "depth", "dropped", "below"]
 RETURNED, NEVER = -1, -2
 """Values of `LossArrays.at` that are no stage."""
+RANKING_KINDS: tuple[StageKind, ...] = ("fusion", "rerank", "adjust")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class Branch:
             return "kept by no list"
         if self.manner == "dropped":
             return f"dropped by {self.stage}"
+        if self.stage == LISTS.name:
+            return f"below {k} in every list"
         # Its limit may be less than k, and then nothing pushed them.
         return (
             f"left out of the first {k} by assembly"
@@ -87,7 +98,8 @@ class LossArrays:
     dropped: Bools
     """Whether that stage dropped it; False if it ranked it worse than k, or cut it off at the result limit."""
     rank: Ints
-    """The rank that the stage gave it, or with which it was dropped; of the returned the one in the results. 0 before fusion."""
+    """The rank that the stage gave it, or with which it was dropped; at `lists` the best in a list, 0 where no list keeps it; of the
+    returned the one in the results."""
 
     def branch(self, at: int, dropped: bool) -> Branch | None:
         """The branch of a value of `at` and one of `dropped`; None for the returned."""
@@ -97,7 +109,7 @@ class LossArrays:
             return NEVER_FOUND
         stage = self.stages[at]
         if stage == LISTS.name:
-            return Branch(stage, "depth")
+            return Branch(stage, "depth" if dropped else "below")
         return Branch(stage, "dropped" if dropped else "below")
 
 
@@ -120,47 +132,70 @@ def lost(
         return LossArrays(flat.stages, flat.at.reshape(shape), flat.dropped.reshape(shape), flat.rank.reshape(shape))
     q, c = of
     stages = done.candidate_stages
-    at: NDArray[np.int8] = np.full(len(q), RETURNED, dtype=np.int8)
+    at: NDArray[np.int8] = np.full(len(q), NEVER, dtype=np.int8)
     dropped: Bools = np.zeros(len(q), dtype=bool)
     rank: Ints = np.zeros(len(q), dtype=np.int64)
-    first = _first_entered(done, stages, q, c)
-    at[first == len(stages)] = NEVER
-    left: Ints = np.flatnonzero(first < len(stages))  # those that no later stage has within k
-    for i in reversed(range(len(stages))):
-        arrays = done.of(stages[i])
+    final = done.results.after
+    rank[:] = np.where(final.alive[q, c], final.rank_of(q, c), 0)
+    returned = (rank > 0) & (rank <= k)
+    at[returned] = RETURNED
+    left: Ints = np.flatnonzero(~returned)
+    lists: ListArrays | None = None
+    for i, stage in enumerate(stages):
+        arrays = done.of(stage)
+        lists = arrays.lists or lists
         if arrays.passed and i:  # as the stage before left it
             continue
-        kept = arrays.entered[q[left], c[left]] & arrays.after.alive[q[left], c[left]]
-        after = arrays.after.rank_of(q[left], c[left])
+        ql, cl, was = q[left], c[left], at[left]
+        entered = arrays.entered[ql, cl]
+        kept = entered & arrays.after.alive[ql, cl]
+        after = _best(table, lists, ql, cl) if stage.works_on == "lists" else arrays.after.rank_of(ql, cl)
         within = kept & (after <= k)
+        at[left[within]] = RETURNED  # so far
+        leaves = ~within & ((was == RETURNED) | (entered & (was == NEVER)))
         if arrays.waiting is not None:
-            within |= arrays.waiting[q[left], c[left]]
-        returned = within & (at[left] == RETURNED)
-        rank[left[returned]] = after[returned]
-        left = left[~within]
-        at[left], dropped[left], rank[left] = i, ~kept[~within], after[~within]
-        left = left[first[left] < i]
-        if not len(left):
-            break
-    # Only now is it known which stage lost each, and few are left to ask why.
-    for i in np.unique(at[dropped]).tolist():
-        arrays, out = done.of(stages[i]), np.flatnonzero(dropped & (at == i))
+            leaves &= ~arrays.waiting[ql, cl]
+        gone = entered & ~kept & (was == 0) & ~dropped[left]  # never within reach so far
+        gone[gone] = [not _past_limit(table, stages, i, arrays, *pair) for pair in zip(ql[gone], cl[gone], strict=True)]
+        lost_here = leaves | gone
+        places = left[lost_here]
+        at[places], dropped[places], rank[places] = i, ~kept[lost_here], after[lost_here]
+        out = places[dropped[places]]
         rank[out] = arrays.before.rank_of(q[out], c[out])
-        for p in out.tolist():
+        for p in left[leaves & ~kept].tolist():
             dropped[p] = not arrays.past_limit(int(q[p]), int(c[p]))
     return LossArrays(tuple(stage.name for stage in stages), at, dropped, rank)
 
 
-def _first_entered(done: PipelineRun, stages: Sequence[AnyStage], q: Ints, c: Ints) -> Ints:
-    """(P) index of the first stage that each candidate entered, the number of stages if none.
+def _best(table: CandidateTable, lists: ListArrays | None, q: Ints, c: Ints) -> Ints:
+    """(P) the best rank of each candidate in the lists that take part, `NO_RANK` in none."""
+    if table.recorded is not None:
+        return table.recorded.best[q, c]
+    assert lists is not None
+    found = np.where(lists.present[q, :, c], lists.places.position[q, :, c], NO_RANK)
+    best: Ints = found.min(axis=1, initial=NO_RANK)
+    return best
 
-    That is `lists`, but for a candidate that no list has and a later stage brought in, as supersession brings successors.
-    """
-    entered = done.of(LISTS).entered[q, c]
-    first: Ints = np.where(entered, 0, len(stages))
-    for i, stage in enumerate(stages):
-        absent = np.flatnonzero(first == len(stages))
-        if not len(absent):
-            break
-        first[absent[done.of(stage).entered[q[absent], c[absent]]]] = i
-    return first
+
+def _past_limit(
+    table: CandidateTable,
+    stages: Sequence[AnyStage],
+    i: int,
+    arrays: StageArrays[StageRow, StageFields],
+    q: int,
+    c: int,
+) -> bool:
+    """Whether a candidate is past the limit of stage `i`; of a trace that gives no reason, as the module says."""
+    if table.recorded is None:
+        return arrays.past_limit(q, c)
+    heads = table.recorded.heads
+    if len(table.recorded.lists[q]) == 1 and not any(head.kind in RANKING_KINDS for head in heads):
+        return False
+    kind, reason = heads[i - 1].kind, arrays.reason(q, c)
+    if reason not in (NOT_RETURNED, NOT_READ):
+        return arrays.past_limit(q, c)
+    if kind in RANKING_KINDS:
+        return reason == NOT_RETURNED or kind != "rerank"  # what a reranker never read has no rank of it
+    ends = kind == "assembly" or (kind == "other" and i == len(stages) - 1)
+    before = arrays.before.rank[q]
+    return ends and bool(before[arrays.after.alive[q]].max(initial=0) < (before[c] or NO_RANK))

@@ -149,8 +149,9 @@ def _where(trace: Trace, memory_id: str, k: int) -> str:
     if branch.manner != "below":
         return branch.words(k)
     found = loss(trace, memory_id, k)
-    rank = "" if found is None or found.rank is None else f" ({ordinal(found.rank)})"
-    return f"lost at {branch.stage}{rank}"
+    assert found is not None
+    rank = "" if found.in_lists or found.rank is None else f" ({ordinal(found.rank)})"
+    return found.words + rank
 
 
 def _dropped(trace: Trace, grades: Mapping[str, int], relevant_from: int) -> NextStep | None:

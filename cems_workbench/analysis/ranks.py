@@ -19,6 +19,7 @@ from cems_workbench.pipeline.stages import ABSTAIN, FILTER, FUSION, RANKING_STAG
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.pipeline.wording import list_label, ordinal
 
 RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
 """The stages after which candidates have a rank; the ranks after the last are those of the results. See `ranked_stages` for their order."""
@@ -68,12 +69,21 @@ def target_rank(config: PipelineConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with if it was dropped."""
+    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with if it was dropped.
+
+    `in_lists` says that no list has it within reach: "below 10 in every list (best: 23rd in vector)"; empty for another loss.
+    """
 
     stage: str
     rank: int | None
     score: float | None
     reason: str
+    in_lists: str = ""
+
+    @property
+    def words(self) -> str:
+        """ "lost at fusion", or what `in_lists` says: a clause."""
+        return self.in_lists or f"lost at {self.stage}"
 
 
 def lists_in_use(trace: Trace) -> list[str]:
@@ -108,20 +118,25 @@ def ranks_in(trace: Trace, name: str) -> Ranks:
 
 
 def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
-    """The stage after which the memory is never again within the first `k`: the definition of lost for every page and command.
+    """The stage that lost the memory: the definition of lost for every page and command.
 
-    It is the first stage from which on its rank is worse than k, or none because it was dropped (`losses.lost`, which decides it for
-    whole query sets too). Before fusion there are no ranks, so a memory that is kept can still reach it. None if it ends within the
-    first k, or was in no list. `k` is `target_rank` of the config by default.
+    It is the first one after which the memory is never again within the first `k`, or `lists` if no list has it there
+    (`losses.lost`, which decides it for whole query sets too). None if it ends within the first k, or was in no list. `k` is
+    `target_rank` of the config by default.
     """
+    k = target_rank(trace.config) if k is None else k
     branch = branch_of(trace, memory_id, k)
     if branch is None or branch == NEVER_FOUND:
         return None
     end = dropped(trace, memory_id)
     if end is not None and end.stage == branch.stage:
         return end
-    row = trace.stage(branch.stage).by_id[memory_id]
     later = "" if end is None else f"; {end.stage} dropped it: {end.reason}"
+    if branch.stage == LISTS.name and branch.manner == "below":
+        rank, score, name = _best_in_lists(trace, memory_id)
+        words = f"{branch.words(k)} (best: {ordinal(rank or 0)} in {list_label(name)})"
+        return Loss(branch.stage, rank, score, words + later, words)
+    row = trace.stage(branch.stage).by_id[memory_id]
     return Loss(
         branch.stage, row.rank_out, row.score, stage_words(trace, trace.record(branch.stage), memory_id) + later
     )
@@ -157,12 +172,20 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
         return None
     rank, score = row.rank_in, row.score_in
     if rank is None:
-        entries = trace.stage(LISTS).by_id[memory_id].lists
-        # A list of dates or counts that ranks only what other lists in use return has no rank for it.
-        entry = min(entries, key=lambda entry: (not entry.kept, entry.rank), default=None)
-        if entry is not None:
-            rank, score = entry.rank, entry.raw if entry.normalized is None else entry.normalized
+        rank, score, _ = _best_in_lists(trace, memory_id)
     return Loss(last.name, rank, score, row.reason or "")
+
+
+def _best_in_lists(trace: Trace, memory_id: str) -> tuple[int | None, float | None, str]:
+    """Best rank of the memory in a list, of those that keep it if any does, with the score and the list.
+
+    None for one that only dates or counts have, in lists that rank what others return.
+    """
+    entries = trace.stage(LISTS).by_id[memory_id].lists
+    entry = min(entries, key=lambda entry: (not entry.kept, entry.rank), default=None)
+    if entry is None:
+        return None, None, ""
+    return entry.rank, entry.raw if entry.normalized is None else entry.normalized, entry.list
 
 
 def nothing_returned(trace: Trace) -> tuple[str, str] | None:

@@ -231,4 +231,4 @@ def _where(trace: Trace, memory_id: str, rank: int | None, k: int | None) -> str
     if not found:
         return NO_LIST
     lost = loss(trace, memory_id, k)
-    return "is not returned" if lost is None else f"is lost at {lost.stage}"
+    return "is not returned" if lost is None else f"is {lost.words}"

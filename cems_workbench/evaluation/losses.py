@@ -135,15 +135,19 @@ class LossMap(LossCounts):
         return (by, "relevant", "returned", *(branch.words(self.k) for branch in branches)), rows
 
     @property
-    def worst_stage(self) -> str | None:
-        """The stage that loses most, the first of equals; None if no stage loses any."""
-        stages = [stage for stage in self.after if self.at(stage)]
-        return max(stages, key=self.at) if stages else None
+    def worst(self) -> tuple[str, int] | None:
+        """What loses most and how many, the first of equals: a stage, or of the lists one manner; None if no stage loses any."""
+        found: Counter[str] = Counter()
+        for branch, count in self.branches.items():
+            of_lists = "the lists" if branch.manner == "below" else "the depth of the lists"
+            found[of_lists if branch.stage == LISTS.name else branch.stage] += count
+        del found[""]
+        return found.most_common(1)[0] if found else None
 
     def sentence(self) -> str:
         """ "adjust loses most: 18 of the 121 relevant memories that fell out of the first 10; 16 were never a candidate"."""
         first = "the first result" if self.k == 1 else f"the first {self.k}"
-        worst, never = self.worst_stage, self.at("")
+        worst, never = self.worst, self.at("")
         if not self.lost:
             return f"nothing is lost: {_of_all(self.relevant)} in {first}"
         out = f"the {self.lost} relevant memories that fell out of {first}"
@@ -151,10 +155,13 @@ class LossMap(LossCounts):
             out = f"the only relevant memory that fell out of {first}"
         if worst is None:
             return f"no stage loses any: {out} {'was' if self.lost == 1 else 'were'} never a candidate"
-        count, who = self.at(worst), "the depth of the lists" if worst == LISTS.name else worst
-        said = f"{who} loses {out}" if self.lost == 1 else f"{who} loses most: {count} of {out}"
+        who, count = worst
+        many = who == "the lists"
+        loses = f"{who} {'lose' if many else 'loses'}"
+        below = Branch(LISTS.name, "below").words(self.k)
         if self.lost == 1:
-            return said
+            return f"{loses} {out}" + (f": it is {below}" if many else "")
+        said = f"{loses} most: {count} of {out}" + (f" {'is' if count == 1 else 'are'} {below}" if many else "")
         return f"{said}; {never or 'none'} {'was' if never == 1 else 'were'} never a candidate"
 
     def to_json(self) -> dict[str, Any]:

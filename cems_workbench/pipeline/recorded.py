@@ -2,7 +2,7 @@
 
 They are the note `recorded_stages` of evidence, so that bundles and evidence files hold them. Replay returns them under any config:
 
-    {"lists":  [{"name": "bm25", "hits": [["m1", 12.3], ["m7", null]]}],
+    {"lists":  [{"name": "bm25", "hits": [["m1", 12.3], ["m7", null]], "left_out": ["m7"]}],
      "kept":   null, or the ids that the lists pass on together,
      "stages": [{"name": "rerank", "kind": "rerank", "ranked": true, "input": null, "output": [["m7", 0.9]],
                  "dropped": {"m1": ["below the threshold", false]}, "ms": 4.2}],
@@ -37,10 +37,11 @@ Scored = tuple[tuple[str, float | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordedList:
-    """One list as the pipeline found it."""
+    """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth."""
 
     name: str
     hits: Scored
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,11 @@ class RecordedStages:
     def to_json(self) -> dict[str, Any]:
         """The note; what is not said is left out."""
         values: dict[str, Any] = {
-            "lists": [{"name": one.name, "hits": [list(hit) for hit in one.hits]} for one in self.lists],
+            "lists": [
+                {"name": one.name, "hits": [list(hit) for hit in one.hits]}
+                | ({"left_out": sorted(one.left_out)} if one.left_out else {})
+                for one in self.lists
+            ],
             "stages": [_stage_values(stage) for stage in self.stages],
         }
         if self.kept is not None:
@@ -113,7 +118,11 @@ def read_recorded(note: Any) -> RecordedStages:
     """The stages of a note. Raises ValueError, naming the field, for one that is not as `to_json` writes it."""
     values = _typed(note, dict, "")
     lists = tuple(
-        RecordedList(_name(one, f"lists[{i}]"), _scored(one.get("hits"), f"lists[{i}].hits"))
+        RecordedList(
+            _name(one, f"lists[{i}]"),
+            _scored(one.get("hits"), f"lists[{i}].hits"),
+            _ids(one.get("left_out", []), f"lists[{i}].left_out"),
+        )
         for i, one in enumerate(_objects(values.get("lists", []), "lists"))
     )
     stages = tuple(_stage(one, f"stages[{i}]") for i, one in enumerate(_objects(values.get("stages"), "stages")))
@@ -126,10 +135,14 @@ def read_recorded(note: Any) -> RecordedStages:
     if not stages:
         raise ValueError("stages: expected at least one")
     kept = values.get("kept")
-    if kept is not None and not all(isinstance(key, str) for key in _typed(kept, list, "kept")):
-        raise ValueError("kept: expected ids")
     unknown = _typed(values.get("unknown", False), bool, "unknown")
-    return RecordedStages(lists, stages, None if kept is None else frozenset(kept), unknown)
+    return RecordedStages(lists, stages, None if kept is None else _ids(kept, "kept"), unknown)
+
+
+def _ids(value: Any, where: str) -> frozenset[str]:
+    if not all(isinstance(key, str) for key in _typed(value, list, where)):
+        raise ValueError(f"{where}: expected ids")
+    return frozenset(value)
 
 
 def _stage(values: Mapping[str, Any], where: str) -> RecordedStage:
@@ -228,7 +241,7 @@ def heads(recorded: RecordedStages) -> tuple[StageHead, ...]:
 
 def passed_on(recorded: RecordedStages) -> dict[str, None]:
     """The candidates that the lists pass on, in the order of the first list that has each."""
-    found = dict.fromkeys(key for one in recorded.lists for key, _ in one.hits)
+    found = dict.fromkeys(key for one in recorded.lists for key, _ in one.hits if key not in one.left_out)
     return found if recorded.kept is None else {key: None for key in found if key in recorded.kept}
 
 

@@ -25,6 +25,8 @@ Made = TypeVar("Made")
 Number = TypeVar("Number", np.float64, np.int64)
 
 
+NO_RANK = np.iinfo(np.int64).max
+"""The rank of what is in no list, where the least rank counts."""
 COUNTED_PER_QUERY = 4
 """With more candidates a query than these, sorting all of them is faster than counting who is ahead of each."""
 
@@ -115,10 +117,11 @@ class SuccessionTable:
 
 @dataclass(frozen=True, eq=False)
 class RecordedList:
-    """A list of an external trace; `rank` and `score` by column, in its order."""
+    """A list of an external trace; `rank` and `score` by column, in its order; it does not keep those `left_out`."""
 
     name: str
     rank: Mapping[int, tuple[int, float | None]]
+    left_out: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +152,8 @@ class RecordedTable:
     """(Q, C) is in a list."""
     kept: Bools
     """(Q, C) is in a list, and the lists pass it on."""
+    best: Ints
+    """(Q, C) the best rank in a list that keeps it, `NO_RANK` in none."""
     ways: Sequence[RecordedWay]
 
     @property

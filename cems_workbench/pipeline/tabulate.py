@@ -20,6 +20,7 @@ from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.nested import nested_table, with_nested
 from cems_workbench.pipeline.recorded import RecordedStages, heads, passed_on, ways
 from cems_workbench.pipeline.table import (
+    NO_RANK,
     Bools,
     CandidateTable,
     Floats,
@@ -147,13 +148,19 @@ def _recorded(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]],
         return None
     size = (len(traces), width)
     found, kept = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    best = np.full(size, NO_RANK)
     lists: list[list[RecordedList]] = []
     for q, one in enumerate(traces):
         own = index[q]
-        lists.append([RecordedList(ranked.name, _by_column(ranked.hits, own)) for ranked in one.lists])
+        lists.append([])
+        for ranked in one.lists:
+            out = frozenset(own[key] for key in ranked.left_out)
+            lists[q].append(RecordedList(ranked.name, _by_column(ranked.hits, own), out))
+            for c, (rank, _) in lists[q][-1].rank.items():
+                best[q, c] = best[q, c] if c in out else min(best[q, c], rank)
         found[q, [own[key] for ranked in one.lists for key, _ in ranked.hits]] = True
         kept[q, [own[key] for key in passed_on(one)]] = True
-    return RecordedTable(lists, found, kept, _ways(traces, index, size))
+    return RecordedTable(lists, found, kept, best, _ways(traces, index, size))
 
 
 def _by_column(

@@ -70,13 +70,16 @@ def trace_spans(trace: Trace) -> Iterator[str]:
     lists = trace.stage(LISTS)
     for listed in lists.fields.lists:
         hits = [
-            (entry.rank, row.memory_id, entry.raw)
+            (entry.rank, row.memory_id, entry.raw, entry.kept)
             for row in lists.rows
             for entry in row.lists
             if entry.list == listed.name
         ]
-        found = [(key, raw) for _, key, raw in sorted(hits, key=lambda hit: hit[:2])]
+        hits.sort(key=lambda hit: hit[:2])
+        found = [(key, raw) for _, key, raw, _ in hits]
         more = _stage(listed.name, "list", "RETRIEVER", len(found))
+        for n, key in enumerate(key for _, key, _, kept in hits if not kept):
+            more[f"workbench.stage.dropped.{n}.document.id"] = key
         place += 1
         yield span(f"list {listed.name}", place, LISTS.name, {**more, **documents("retrieval.documents", found)})
     for stage in trace.candidate_stages:

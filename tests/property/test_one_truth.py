@@ -19,8 +19,9 @@ from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages
+from cems_workbench.pipeline.stages import ADJUST, FUSION, THRESHOLD, candidate_stages
 from cems_workbench.pipeline.stages.fusion import score_parts
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.journey import journey_table
@@ -33,17 +34,30 @@ CONFIGS = configs() | st.builds(
 
 
 def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
-    """Every stage is tried as the last one after which the memory was still within k, or could be."""
-    within = []
+    """The stage after the last one that left it within k, in a list or in the ranking; without one what dropped it, else the lists."""
     stages = candidate_stages(trace.config)
-    while stages and memory_id not in trace.stage(stages[0]).by_id:  # in no list: it may be fetched later
+    while memory_id not in trace.stage(stages[0]).by_id:  # in no list: it may be fetched later
         stages = stages[1:]
-    for stage in stages:
+    ranks: dict[str, int] = {}
+    within, dropped = -1, None
+    for i, stage in enumerate(stages):
         row = trace.stage(stage).by_id.get(memory_id)
-        ranked = stage.works_on == "ranking"
-        within.append(row is not None and row.kept and (not ranked or 1 <= (row.rank_out or 0) <= k))
-    never_again = [i for i in range(len(within)) if not any(within[i:])]
-    return stages[never_again[0]].name if never_again else None
+        if row is None:
+            break
+        if stage.name == LISTS.name:
+            ranks = {entry.list: entry.rank for entry in row.lists if entry.kept}
+        elif stage.name == THRESHOLD.name:
+            ranks = {
+                name: rank for name, rank in ranks.items() if name not in [e.list for e in row.lists if not e.kept]
+            }
+        rank = min(ranks.values(), default=0) if row.rank_out is None else row.rank_out
+        if row.kept and rank <= k:
+            within = i
+        elif not row.kept and not str(row.reason).startswith("past the result limit"):
+            dropped = stage.name
+    if within < 0 and stages[0].name == LISTS.name:
+        return dropped or LISTS.name
+    return stages[within + 1].name if within + 1 < len(stages) else None
 
 
 @settings(max_examples=4 * EXAMPLES)

@@ -17,6 +17,7 @@ from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS, ranks_text
 from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
+from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.wording import list_label, ordinal
 
 
@@ -74,6 +75,8 @@ class MemoryPath:
     lost_at: str | None
     steps: tuple[Step, ...]
     places: tuple[ListEntry, ...] = ()
+    in_lists: str = ""
+    """ "below 10 in every list (best: 23rd in vector)" if that is how it was lost."""
 
     def step(self, stage: str) -> Step | None:
         """That stage's effect, None if the memory did not reach it."""
@@ -110,7 +113,8 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
     else:
         status = "dropped"
     lost = loss(trace, memory_id, k)
-    return MemoryPath(memory_id, k, status, rank, lost.stage if lost else None, steps, tuple(places))
+    in_lists = "" if lost is None else lost.in_lists
+    return MemoryPath(memory_id, k, status, rank, lost.stage if lost else None, steps, tuple(places), in_lists)
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
@@ -130,15 +134,17 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if trace.external:
         told = _traced(path, trace)
+    elif path.in_lists:
+        told = f"{path.in_lists}; {_fused(path, trace)}"
     elif path.lost_at == "lists":
         told = f"no list keeps {name} ({path.steps[-1].words})"
     elif path.lost_at == ABSTAIN.name:
         stood = ordinal(path.steps[-1].rank_in or 0)
         told = f"nothing was returned because {path.steps[-1].words}; {name} stood {stood}. {answers_at(trace)}"
-    elif path.lost_at == "threshold":
-        told = f"{name} was {list_text(trace, name)}; its {path.steps[-1].words}"
+    elif path.lost_at == THRESHOLD.name:
+        told = _thresholded(path, trace)
     else:
-        told = _fusion(path, trace) if path.lost_at == "fusion" else _later(path, trace)
+        told = _fused(path, trace) if path.lost_at == "fusion" else _later(path, trace)
     last = path.steps[-1]
     if path.status == "dropped" and last.stage != path.lost_at:
         told += f"; {last.stage} dropped it: {last.words}"
@@ -152,13 +158,22 @@ def _traced(path: MemoryPath, trace: Trace) -> str:
     assert step is not None
     told = f"{name} was {list_text(trace, name)}"
     if stage == LISTS.name:
-        return f"{told}; the lists did not pass it on"
+        return f"{path.in_lists}; {told}" if path.in_lists else f"{told}; the lists did not pass it on"
     if step.rank_in is not None:
         told += f", {ordinal(step.rank_in)} before {stage}"
     if not step.kept:
         return f"{told}; {stage} dropped it: {step.words}"
     scored = "" if step.score is None else f" with the score {step.score:.4g}"
     return f"{told}; {stage} put it {ordinal(step.rank or 0)}{scored}"
+
+
+def _thresholded(path: MemoryPath, trace: Trace) -> str:
+    """Dropped by the threshold, or kept in a list that has it below k."""
+    name, row = path.memory_id, trace.stage(THRESHOLD).by_id[path.memory_id]
+    if not row.kept:
+        return f"{name} was {list_text(trace, name)}; its {row.reason}"
+    taken = ", ".join(list_label(entry.list) for entry in row.lists if not entry.kept)
+    return f"it took {name} from {taken}; {_fused(path, trace)}"
 
 
 def answers_at(trace: Trace) -> str:
@@ -171,7 +186,8 @@ def answers_at(trace: Trace) -> str:
     return f"It answers with {joined.join(at)}"
 
 
-def _fusion(path: MemoryPath, trace: Trace) -> str:
+def _fused(path: MemoryPath, trace: Trace) -> str:
+    """Its rank after fusion with those in the lists, and what later stages made of it."""
     name = path.memory_id
     step = path.step("fusion")
     if step is None or step.rank is None:

@@ -321,7 +321,9 @@ class _Reading:
         said += _order_problem(output or [])
         for line in said:
             self._warn(LISTS, f"{name}: {line}")
-        self.lists.append({"name": name, "hits": [list(hit) for hit in output or []]})
+        left_out = sorted(key for key, _ in output or [] if key in span.dropped)
+        hits = [list(hit) for hit in output or []]
+        self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
         self.known |= {key for key, _ in output or []}
         return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
 

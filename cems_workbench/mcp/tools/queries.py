@@ -482,7 +482,7 @@ def _stands(memory_id: str, trace: Trace) -> str:
     if rank is not None:
         return f"rank {rank} of {len(trace.results)}"
     lost = loss(trace, memory_id)
-    return f"not returned, lost at {lost.stage}" if lost else "in no list"
+    return f"not returned, {lost.words}" if lost else "in no list"
 
 
 def _counted(deltas: Iterable[RankDelta]) -> str:

@@ -103,7 +103,9 @@ def _found(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
 
     def entries(q: int, c: int) -> tuple[ListEntry, ...]:
         return tuple(
-            ListEntry(ranked.name, *ranked.rank[c], ranked.rank[c][1], bool(table.kept[q, c]))
+            ListEntry(
+                ranked.name, *ranked.rank[c], ranked.rank[c][1], bool(table.kept[q, c]) and c not in ranked.left_out
+            )
             for ranked in table.lists[q]
             if c in ranked.rank
         )
@@ -114,7 +116,10 @@ def _found(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
         after=unranked(table.kept, no_score),
         row=lambda q: lambda c, contract: ListsRow(*contract, entries(q, c)),
         fields=lambda q: ListsFields(
-            tuple(ListUse(one.name, one.name, None, True, len(one.rank), len(one.rank)) for one in table.lists[q])
+            tuple(
+                ListUse(one.name, one.name, None, True, len(one.rank), len(one.rank) - len(one.left_out))
+                for one in table.lists[q]
+            )
         ),
         reason=lambda q, c: NOT_KEPT,
     )

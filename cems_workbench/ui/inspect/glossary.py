@@ -16,7 +16,7 @@ FUSIONS_HELP = (
 
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
-LOST_HELP = "The stage after which it is no longer within the first {k}; empty: it ends within them, or no list has it"
+LOST_HELP = "The stage that lost it from the first {k}, lists where no list has it within them; empty: it is within them, or in no list"
 """Help of "lost at" (`analysis.ranks.loss`)."""
 
 FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}

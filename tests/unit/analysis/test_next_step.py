@@ -22,17 +22,21 @@ def step(grades: dict[str, int] | None = None, changes: dict[str, Any] | None = 
 def test_stale_first_result_leads_to_its_successor_before_any_judgment_counts():
     found = next_step(traced("abc", {"a": ["c"]}), {"b": 3})
     assert (found.kind, found.place, found.memory_id) == ("superseded", "why", "c")
-    assert found.words == "The first result, a, is superseded by c (the same day), which is lost at fusion."
+    assert (
+        found.words
+        == "The first result, a, is superseded by c (the same day), which is below 2 in every list (best: 3rd in vector:0)."
+    )
 
 
 @pytest.mark.parametrize(
     ("grades", "kind", "memory", "words"),
     [
-        ({"c": 3}, "missing", "c", "The memory judged relevant is missing: c (grade 3), lost at fusion (3rd)."),
+        ({"c": 3}, "missing", "c", "The memory judged relevant is missing: c (grade 3), below 2 in every list (best: 3rd in vector)."),
         ({"a": 3, "x": 2}, "missing", "x", "1 of 2 memories judged relevant is missing: x (grade 2), which no list found."),
-        ({"c": 2, "d": 3}, "missing", "d", "2 of 2 memories judged relevant are missing; the best is d (grade 3), lost at fusion (4th)."),
+        ({"c": 2, "d": 3}, "missing", "d",
+         "2 of 2 memories judged relevant are missing; the best is d (grade 3), below 2 in every list (best: 4th in vector)."),
         ({"c": 2, "d": 2, "x": 2}, "missing", "c",
-         "3 of 3 memories judged relevant are missing; the best is c (grade 2), lost at fusion (3rd)."),
+         "3 of 3 memories judged relevant are missing; the best is c (grade 2), below 2 in every list (best: 3rd in vector)."),
         ({"a": 0, "b": 3}, "low", "b",
          "The best memory judged relevant, b (grade 3), is 2nd, below a, which is judged irrelevant and 1st."),
         ({"a": 3}, "good", None, "The memory judged relevant is among the results: see which other queries lose theirs."),
@@ -71,6 +75,6 @@ def test_query_that_the_store_does_not_answer_is_right_without_results_and_noise
 
 
 def test_target_rank_decides_what_is_missing_and_is_kept_for_the_explanation():
-    words = "The memory judged relevant is not within the first 1: b (grade 3), lost at fusion (2nd)."
+    words = "The memory judged relevant is not within the first 1: b (grade 3), below 1 in every list (best: 2nd in vector)."
     assert step({"b": 3}, k=1) == NextStep("missing", words, "why", "b", 1)
     assert step({"b": 3}).kind == "good" and "k" not in step({"c": 3}).to_json()

@@ -70,7 +70,7 @@ def traced(order, newer, until=None, ages=None, config=CONFIG):
     [
         ("abc", 3, "superseded by b (9 days later), which is 2nd", True),
         ("bac", 3, "superseded by b (9 days later), which is 1st", False),
-        ("acb", 2, "superseded by b (9 days later), which is lost at fusion", True),
+        ("acb", 2, "superseded by b (9 days later), which is below 2 in every list (best: 3rd in vector:0)", True),
         ("acd", 2, "superseded by b (9 days later), which no list found", True),
     ],
 )
@@ -103,14 +103,14 @@ def test_sentence_names_what_a_memory_supersedes_too():
         "The first result, a, is superseded by b (10 days later), which is 2nd."
     )
     assert standing_sentence(trace, "b") == (
-        "b is superseded by c (10 days later), which is lost at fusion; it supersedes a, which is 1st."
+        "b is superseded by c (10 days later), which is below 2 in every list (best: 3rd in vector:0); it supersedes a, which is 1st."
     )
     assert standing_sentence(traced("ab", {}), "a") == ""
 
 
 def test_same_words_are_in_the_command_line_the_report_python_and_mcp(capsys):
     trace = traced("acb", {"a": ["b"]}, ages={"a": 10})
-    words = "superseded by b (9 days later), which is lost at fusion"
+    words = "superseded by b (9 days later), which is below 2 in every list (best: 3rd in vector:0)"
     assert stale_words(trace, "a") == words
     print_trace(trace, as_json=False)
     printed = " ".join(capsys.readouterr().out.split())

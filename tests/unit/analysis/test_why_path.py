@@ -78,20 +78,44 @@ def test_lost_by_the_threshold() -> None:
     )
 
 
-def test_lost_in_fusion_when_it_never_stood_within_k() -> None:
+def test_lost_by_the_lists_when_none_has_it_within_k() -> None:
     lists = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"b": 2.0, "a": 1.0}}
     path, sentence = explained(evidence(lists), "c", 2)
-    assert (path.status, path.rank, path.lost_at) == ("below the top k", 3, "fusion")
-    assert sentence == "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), not in lexical); it ended 3rd."
+    assert (path.status, path.rank, path.lost_at) == ("below the top k", 3, "lists")
+    assert sentence == (
+        "Lost at lists: below 2 in every list (best: 3rd in vector); "
+        "c was 3rd after fusion (3rd in vector (0.7), not in lexical); it ended 3rd."
+    )
+
+
+def test_lost_in_fusion_when_a_list_has_it_within_k() -> None:
+    lists = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"c": 3.0, "b": 2.0, "a": 1.0}}
+    path, sentence = explained(evidence(lists), "c", 1, {"lists.lexical.weight": 0.01})
+    assert (path.status, path.lost_at) == ("below the top k", "fusion")
+    assert sentence == "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), 1st in lexical (3)); it ended 3rd."
+
+
+def test_lost_by_a_threshold_that_takes_it_from_the_list_that_has_it_within_k() -> None:
+    lists = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"c": 3.0, "b": 2.0}}
+    cut = {"threshold.mode": "fixed", "threshold.fixed": 2.5, "threshold.applies_to": ["lexical"]}
+    raw = {"lists.lexical.normalization": "none"}
+    path, sentence = explained(evidence(lists), "b", 1, raw | cut)
+    assert path.lost_at == "lists"
+    path, sentence = explained(evidence(lists), "c", 1, raw | cut | {"threshold.fixed": 3.5})
+    assert path.lost_at == "threshold"
+    assert sentence == (
+        "Lost at threshold: it took c from lexical; "
+        "c was 3rd after fusion (3rd in vector (0.7), 1st in lexical (3)); it ended 3rd."
+    )
 
 
 def test_what_happened_after_fusion_is_told_too() -> None:
     ages = {key: {"last_accessed": NOW} for key in "ab"} | {"c": {"last_accessed": NOW - timedelta(days=60)}}
     lists = {"vector": {"a": 0.9, "c": 0.8, "b": 0.7}}
     path, sentence = explained(evidence(lists, memories=ages), "c", 1, {"adjust.time_decay.mode": "hyperbolic"})
-    assert path.lost_at == "fusion"
+    assert path.lost_at == "lists"
     assert sentence == (
-        "Lost at fusion: c was 2nd after fusion (2nd in vector (0.8)); "
+        "Lost at lists: below 1 in every list (best: 2nd in vector); c was 2nd after fusion (2nd in vector (0.8)); "
         "time decay over 60 days since last access multiplied it by 0.50 and put it 3rd."
     )
 
@@ -143,8 +167,9 @@ def test_a_list_that_was_not_searched_is_told() -> None:
     places = [ListEntry("lexical:0", 1, 9.0, 50, False, "it would be 1st (BM25 9.00), but this list was not searched")]
     made = trace(evidence(VECTOR))
     assert cause(memory_path(made, "c", 2, places), made) == (
-        "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not "
-        "searched); it ended 3rd."
+        "Lost at lists: below 2 in every list (best: 3rd in vector); "
+        "c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not searched); "
+        "it ended 3rd."
     )
 
 
@@ -220,6 +245,6 @@ def test_lost_to_diversity() -> None:
     )
 
 
-def test_past_the_limit_is_lost_where_the_rank_was_lost() -> None:
+def test_past_the_limit_is_lost_where_it_was_below_k_first() -> None:
     path, _ = explained(evidence(VECTOR), "c", 2, {"assembly.limit": 2})
-    assert (path.status, path.rank, path.lost_at) == ("below the top k", None, "fusion")
+    assert (path.status, path.rank, path.lost_at) == ("below the top k", None, "lists")

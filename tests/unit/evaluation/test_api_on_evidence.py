@@ -157,8 +157,8 @@ def test_a_query_of_the_set_is_replayed(loaded: cw.LoadedEvidence) -> None:
 def test_why_without_a_store(loaded: cw.LoadedEvidence) -> None:
     answer = cw.replay(loaded.of("q1"), cw.load_config(AS_LISTED, {"assembly.limit": 3}))
     found = cw.why(answer, "h")
-    assert found.lost_at == "fusion" and found.rank is None
-    assert found.cause.startswith("Lost at fusion") and found.verdict in str(found)
+    assert found.lost_at == "lists" and found.rank is None
+    assert found.cause.startswith("Lost at lists: below 3 in every list (best: ") and found.verdict in str(found)
     assert cw.replay(answer, found.counterfactual()).ids[found.to_pandas()["rank"][0] - 1] == "h"
     with pytest.raises(cw.InputError, match="zz: no such memory"):
         cw.why(answer, "zz")

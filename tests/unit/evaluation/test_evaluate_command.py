@@ -201,17 +201,17 @@ def test_an_evidence_file_is_measured_without_loading_a_model(evidence: Path) ->
 def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command, evidence: Path) -> None:
     done = command("evaluate", evidence, "--losses", "--cutoff", 5)
     lines = done.out.splitlines()
-    assert (
-        lines[0]
-        == "fusion loses most: 1 of the 2 relevant memories that fell out of the first 5; 1 was never a candidate"
+    assert lines[0] == (
+        "the lists lose most: 1 of the 2 relevant memories that fell out of the first 5 is below 5 in every list; "
+        "1 was never a candidate"
     )
-    assert done.out.index("pushed below 5 by fusion") < done.out.index("as_listed: 5 queries")
-    assert "Lost at fusion: g was 7th after fusion" in done.out and "No list returned a." in done.out
+    assert done.out.index("below 5 in every list") < done.out.index("as_listed: 5 queries")
+    assert "Lost at lists: below 5 in every list (best: 7th in" in done.out and "No list returned a." in done.out
     rows = {name: count for name, _, count in (line.strip().rpartition("  ") for line in lines[2:6])}
     assert {name.strip(): int(count) for name, count in rows.items()} == {
         "returned in the first 5": 2,
         "never a candidate": 1,
-        "pushed below 5 by fusion": 1,
+        "below 5 in every list": 1,
         "all relevant memories": 4,
     }
 
@@ -225,18 +225,18 @@ def test_two_configs_are_put_side_by_side_with_what_the_second_saves_and_breaks(
     assert (first["relevant"], first["returned"], second["returned"]) == (4, 2, 1)
     assert first["branches"] == [
         {"stage": "", "manner": "never", "count": 1},
-        {"stage": "fusion", "manner": "below", "count": 1},
+        {"stage": "lists", "manner": "below", "count": 1},
     ]
     (change,) = found["differences"]
     assert change["sentence"] == (
-        "other_way saves 1 that as_listed loses (1 at fusion) and breaks 2 that as_listed returns (2 at fusion)"
+        "other_way saves 1 that as_listed loses (1 at lists) and breaks 2 that as_listed returns (2 at lists)"
     )
     assert [(row["qid"], row["memory_id"], row["rank"]) for row in change["saved_rows"]] == [("q2", "g", 7)]
     assert [(row["qid"], row["memory_id"], row["rank"]) for row in change["broken_rows"]] == [
         ("q1", "a", 8),
         ("q3", "b", 7),
     ]
-    assert all(row["words"].startswith("Lost at fusion: ") for row in change["broken_rows"])
+    assert all(row["words"].startswith("Lost at lists: below 5 in every list") for row in change["broken_rows"])
     assert {name: row["relevant"] for name, row in first["by_type"].items()} == {"temporal": 2, "other": 2}
 
 

@@ -54,8 +54,10 @@ def test_stages_are_the_recorded_ones_under_every_preset() -> None:
 @pytest.mark.parametrize(
     ("memory_id", "k", "stage", "manner"),
     [
-        ("d", 2, "rrf", "dropped"),
-        ("c", 2, "rrf", "below"),  # its rank there was 4, and a later stage dropped it
+        ("d", 2, "lists", "below"),  # 4th in the only list that has it: rrf kept as many as it does
+        ("d", 4, "rrf", "dropped"),
+        ("c", 2, "only ours", "dropped"),  # below 2 before it too, and dropped for another reason
+        ("c", 3, "rrf", "below"),  # its rank there was 4, and a later stage dropped it
         ("c", 4, "only ours", "dropped"),
         ("f", 5, "cohere", "dropped"),  # the reranker never read it
         ("e", 2, "cohere", "below"),
@@ -122,8 +124,11 @@ def test_queries_with_other_stages_share_a_loss_map() -> None:
     assert found.returned == 3 and found.relevant == 18
     assert [(branch.stage, branch.manner, count) for branch, count in found.branches.items()] == [
         ("", "never", 4),
-        ("rrf", "dropped", 3),
-        ("rrf", "below", 6),
+        ("lists", "below", 2),
+        ("rrf", "dropped", 1),
+        ("rrf", "below", 2),
+        ("only ours", "dropped", 2),
+        ("cohere", "dropped", 2),
         ("cohere", "below", 2),
     ]
     assert list(found.after.values())[-1] == found.returned

@@ -120,7 +120,7 @@ def test_the_hover_has_rank_and_score_of_every_column_and_why_it_was_lost() -> N
         "text m05",
         "vector: rank 5, score 0.9500",
         f"fusion: rank 5, score {1 / 65:.4f}",
-        "✕ lost at fusion: 5th of 6: vector 0.0154; assembly dropped it: past the result limit of 3",
+        "✕ lost at lists: below 3 in every list (best: 5th in vector); …embly dropped it: past the result limit of 3",
     ]
 
 

@@ -195,11 +195,13 @@ def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Point], l
 
 
 def _lost_index(line: FlowLine, flow: RankFlow) -> int | None:
-    """Index of the stage position with the cross: after the stage that lost it, or where that stage dropped it."""
+    """Index of the stage position with the cross: after the stage that lost it, or where that stage dropped it; of the lists the first."""
     if line.loss is None:
         return None
     staged = [point.column for point in line.points if point.column not in flow.lists]
-    return staged.index(line.loss.stage) if line.loss.stage in staged else len(staged)
+    if line.loss.stage in staged:
+        return staged.index(line.loss.stage)
+    return len(staged) if line.dropped is not None and line.dropped.stage == line.loss.stage else 0
 
 
 def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
