@@ -7,18 +7,22 @@
     divisor              scores of a query are divided by what its lists weigh
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
     vector floor         results are dropped after the limit, and nobody moves up
+    crowded              most of the first results are chunks of one document, or of one session, that the missing memory is not of
 
 Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query
 is not listed.
 
 Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold), mem0
-(candidates, divisor).
+(candidates, divisor); reports on note stores (crowded).
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from cems_workbench.pipeline.fusion_methods import fusion_method
@@ -30,6 +34,7 @@ from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.vector_scales import as_cosine
 from cems_workbench.pipeline.wording import list_label
+from cems_workbench.records import PROJECT_REFERENCE, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +237,38 @@ def _below_floor(trace: Trace) -> Iterator[KnownMistake]:
         f"{len(below)} {what} below the vector floor of {floor:g} after the limit, and nobody moved up: {left} "
         f"{'is' if left == 1 else 'are'} left",
     )
+
+
+CROWDED = "assembly.strategy"
+"""The parameter that results of one document name."""
+MIN_CROWD = 3
+"""Least results of one document that are a crowd; they are also at least half."""
+_CHUNK_ID = re.compile(r"(.+?)[-_.:/#]+(?:chunk|part)?[-_.:/#]*\d+$")
+
+
+def crowding(trace: Trace, memory_id: str, k: int) -> list[KnownMistake]:
+    """That one document or session fills the first k results, if this memory is not of it; empty otherwise, or of an external trace."""
+    if trace.external or memory_id not in trace.evidence.memories:
+        return []
+    memories = trace.evidence.memories
+    first = [result.memory_id for result in trace.results[:k]]
+    counted = Counter(group for key in first for group in _groups(memories[key]))
+    own = _groups(memories[memory_id])
+    most = next((one for one in counted.most_common() if one[0] not in own), None)
+    if memory_id in first or most is None or most[1] < max(MIN_CROWD, len(first) / 2):
+        return []
+    (what, name, _), count = most
+    return [
+        KnownMistake(
+            ASSEMBLY.name, CROWDED, count, f"{count} of the first {len(first)} are {what} {name}, {memory_id} is not"
+        )
+    ]
+
+
+def _groups(memory: Memory) -> list[tuple[str, str, datetime | None]]:
+    """The documents and the session that a memory is of; numbered ids are chunks of one document if they were made at one moment."""
+    numbered = _CHUNK_ID.match(memory.id)
+    document = None if (memory.source_ref or "").startswith(PROJECT_REFERENCE) else memory.source_ref
+    found = [("chunks of", numbered[1], memory.created_at)] if numbered else []
+    found += [("from", document, None)] if document else []
+    return [*found, *([("of the session", memory.session, None)] if memory.session else [])]

@@ -374,7 +374,7 @@ def why(
 
     Args:
         answer: what `search` or `replay` gave.
-        memory_id: the memory that is missing.
+        memory_id: the memory that is missing: its id, or a piece of its text; `title` says which it is.
         store: the store that was searched; with it lists are searched in full and changes that need a gather are tried too.
             None: parameters alone, on the evidence of the answer.
         k: it counts as missing below rank k; None is the config's limit of results.
@@ -382,9 +382,9 @@ def why(
         progress: called with a label, a count and a total.
 
     Raises:
-        InputError: there is no such memory, naming the nearest; or the store is needed and was not given.
+        InputError: there is no such memory, or several have the text, naming the nearest; or the store is needed and was not given.
     """
-    from cems_workbench.analysis.why import explain, require_known, require_stored
+    from cems_workbench.analysis.why import explain, known_memory, stored_memory
     from cems_workbench.jobs.evidence_memory import checking_set
 
     if k is not None and k < 1:
@@ -392,14 +392,14 @@ def why(
     if store is None:
         if labelled:
             raise InputError("labelled needs the store: why(answer, memory_id, store=store, labelled=True)")
-        require_known(memory_id, answer.evidence.memories)
+        memory_id = known_memory(memory_id, answer.evidence.memories)
         return Explanation(
             explain(memory_id, answer.evidence, answer.config, k=k, switched_off=answer.off, progress=progress),
             answer.config,
         )
     if answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
-    require_stored(memory_id, store.resources.store)
+    memory_id = stored_memory(memory_id, store.resources)
     judged = checking_set(answer.config, store.resources, labelled, progress)
     found = explain(
         memory_id,

@@ -168,7 +168,9 @@ def compare_command(
 @group.command("why")
 def why_command(
     query: Annotated[str, typer.Argument(help="The query.")],
-    memory_id: Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The memory that is missing.")],
+    memory_id: Annotated[
+        str, typer.Argument(metavar="MEMORY", help="The memory that is missing: its id, or a piece of its text.")
+    ],
     out: OutOption,
     preset: PresetOption = None,
     config: ConfigOption = None,
@@ -195,14 +197,14 @@ def why_command(
     request, chosen = request_and_config(
         query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
     )
-    from cems_workbench.analysis.why import explain, require_stored
+    from cems_workbench.analysis.why import explain, stored_memory
     from cems_workbench.jobs.evidence_memory import checking_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
     from cems_workbench.pipeline.replay import replay
     from cems_workbench.report.investigation import investigation_report
 
     with progress_bar() as progress, filled_resources(store) as resources:
-        require_stored(memory_id, resources.store)
+        memory_id = stored_memory(memory_id, resources)
         warn_unknown_project(resources.store, project, restrict)
         lists = gather_lists(request, chosen, resources)
         left_out = require_variants(without, lists)

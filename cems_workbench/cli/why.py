@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 def why_command(
     query: Annotated[str, typer.Argument(help="The query.")],
-    memory_id: Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The memory that is missing.")],
+    memory_id: Annotated[
+        str, typer.Argument(metavar="MEMORY", help="The memory that is missing: its id, or a piece of its text.")
+    ],
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
@@ -85,7 +87,7 @@ def why_command(
     request, chosen = request_and_config(
         query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
     )
-    from cems_workbench.analysis.why import explain, require_known, require_stored
+    from cems_workbench.analysis.why import explain, known_memory, require_stored, stored_memory, taken
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.jobs.traced_sets import require_no_config
     from cems_workbench.pipeline import replay
@@ -99,18 +101,24 @@ def why_command(
             if preset or config or changes:
                 require_no_config(evidence, own, True, [chosen])
             chosen = own.config
-        if memory_id in bundle.memories or evidence.exists():
-            require_known(memory_id, bundle.memories)
+        named = memory_id
+        if named in bundle.memories or len(named.split()) > 1 or evidence.exists():
+            memory_id = known_memory(named, bundle.memories)
         else:  # a set of the store: no list of the trace had it
             with open_existing_store(store) as opened:
                 require_stored(memory_id, opened)
+        if not as_json and memory_id != named:
+            say(taken(named, bundle.memories[memory_id]))
         with progress_bar(as_json) as progress:
             left_out = require_variants(without, bundle)
             found = explain(memory_id, bundle, chosen, k=cutoff, switched_off=left_out, progress=progress)
         searched = bundle
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
-            require_stored(memory_id, resources.store)
+            named, memory_id = memory_id, stored_memory(memory_id, resources)
+            memory = resources.store.memories.get(memory_id)
+            if not as_json and memory is not None and memory_id != named:
+                say(taken(named, memory))
             warn_unknown_project(resources.store, project, restrict)
             gathered, judged, left_out = _gathered(request, chosen, resources, without, labelled, progress)
             found = explain(

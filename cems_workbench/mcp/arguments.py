@@ -14,6 +14,10 @@ QueryText = Annotated[
 MemoryId = Annotated[
     str, Field(min_length=1, max_length=MOST_NAME, description="Id of a memory; find_memories finds it by its text.")
 ]
+MemoryNamed = Annotated[
+    str,
+    Field(min_length=1, max_length=MOST_QUERY, description="Id of a memory, or a piece of its text that no other has."),
+]
 FollowedId = Annotated[str, Field(max_length=MOST_NAME, description="Id of a memory to follow; empty for none.")]
 ConfigName = Annotated[
     str,

@@ -16,8 +16,9 @@ Source: CEMS 0.9.3 as recorded; docs/internals/specification.md, "lists"; docs/u
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -311,14 +312,15 @@ def _entries(row: NestedRow, index: dict[str, int]) -> list[tuple[int, int, floa
     """(candidate, chunk, rank by meaning, rank by ts_rank) of every chunk in either list inside."""
     return [
         (index[memory_id], -1 if chunk is None else chunk, pair[0], pair[1])
-        for (memory_id, chunk), pair in ranks_inside(row).items()
+        for (memory_id, chunk), pair in ranks_inside(row, index).items()
     ]
 
 
-def ranks_inside(row: NestedRow) -> dict[tuple[str, int | None], list[float]]:
-    """The `chunk_ranks` of the two lists that a hybrid list is made of."""
+def ranks_inside(row: NestedRow, index: Mapping[str, int] | None = None) -> dict[tuple[str, int | None], list[float]]:
+    """The `chunk_ranks` of the two lists that a hybrid list is made of; equal scores by `index`, without one by id."""
     assert row.vector is not None and row.text is not None
-    by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
+    place: Callable[[str], Any] = str if index is None else index.__getitem__
+    by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, place(hit.memory_id), hit.chunk or 0))
     return chunk_ranks(by_meaning, row.text.hits)
 
 

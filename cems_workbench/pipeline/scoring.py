@@ -50,8 +50,11 @@ def score_missing(
     cached_only: bool = False,
     switched_off: Collection[int] = (),
     trace: Trace | None = None,
+    also: Collection[str] = (),
 ) -> Evidence:
     """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
+
+    `also` are candidates that are scored too, whether or not they are in the head.
 
     `cached_only` calls no model: candidates outside the cache stay unscored. `switched_off` as in `replay`. A caller with a trace of this
     evidence under this config, with the same or fewer scores of the reranker, passes `trace` to save a replay.
@@ -60,7 +63,11 @@ def score_missing(
         return evidence
     trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
     there = evidence.model_scores.get(model_key(config.rerank), {})
-    if not _wanted(trace, there):
+
+    def missing(scores: Mapping[str, ModelScore]) -> list[str]:
+        return list(dict.fromkeys([*_wanted(trace, scores), *(key for key in also if key not in scores)]))
+
+    if not missing(there):
         return evidence
     health = trace.stage(RERANK).fields.health
     most = 0 if health is None else health.head
@@ -76,7 +83,7 @@ def score_missing(
         label = scorer.label
         found: dict[str, ModelScore] = {}
         known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
-        while wanted := _wanted(trace, {**there, **found}):
+        while wanted := missing({**there, **found}):
             texts = {key: texts_given(key, evidence, config, given) for key in wanted}
             fresh = {text: text for read in texts.values() for text in read if text not in known}
             reading = partial(_counted, progress, len(known), most)
@@ -95,7 +102,7 @@ def score_missing(
     except ModelError as error:
         scores = {}
         # A cached-only pass leaves them missing, so that a later pass may still ask the model.
-        while not cached_only and (wanted := _wanted(trace, {**there, **scores})):
+        while not cached_only and (wanted := missing({**there, **scores})):
             scores |= {
                 key: ModelScore(None, texts_given(key, evidence, config, given)[0], str(error)) for key in wanted
             }

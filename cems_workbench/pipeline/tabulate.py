@@ -49,14 +49,24 @@ def single_table(evidence: Evidence) -> CandidateTable:
     return table
 
 
-def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
+def table_against(evidence: Evidence, memory_id: str) -> CandidateTable:
+    """The table of a single evidence in which no tie falls by an id: the order is that of the lists, and `memory_id` is last."""
+    listed = dict.fromkeys(hit.memory_id for ranked in evidence.lists for hit in ranked.hits)
+    place = {key: i for i, key in enumerate(listed)}
+    return to_table(
+        [evidence], [sorted(evidence.candidate_ids, key=lambda key: (key == memory_id, place.get(key, len(place))))]
+    )
+
+
+def to_table(evidences: Sequence[Evidence], order: Sequence[Sequence[str]] | None = None) -> CandidateTable:
     """Encode Q evidences into one table, padded to the longest lists and candidate sets.
 
-    External traces share a table if they have the same stages (`alike`); raises ValueError for others.
+    `order` is that of the candidates, by which every tie falls; None: by their ids. External traces share a table if they have the same
+    stages (`alike`); raises ValueError for others.
     """
     if len(alike(evidences)) > 1:
         raise ValueError("queries with different recorded stages do not fit into one table")
-    ids = [evidence.candidate_ids for evidence in evidences]
+    ids = order or [evidence.candidate_ids for evidence in evidences]
     index = [{memory_id: c for c, memory_id in enumerate(row)} for row in ids]
     memories = [[evidence.memories[key] for key in row] for evidence, row in zip(evidences, ids, strict=True)]
     width = max((len(row) for row in ids), default=0)
@@ -246,7 +256,7 @@ def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places,
     scores = np.array([hit.score for hit in hits])
     # Strictly falling scores have no ties to settle, so most lists need no sort.
     if not ranked.as_given and ranked.source not in ORDERED and not (scores[1:] < scores[:-1]).all():
-        hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
+        hits = sorted(hits, key=lambda hit: (-hit.score, index[hit.memory_id], hit.chunk or 0))
         scores = np.array([hit.score for hit in hits])
     columns = np.array([index[hit.memory_id] for hit in hits])
     best = np.arange(len(hits))

@@ -17,7 +17,7 @@ import pytest
 
 from cems_workbench.analysis.why import Counterfactual, ListEntry, explain
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
-from cems_workbench.analysis.why.regather import gather_counterfactuals
+from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.factory import servers
@@ -80,7 +80,8 @@ def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> 
     """The rescues by deeper lists that a new gathering confirms, by their parameters."""
     evidence, found = places(small, chosen, memory_id)
     trials = Trials(evidence, memory_id, k)
-    rescues, _ = gather_counterfactuals(trials, chosen, ASKED, small, tuple(found.values()))
+    tries = list(depth_tries(trials, chosen, ASKED, tuple(found.values())))
+    rescues, _ = gather_counterfactuals(trials, chosen, ASKED, small, tries)
     return {
         tuple(rescue.values): rescue for rescue in rescues if all(path.startswith("lists.") for path in rescue.values)
     }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -17,6 +21,7 @@ from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from tests.thoroughly import EXAMPLES
 
 
@@ -36,6 +41,7 @@ def test_every_breakpoint_and_every_rescue_holds_when_replayed(
 ) -> None:
     memory_id = candidate(data, evidence)
     found = explain(memory_id, evidence, config, k=k)
+    trials = Trials(evidence, memory_id, k, present=config)
     assert (found.path.status == "in the top k") == brought_in(evidence, config, memory_id, k)
     for rescue in found.counterfactuals:
         applied = rescue.config(config)
@@ -48,8 +54,8 @@ def test_every_breakpoint_and_every_rescue_holds_when_replayed(
         others = {path: value for path, value in rescue.values.items() if path not in points}
         below = with_values(config, others | {path: point.fails for path, point in points.items()})
         above = with_values(config, others | {path: point.succeeds for path, point in points.items()})
-        assert not brought_in(evidence, below, memory_id, k), rescue
-        assert brought_in(evidence, above, memory_id, k), rescue
+        assert not trials.succeeds(below), rescue
+        assert trials.succeeds(above) and brought_in(evidence, above, memory_id, k), rescue
         if len(rescue.changes) == 1:
             (path, point), spec = next(iter(points.items())), field_spec(next(iter(points)))
             apart = abs(point.fails - point.succeeds)
@@ -120,3 +126,54 @@ def test_both_overlaps_are_symmetric_and_one_only_for_equal_lists(old: list[str]
     assert -1 <= kendall(old, new) <= kendall(old, old) == 1.0
     if old != new:
         assert rbo(old, new) < 1
+
+
+def renamed(subject: Evidence, names: Mapping[str, str]) -> Evidence:
+    """The same evidence with other ids; nothing else moves."""
+
+    def keyed(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {names[key]: value for key, value in values.items()}
+
+    lists = [
+        replace(ranked, hits=tuple(replace(hit, memory_id=names[hit.memory_id]) for hit in ranked.hits))
+        for ranked in subject.lists
+    ]
+    superseded = {
+        names[key]: [{**one, "id": names[one["id"]]} for one in own]
+        for key, own in subject.notes.get(SUPERSEDED, {}).items()
+    }
+    return replace(
+        subject,
+        memories={names[key]: replace(memory, id=names[key]) for key, memory in subject.memories.items()},
+        lists=tuple(lists),
+        embeddings=keyed(subject.embeddings),
+        chunks={
+            names[key]: tuple(replace(chunk, memory_id=names[key]) for chunk in own)
+            for key, own in subject.chunks.items()
+        },
+        model_scores={name: keyed(scores) for name, scores in subject.model_scores.items()},
+        judge_scores={name: keyed(scores) for name, scores in subject.judge_scores.items()},
+        relations=tuple(
+            replace(edge, source_id=names[edge.source_id], target_id=names[edge.target_id])
+            for edge in subject.relations
+        ),
+        tokens=keyed(subject.tokens),
+        notes={**subject.notes, SUPERSEDED: superseded} if SUPERSEDED in subject.notes else subject.notes,
+    )
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(evidences(), configs(fusion__tie_break="id"), st.integers(1, 3), st.randoms(use_true_random=False), st.data())
+def test_other_ids_change_no_outcome(
+    subject: Evidence, config: PipelineConfig, k: int, drawn: Any, data: st.DataObject
+) -> None:
+    assume(subject.candidate_ids)
+    memory_id = data.draw(st.sampled_from(subject.candidate_ids))
+    ids = sorted({*subject.memories, *(edge.source_id for edge in subject.relations)})
+    names = dict(zip(ids, drawn.sample(ids, len(ids)), strict=True))
+    one, other = Trials(subject, memory_id, k), Trials(renamed(subject, names), names[memory_id], k)
+    for path, value in [("fusion.k", 7), ("lists.vector.weight", 0.0), ("fusion.cap", 0.0), ("dedup.enabled", True)]:
+        changed = with_values(config, {path: value})
+        before, after = one.outcome(changed), other.outcome(changed)
+        assert (after.rank, after.stood, after.levels) == (before.rank, before.stood, before.levels), path
+        assert after.results == tuple(names[key] for key in before.results), path

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import linear
-from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, emptied, side_effects
+from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
 from cems_workbench.evaluation.comparison import interval_words
@@ -184,11 +184,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Su
         for value in others(spec, config)
         if trials.succeeds(changed(config, spec.path, value))
     ]
-    before = trials.outcome(config).results
-    useful = [
-        hit for hit in found if not emptied(before, trials.outcome(changed(config, spec.path, hit.value)).results)
-    ]
-    return min(useful, key=lambda hit: hit.distance, default=None)
+    return min(found, key=lambda hit: hit.distance, default=None)
 
 
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
@@ -199,8 +195,9 @@ def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Att
     )
     tried += others(spec, config)
     attempts = [
-        Attempt(spec, value, trials.outcome(changed(config, spec.path, value)).distance, distance(spec, now, value))
+        Attempt(spec, value, outcome.distance, distance(spec, now, value))
         for value in tried
+        if not trials.spoils(outcome := trials.outcome(changed(config, spec.path, value)))
     ]
     return min(attempts, key=lambda attempt: (attempt.reached, attempt.distance), default=None)
 
@@ -348,7 +345,7 @@ class Counterfactual:
     `place` is that rank, or the one before assembly; None if a stage dropped it.
     `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its effect
     is unknown. `labelled` is None if it was not measured. `stale_above` is the best ranked of the memories that it supersedes and that
-    are above it under them; None if none is.
+    are above it under them; None if none is. `of_cause`: the cause names all parameters that they change.
     """
 
     changes: tuple[Change, ...]
@@ -361,6 +358,7 @@ class Counterfactual:
     needs: int = 0
     labelled: LabelledEffect | None = None
     stale_above: str | None = None
+    of_cause: bool = False
 
     @property
     def distance(self) -> float:
@@ -453,8 +451,8 @@ def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Su
     )
     counterfactual = Counterfactual(changes, None, SideEffects(1.0, 1.0))
     after = counterfactual.config(config)
-    outcome = trials.outcome(after)
-    moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
+    outcome = trials.shown(after)
+    moved = side_effects(trials.shown(config).results, outcome.results, trials.memory_id)
     needs = max(0, trials.needs(after) - trials.needs(config))
     return replace(
         counterfactual,

@@ -25,7 +25,7 @@ from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
-from cems_workbench.pipeline.list_sources import Source
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
@@ -33,6 +33,8 @@ from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
+
+_COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class DepthLimits:
 def list_ranks(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> list[ListEntry]:
-    """The memory's rank for each variant, by meaning and by words; also in lists that were not searched."""
+    """The memory's rank for each variant, by meaning and by words; also in lists that were not searched, and in every other that is on."""
     where = search_filter(request, config)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
@@ -73,7 +75,7 @@ def list_ranks(
             return [ListEntry("every list", None, None, None, False, barred)]
     cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
     search = _Search(memory_id, evidence, config, where, resources, cuts)
-    return [place for i in range(len(evidence.variants)) for place in search.places(i)]
+    return [*(place for i in range(len(evidence.variants)) for place in search.places(i)), *search.further()]
 
 
 def _barred(where: Filter, project: str | None, scope: str) -> str | None:
@@ -111,6 +113,34 @@ class _Search:
             by_words = self._live("ts_rank", i) or by_words
             if lists.hybrid.enabled and by_meaning is not None:
                 yield self._hybrid_place(i, by_meaning, by_words)
+
+    def further(self) -> Iterator[ListEntry]:
+        """The place in the lists that are on and that no search here computes in full: what they returned."""
+        for source in LIST_SOURCES:
+            name = source.name
+            if name in _COMPUTED or not source.finds or not self.config.get(f"lists.{name}.enabled"):
+                continue
+            if name == "relations":
+                edges = sum(edge.target_id == self.memory_id for edge in self.evidence.relations)
+                words = f"{edges} edges lead to it" if edges else "no edge leads to it"
+                yield ListEntry(name, None, None, None, bool(edges), words)
+                continue
+            found = [ranked for ranked in self.evidence.lists if ranked.source == name]
+            depth = list_depths(self.config).get(name)
+            if not found:
+                yield ListEntry(
+                    f"{name}:0" if source.per_variant else name, None, None, depth, False, "it was not searched"
+                )
+            for ranked in found:
+                own = _placed(self.memory_id, [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])
+                returned = own.rank is not None and DepthLimits(depth).hold(own)
+                words = "it returned nothing" if not ranked.hits else f"not among its {len(ranked.hits)} hits"
+                if own.rank is not None:
+                    words = f"{ordinal(own.rank)} ({own.score:.4g})" + (
+                        "" if returned else f", past the depth of {depth}"
+                    )
+                deeper = () if own.rank is None or returned else tuple(self._raised({f"lists.{name}.depth": own.rank}))
+                yield ListEntry(ranked.name, own.rank, own.score, depth, returned, words, None, deeper)
 
     def _by_cosine(self, text: str) -> ChunkHits | None:
         """All chunks by cosine, None if there are too many to list."""

@@ -9,10 +9,11 @@ A change is chosen by its standing on the judged queries (`evaluation.verdict` o
     doubtful   cannot tell or reranker scores are missing, with a loss on average
     harms      fail
 
-Of the unknown ones, those come first that need no other words and no new search: words that the memory has help only a query that has them.
-Of the same standing, those come first that put the memory above what it supersedes; of the last two, then the least loss; then the
-smallest change: the fewest parameters and the least distance. Equally small ones are ordered by gain, the rank of the memory and side
-effects. So a change that fails is named only if all fail, and the sentence begins with that.
+The first three are no loss. Among them, those come first that change a parameter that the cause names (`causes`); then those that were
+measured; then those that need no new search; then those that put the memory above what it supersedes; then the smallest: the fewest
+parameters and the least distance. Equally small ones are ordered by gain, the rank of the memory and side effects. Doubtful ones come
+after, then those that fail, of each the least loss first. Other words in the query come last: they help only a query that has them. So a
+change that fails is named only if all fail, and the sentence begins with that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cems_workbench.evaluation.verdict import FAIL, PASS
 from cems_workbench.pipeline.wording import ordinal
 
 FixStanding = Literal["holds", "unharmed", "unknown", "doubtful", "harms"]
-_ORDER: tuple[FixStanding, ...] = ("holds", "unharmed", "unknown", "doubtful", "harms")
+_LOSES: tuple[FixStanding, ...] = ("doubtful", "harms")
 
 NOT_GATHERED = "not gathered yet"
 """Why a change was not checked although queries are judged; the page gathers them, and so does `gather all --judged`."""
@@ -64,7 +65,10 @@ class FirstFix:
         """ "Fix: supersession.mode = follow. m312 becomes 1st; on 121 judged queries nDCG@10 +0.048 [+0.022, +0.073] (Pass)." """
         if self.change is None:
             return f"No fix was found: nothing that was tried {self._aim('brings')}."
-        moved = f"{self.memory_id} becomes {ordinal(self.change.rank or 0)}"
+        guess = "perhaps becomes" if self.change.needs else "becomes"
+        moved = f"{self.memory_id} {guess} {ordinal(self.change.rank or 0)}"
+        if self.change.needs:
+            moved += f" ({self.change.needs} scores of the reranker are missing)"
         return f"{self._head}: {self.change.assigned}. {moved}; {_others(self.change, self.unchecked)}.{self._stale}"
 
     @property
@@ -84,7 +88,9 @@ class FirstFix:
             return f"All {self.changes} changes that {self._aim('bring')} fail on the judged queries; the least loss"
         if self.standing == "doubtful":
             return f"No change that {self._aim('brings')} is known to spare the judged queries; the least loss"
-        return "Fix for this query only" if self.change is not None and self.change.terms else "Fix"
+        if self.change is not None and self.change.terms:
+            return f"No setting that was tried {self._aim('brings')}; for this query only"
+        return "Fix"
 
     def _aim(self, bring: str) -> str:
         if self.inside:
@@ -149,11 +155,13 @@ def first_fix(
 
 def _preference(change: Counterfactual) -> tuple[Any, ...]:
     standing = standing_of(change)
-    effect = change.labelled if standing in ("doubtful", "harms") else None
+    effect = change.labelled if standing in _LOSES else None
     return (
-        _ORDER.index(standing),
-        change.needs > 0,
         bool(change.terms),
+        _LOSES.index(standing) if standing in _LOSES else -1,
+        change.needs > 0,
+        not change.of_cause,
+        standing == "unknown",
         change.gathers,
         change.stale_above is not None,
         -round(effect.gain, GAIN_DIGITS) if effect is not None else 0.0,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import SUPERSESSION
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
@@ -137,7 +138,10 @@ def cause(path: MemoryPath, trace: Trace) -> str:
     elif path.in_lists:
         told = f"{path.in_lists}; {_fused(path, trace)}"
     elif path.lost_at == "lists":
-        told = f"no list keeps {name} ({path.steps[-1].words})"
+        sources = [(place, source_of(place)) for place in path.places if not place.returned]
+        on = [place for place, source in sources if source and trace.config.get(f"lists.{source}.enabled")]
+        lacking = [f"{list_label(place.list)}: {place.words}" for place in on]
+        told = f"no list keeps {name} ({'; '.join([*lacking, path.steps[-1].words])})"
     elif path.lost_at == ABSTAIN.name:
         stood = ordinal(path.steps[-1].rank_in or 0)
         told = f"nothing was returned because {path.steps[-1].words}; {name} stood {stood}. {answers_at(trace)}"
@@ -149,6 +153,12 @@ def cause(path: MemoryPath, trace: Trace) -> str:
     if path.status == "dropped" and last.stage != path.lost_at:
         told += f"; {last.stage} dropped it: {last.words}"
     return f"Lost at {path.lost_at}: {told}."
+
+
+def source_of(place: ListEntry) -> str:
+    """The source of the list: "fts5" of "fts5:0"; empty of an entry that is about every list."""
+    name = place.list.split(":")[0]
+    return name if name in SOURCES else ""
 
 
 def _traced(path: MemoryPath, trace: Trace) -> str:

@@ -1,4 +1,4 @@
-"""Counterfactuals that need a gather: deeper lists, another route or filter, an expansion term that the memory contains.
+"""Counterfactuals that need a gather: deeper lists, another route or filter, choices of a list, an expansion term of the memory.
 
 Each is actually gathered, without language model and judge, and replayed; only a change that then puts it in the top k is a
 counterfactual. Terms are rare ones of the memory itself that the query lacks.
@@ -6,7 +6,7 @@ counterfactual. Terms are rare ones of the memory itself that the query lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +15,14 @@ from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
     bisected,
     distance,
+    others,
     round_values,
     single_counterfactuals,
 )
-from cems_workbench.analysis.why.path import ListEntry
+from cems_workbench.analysis.why.path import ListEntry, source_of
 from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
-from cems_workbench.config import PipelineConfig, field_spec, with_values
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.missing_evidence import gather_parameters
@@ -63,13 +64,12 @@ def gather_counterfactuals(
     config: PipelineConfig,
     request: Request,
     resources: Resources,
-    places: Sequence[ListEntry] = (),
+    tries: Sequence[Counterfactual],
     progress: Progress = silent,
 ) -> tuple[list[Counterfactual], list[Missed]]:
-    """The gather changes that succeed, and those tried that do not, nearest first."""
+    """Those of `tries` that succeed, and those that do not, nearest first."""
     counterfactuals: list[Counterfactual] = []
     missed: list[Missed] = []
-    tries = list(_tries(trials, config, request, resources, places))
     for i, attempt in enumerate(tries):
         progress("gathering again", i, len(tries))
         evidence = gathered(attempt, config, request, resources)
@@ -104,25 +104,56 @@ def with_a_parameter(
     ]
 
 
-def _tries(
-    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListEntry]
+def cause_tries(trials: Trials, config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
+    """Of the parameters that made the loss, the other values of choices and switches that only gathering reads."""
+    for path in sorted(causes):
+        yield from _choices(trials, config, field_spec(path))
+
+
+def depth_tries(
+    trials: Trials, config: PipelineConfig, request: Request, places: Sequence[ListEntry]
 ) -> Iterator[Counterfactual]:
-    """Depths, only if they are the cause; choices that differ from the present; terms."""
-    still = side_effects((), (), trials.memory_id)
+    """Depths at which a list would hold the memory, and the search of every project."""
     for values in shallowest(places):
-        yield Counterfactual(
-            tuple(_change(config, path, value) for path, value in values.items()), None, still, gathers=True
-        )
+        yield _try(trials, config, values)
     if request.project_only:
-        yield Counterfactual((), None, still, gathers=True, everywhere=True)
+        yield replace(_try(trials, config, {}), everywhere=True)
+
+
+def other_tries(
+    trials: Trials, config: PipelineConfig, causes: Collection[str], places: Sequence[ListEntry]
+) -> Iterator[Counterfactual]:
+    """Choices that need no model, and those of the lists by words that are on and lack the memory."""
+    known = gather_parameters(config)
     for path, value in CHOICES:
-        if config.get(path) != value and path in gather_parameters(config):
-            yield Counterfactual((_change(config, path, value),), None, still, gathers=True)
+        if config.get(path) != value and path in known and path not in causes:
+            yield _try(trials, config, {path: value})
+    lacking = tuple(f"lists.{source_of(place)}." for place in places if not place.returned)
+    for spec in field_specs():
+        name, own = spec.path.split(".")[1], spec.path.split(".")[-1]
+        here = spec.path.startswith(lacking) and name != "vector" and own != "enabled" and spec.path not in causes
+        if here and config.get(f"lists.{name}.enabled"):
+            yield from _choices(trials, config, spec)
+
+
+def _choices(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Iterator[Counterfactual]:
+    if spec.cost == "gather" and (spec.choices or spec.type is bool):
+        for value in others(spec, config):
+            yield _try(trials, config, {spec.path: value})
+
+
+def word_tries(trials: Trials, config: PipelineConfig, resources: Resources) -> Iterator[Counterfactual]:
+    """Words of the memory, searched for beside the query."""
     backend = config.expansion.backend
     if backend in ("none", "manual"):
-        switch = (_change(config, "expansion.backend", "manual"),) if backend == "none" else ()
+        switch = {"expansion.backend": "manual"} if backend == "none" else {}
         for term in own_terms(trials, resources):
-            yield Counterfactual(switch, None, still, gathers=True, terms=(term,))
+            yield replace(_try(trials, config, switch), terms=(term,))
+
+
+def _try(trials: Trials, config: PipelineConfig, values: Mapping[str, Any]) -> Counterfactual:
+    changes = tuple(_change(config, path, value) for path, value in values.items())
+    return Counterfactual(changes, None, side_effects((), (), trials.memory_id), gathers=True)
 
 
 def shallowest(places: Sequence[ListEntry]) -> list[Mapping[str, Any]]:
@@ -194,7 +225,7 @@ def gathered(
 def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
     """The counterfactual with its effect on the evidence of `inner`, compared with the current results."""
     after = counterfactual.config(config)
-    outcome = inner.outcome(after)
-    moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
+    outcome = inner.shown(after)
+    moved = side_effects(trials.shown(config).results, outcome.results, trials.memory_id)
     above = inner.stale_above(after)
     return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved, stale_above=above)

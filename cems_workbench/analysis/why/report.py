@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
-from rapidfuzz import process
-
-from cems_workbench.analysis.known_mistakes import KnownMistake, known_mistakes
+from cems_workbench.analysis.known_mistakes import KnownMistake, crowding, known_mistakes
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.supersession import standing_sentence
+from cems_workbench.analysis.why.causes import cause_parameters
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
-    SuccessfulValue,
-    attempts,
-    counterfactual_of,
     ordered,
-    pair_counterfactuals,
-    single_counterfactuals,
     supersession_counterfactuals,
     with_labels,
-    with_scores,
 )
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
 from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
-from cems_workbench.analysis.why.regather import Missed, gather_counterfactuals, with_a_parameter
+from cems_workbench.analysis.why.search import Found, search_changes
 from cems_workbench.analysis.why.side_effects import LabelledSet
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import Store
 
 NO_FIX = (
     "This pipeline was traced, not run here, so no fix can be computed: that needs a pipeline that can be replayed. "
@@ -124,66 +113,31 @@ def explain(
     places = list_ranks(memory_id, evidence, config, *open_store) if open_store else []
     trace = replay(evidence, config, switched_off=switched_off)
     path = memory_path(trace, memory_id, k, places)
-    trials = Trials(evidence, memory_id, k, switched_off)
-    counterfactuals: list[Counterfactual] = []
-    nearest: Counterfactual | None = None
+    trials = Trials(evidence, memory_id, k, switched_off, config)
+    mistakes = (*known_mistakes(trace), *crowding(trace, memory_id, k))
     above = trials.stale_above(config)
     inside = path.status == "in the top k"
     if inside:
         # It is where it was wanted, but a reader takes the older memory above it for the truth.
-        counterfactuals = supersession_counterfactuals(trials, config)
-        counterfactuals = [one for one in counterfactuals if not one.side_effects.emptied]
-        counterfactuals = (
-            with_labels(counterfactuals, labelled, config, k, progress) if labelled else ordered(counterfactuals)
-        )
+        found = Found(supersession_counterfactuals(trials, config), [], 1, 0, trials.count)
     else:
-        counterfactuals, active = (
-            single_counterfactuals(trials, config, progress) if trials.column is not None else ([], [])
-        )
-        counterfactuals += supersession_counterfactuals(trials, config, counterfactuals)
-        missed: list[Missed] = []
-        near: list[Counterfactual] = []
-        if not counterfactuals and open_store:
-            counterfactuals, missed = gather_counterfactuals(trials, config, *open_store, path.places, progress)
-            near = [counterfactual for counterfactual, _ in missed]
-        # Other words in the query help no other query, so pairs are tried next to them.
-        if trials.column is not None and all(one.terms for one in counterfactuals):
-            tried = attempts(trials, config, active)
-            counterfactuals += pair_counterfactuals(trials, config, tried, progress)
-            near += [
-                counterfactual_of(trials, config, [SuccessfulValue(best.spec, best.value, best.distance, None)])
-                for best in tried[:1]
-            ]
-        if not counterfactuals:
-            counterfactuals = with_a_parameter(missed, trials, config, progress)
-        if open_store:
-            counterfactuals = with_scores(
-                counterfactuals, trials, config, partial(_scored, open_store[1], trials.switched_off, progress)
-            )
-        counterfactuals = [
-            counterfactual for counterfactual in counterfactuals if not counterfactual.side_effects.emptied
-        ]
-        near = [counterfactual for counterfactual in near if not counterfactual.side_effects.emptied]
-        counterfactuals = (
-            with_labels(counterfactuals, labelled, config, k, progress) if labelled else ordered(counterfactuals)
-        )
-        if not counterfactuals:
-            nearest = _nearest(near, trials.outcome(config).stood)
-    verdict = _verdict(path, counterfactuals, nearest, open_store is not None, above)
+        found = search_changes(trials, config, path, cause_parameters(trace, path, mistakes), open_store, progress)
+    changes = with_labels(found.changes, labelled, config, k, progress) if labelled else ordered(found.changes)
+    nearest = None if changes or inside else _nearest(found.near, trials.shown(config).stood)
+    verdict = _verdict(path, changes, nearest, found, open_store is not None, above)
     fix = None
     if not inside or above is not None:
         unchecked = "" if labelled else _unchecked(resources)
-        fix = first_fix(memory_id, k, counterfactuals, unchecked=unchecked, above=above, inside=inside)
-        counterfactuals.sort(key=lambda one: one is not fix.change)
-    mistakes = tuple(known_mistakes(trace))
+        fix = first_fix(memory_id, k, changes, unchecked=unchecked, above=above, inside=inside)
+        changes.sort(key=lambda one: one is not fix.change)
     return Why(
         evidence.query,
         path,
         cause(path, trace),
-        tuple(counterfactuals),
+        tuple(changes),
         nearest,
         verdict,
-        trials.count,
+        found.replays,
         mistakes,
         standing_sentence(trace, memory_id, k),
         fix,
@@ -205,12 +159,6 @@ def _unchecked(resources: Resources | None) -> str:
     return NOT_GATHERED if resources.store.judgments.count_queries("human") else NOT_JUDGED
 
 
-def _scored(
-    resources: Resources, switched_off: Collection[int], progress: Progress, evidence: Evidence, config: PipelineConfig
-) -> Evidence:
-    return score_missing(evidence, config, resources, progress, switched_off=switched_off)
-
-
 def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactual | None:
     """The attempt with the memory's best rank, in the results first; None if none improves it."""
     nearer = [
@@ -227,33 +175,41 @@ def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactua
 
 def _verdict(
     path: MemoryPath,
-    counterfactuals: list[Counterfactual],
+    changes: list[Counterfactual],
     nearest: Counterfactual | None,
+    found: Found,
     with_store: bool,
     above: str | None,
 ) -> str:
     if path.status == "in the top k":
         if above is None:
             return "It needs no change."
-        modes = ", ".join(f"{one.assigned}" for one in counterfactuals)
+        modes = ", ".join(f"{one.assigned}" for one in changes)
         return (
             f"{modes} would put it above {above}, which it supersedes."
             if modes
             else f"No mode of supersession puts it above {above}, which it supersedes."
         )
-    if counterfactuals:
-        kinds = Counter(_kind(one) for one in counterfactuals)
-        listed = " and ".join(f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in kinds.items())
-        alone = "" if SINGLE in kinds else f" No {SINGLE} does."
-        return f"{listed} would bring it {_aim(path.k)}.{alone}"
-    unseen = "" if with_store else " Without the store no gather change could be tried."
+    untried = f" Not tried: {found.untried}." if with_store else f" Not tried without the store: {found.untried}."
+    if changes:
+        kinds = Counter(kind for kind, _ in {(_kind(one), _parameters(one)) for one in changes})
+        alone = kinds.pop(SINGLE, 0)
+        listed = [f"{alone} of {found.tried} {SINGLE}s tried"] if alone else []
+        listed += [f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in kinds.items()]
+        none = "" if alone else f" None of the {found.tried} {SINGLE}s tried does."
+        return f"{' and '.join(listed)} would bring it {_aim(path.k)}.{none}{untried}"
     if nearest is None:
-        return f"Nothing that was tried brings it any nearer.{unseen}"
+        return f"Nothing that was tried brings it any nearer.{untried}"
     left_out = "" if nearest.rank is not None else ", still left out of the results"
     return (
         f"Nothing that was tried brings it {_aim(path.k)}; what comes nearest puts it "
-        f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
+        f"{ordinal(nearest.place or 0)}{left_out}.{untried}"
     )
+
+
+def _parameters(one: Counterfactual) -> tuple[str, ...]:
+    """What it changes, whatever the values."""
+    return (*one.values, *one.terms)
 
 
 def _kind(one: Counterfactual) -> str:
@@ -262,19 +218,3 @@ def _kind(one: Counterfactual) -> str:
 
 def _aim(k: int) -> str:
     return "first" if k == 1 else f"into the first {k}"
-
-
-def require_stored(memory_id: str, store: Store) -> None:
-    """Raise InputError naming the nearest ids if the store has no such memory."""
-    if not store.memories.known([memory_id]):
-        require_known(memory_id, store.memories.ids())
-
-
-def require_known(memory_id: str, known: Iterable[str]) -> None:
-    """Raise InputError naming the nearest ids if there is no such memory."""
-    ids = list(known)
-    if memory_id in ids:
-        return
-    close = [match[0] for match in process.extract(memory_id, sorted(ids), limit=3, score_cutoff=50)]
-    hint = f"; the nearest are {', '.join(close)}" if close else ""
-    raise InputError(f"{memory_id}: no such memory{hint}")

@@ -35,15 +35,11 @@ from cems_workbench.pipeline.tabulate import to_table
 
 @dataclass(frozen=True, slots=True)
 class SideEffects:
-    """tau and rbo are 1 if the other results do not change; `gone` of them, beyond the displaced one, are missing.
-
-    `emptied`: fewer than half as many results are left.
-    """
+    """tau and rbo are 1 if the other results do not change; `gone` of them, beyond the displaced one, are missing."""
 
     tau: float
     rbo: float
     gone: int = 0
-    emptied: bool = False
 
 
 def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) -> SideEffects:
@@ -53,12 +49,7 @@ def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) ->
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]
-    return SideEffects(kendall(old, new), rbo(old, new), len(set(old) - set(new)), emptied(before, after))
-
-
-def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether fewer than half as many results are left: such a change removes the others instead of bringing the memory back."""
-    return 2 * len(after) < len(before)
+    return SideEffects(kendall(old, new), rbo(old, new), len(set(old) - set(new)))
 
 
 NDCG_DEPTH = 10

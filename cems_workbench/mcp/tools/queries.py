@@ -21,7 +21,7 @@ from cems_workbench.analysis.what_if import (
     new_memory,
     presence,
 )
-from cems_workbench.analysis.why import Counterfactual, explain, require_stored
+from cems_workbench.analysis.why import Counterfactual, explain, stored_memory
 from cems_workbench.api import single_query
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.api.single_query import Answer
@@ -38,7 +38,7 @@ from cems_workbench.mcp.arguments import (
     Explain,
     FollowedId,
     Limit,
-    MemoryId,
+    MemoryNamed,
     Offset,
     OnlyProject,
     Project,
@@ -227,7 +227,7 @@ class QueryTools:
     def why(
         self,
         query: QueryText,
-        memory_id: MemoryId,
+        memory_id: MemoryNamed,
         config: ConfigName = "",
         changes: Changes = None,
         project: Project = "",
@@ -246,7 +246,7 @@ class QueryTools:
             if config or changes:
                 raise InputError(f"traced: {traced} {NOT_REPLAYED}; pass neither config nor changes")
             evidence, chosen = self._served.traced(traced, query)
-            require_stored(memory_id, self._served.resources.store)
+            memory_id = stored_memory(memory_id, self._served.resources)
             found, name = explain(memory_id, evidence, chosen, k=k or None), chosen.name
             notes = [f"warning: {stage}: {text}" for stage, text in replay(evidence, chosen).warnings]
         else:
@@ -255,7 +255,7 @@ class QueryTools:
             name = answer.config.name
         rows, counts = page(found.counterfactuals, offset, limit)
         return Explained(
-            memory_id=memory_id,
+            memory_id=found.path.memory_id,
             config=name,
             status=found.path.status,
             rank=found.path.rank,

@@ -45,16 +45,26 @@ def named(*changes: Counterfactual) -> str:
     return fix.change.changes[0].path
 
 
-def test_a_pass_is_preferred_whatever_its_size_and_a_fail_never_if_another_exists() -> None:
+def test_smallest_change_without_a_loss_comes_first_and_a_fail_never_if_another_exists() -> None:
     kinds = [
-        change(f"fusion.{name}", 1.0 - 0.1 * i, own)
-        for i, (name, own) in enumerate(
-            [("pass", PASSES), ("cannot", CANNOT_TELL), ("unknown", None), ("perhaps", LOSES_PERHAPS), ("fail", FAILS)]
-        )
+        change(f"fusion.{name}", distance, own)
+        for name, distance, own in [
+            ("cannot", 0.8, CANNOT_TELL),
+            ("pass", 0.9, PASSES),
+            ("unknown", 0.7, None),
+            ("perhaps", 0.6, LOSES_PERHAPS),
+            ("fail", 0.5, FAILS),
+        ]
     ]
-    assert [standing_of(one) for one in kinds] == ["holds", "unharmed", "unknown", "doubtful", "harms"]
+    assert [standing_of(one) for one in kinds] == ["unharmed", "holds", "unknown", "doubtful", "harms"]
     for i in range(len(kinds)):
         assert named(*reversed(kinds[i:])) == kinds[i].changes[0].path
+
+
+def test_parameter_that_the_cause_names_comes_before_others_unless_it_is_known_to_lose() -> None:
+    other, cause = change("fusion.k", 0.1, PASSES), change("rerank.depth", 0.9, of_cause=True)
+    assert named(other, cause) == "rerank.depth"
+    assert named(other, change("rerank.depth", 0.9, FAILS, of_cause=True)) == "fusion.k"
 
 
 def test_among_equals_the_smallest_change_and_first_what_puts_it_above_the_superseded() -> None:
@@ -79,10 +89,11 @@ def test_a_loss_with_missing_scores_comes_after_the_unknown_and_other_words_afte
     assert [named(words, gathers, other), named(words, gathers), named(losing, words)] == [
         "fusion.other",
         "query.mode",
-        "expansion.backend",
+        "fusion.losing",
     ]
-    assert first_fix("m", 10, [losing, words]).sentence.startswith(
-        "Fix for this query only: expansion.backend = 2 and search for “grew” too (needs a new search). m becomes 3rd; "
+    assert first_fix("m", 10, [words]).sentence.startswith(
+        "No setting that was tried brings m into the first 10; for this query only: expansion.backend = 2 and search for “grew” too (needs "
+        "a new search). m becomes 3rd; "
     )
 
 
