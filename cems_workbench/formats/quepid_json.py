@@ -7,6 +7,7 @@
 | Quepid case for RRE | `queries: [{placeholders: {$query}, relevant_documents: {docid: {gain}}}]` |
 | RRE (Rated Ranking Evaluator) | `query_groups: [{name, relevant_documents: {docid: {gain}}}]`, also `{gain: [docid]}` and below `topics` |
 | Search Relevance Workbench | `judgmentRatings: [{query, ratings: [{docId, rating}]}]`, also in the `hits` of a search of its index |
+| the same, a query set | `querySetQueries: [{queryText, referenceAnswer?}]` |
 
 A query is named by its words. One without ratings, or a pair without one, names a query to be judged.
 
@@ -39,6 +40,7 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 
 NAME = "quepid-json"
 PAIRS, GROUPS, RATINGS, QUERIES, TOPICS = "query_doc_pairs", "query_groups", "judgmentRatings", "queries", "topics"
+QUERY_SET, ANSWER = "querySetQueries", "referenceAnswer"
 JUDGE = "human"
 MAX_WORDS, MAX_ID = 2048, 500
 """Characters of query_text and doc_id in Quepid's tables."""
@@ -118,6 +120,14 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     notes = (
         [f"{count} nothing, or a pair without a rating; what is not judged is there to be judged"] if unrated else []
     )
+    answered = sum(
+        ANSWER in row for read_item, items in _found(document) if read_item is _of_query for row in map(_object, items)
+    )
+    notes += (
+        [f"{ANSWER} of {answered:,} quer{'y' if answered == 1 else 'ies'} is left out: a query set has no answers"]
+        if answered
+        else []
+    )
     return parsed_by_words(str(path), NAME, collected, words, errors, notes, unrated=unrated)
 
 
@@ -125,7 +135,9 @@ def _rows(path: Path, document: Any) -> Iterator[Row]:
     """Each rating as `query`, `docid`, `rating`, `judge`; what is no object is passed over as an empty row, which is reported."""
     found = _found(document)
     if not found:
-        raise InputError(f"{path}: must have one of {PAIRS}, {GROUPS}, {RATINGS}, or {QUERIES} with ratings")
+        raise InputError(
+            f"{path}: must have one of {PAIRS}, {GROUPS}, {RATINGS}, {QUERY_SET}, or {QUERIES} with ratings"
+        )
     for read_item, items in found:
         for item in map(_object, items):
             yield from read_item(item)
@@ -139,7 +151,7 @@ def _found(document: Any) -> list[tuple[Callable[[Row], Iterator[Row]], list[Any
     for part in map(_object, [whole, *hits, *_list(whole.get(TOPICS))]):
         queries = _list(part.get(QUERIES))
         rated = [query for query in map(_object, queries) if {"ratings", "relevant_documents"} & query.keys()]
-        named = (PAIRS, _of_pair), (GROUPS, _of_group), (RATINGS, _of_ratings)
+        named = (PAIRS, _of_pair), (GROUPS, _of_group), (RATINGS, _of_ratings), (QUERY_SET, _of_query)
         found += [(read_item, part[name]) for name, read_item in named if isinstance(part.get(name), list)]
         found += [(_of_query, queries)] if rated else []
     return found
@@ -182,7 +194,7 @@ def _of_query(query: Row) -> Iterator[Row]:
     if "relevant_documents" in query:
         yield from _of_group(query)
         return
-    words, ratings = query.get("query_text", query.get("query")), query.get("ratings")
+    words, ratings = query.get("query_text", query.get("query", query.get("queryText"))), query.get("ratings")
     given = [{"doc_id": docid, "rating": rating} for docid, rating in _object(ratings).items()]
     for each in given or [*map(_object, _list(ratings))] or [{}]:
         judge = each.get("user_email") or JUDGE
@@ -210,13 +222,13 @@ def sniff(sample: Sample) -> bool:
 
 FORMAT = Format(
     NAME,
-    "a Quepid book or case, RRE ratings or Search Relevance Workbench judgments as .json",
+    "a Quepid book or case, RRE ratings, judgments or a query set of the Search Relevance Workbench as .json",
     order=3,
     sniff=sniff,
     read=read,
     suffixes=(".json",),
     judgments=JudgmentWriter(write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),
     place=19,
-    shape="a document with query_doc_pairs, query_groups or judgmentRatings, or with queries that have ratings",
-    needs=((PAIRS, GROUPS, RATINGS),),
+    shape="a document with query_doc_pairs, query_groups, judgmentRatings or querySetQueries, or with queries that have ratings",
+    needs=((PAIRS, GROUPS, RATINGS, QUERY_SET),),
 )

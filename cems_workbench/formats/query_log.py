@@ -16,6 +16,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
+from cems_workbench.formats.base.expected_names import WANTED, named
 from cems_workbench.formats.base.files import Sample, parse_json, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
@@ -122,11 +123,12 @@ def sniff(sample: Sample) -> bool:
 
 def _is_table(sample: Sample) -> bool:
     columns = [{name.lower() for name in columns_of(sample.header, delimiter)} for delimiter in DELIMITERS]
-    return any("results" in names and names & set(QUERY_FIELDS) for names in columns)
+    return any("results" in names and names & set(QUERY_FIELDS) and not named(names, WANTED) for names in columns)
 
 
 def _is_asking(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("results"), list) and any(isinstance(row.get(name), str) for name in QUERY_FIELDS)
+    asked = any(isinstance(row.get(name), str) for name in QUERY_FIELDS)
+    return asked and isinstance(row.get("results"), list) and not named(row, WANTED)
 
 
 FORMAT = Format(

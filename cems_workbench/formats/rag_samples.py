@@ -1,9 +1,10 @@
 """Samples of RAGAS and goldens or test cases of DeepEval: queries with the memories that answer them and those that were retrieved.
 
-    query       user_input, of a conversation what its last user said; question (RAGAS before 0.2), input (DeepEval)
+    query       user_input, of a conversation what its last user said; question (RAGAS before 0.2), input (DeepEval); query
     answers it  reference_context_ids, also in additional_metadata or custom_column_key_values; without ids the texts of
-                reference_contexts (RAGAS) or context (DeepEval)
-    retrieved   retrieved_context_ids; without ids the texts of retrieved_contexts, contexts (RAGAS before 0.2) or retrieval_context
+                reference_contexts (RAGAS) or context (DeepEval); ids also under the names of `expected_ids`
+    retrieved   retrieved_context_ids, ranked_ids, …; without ids the texts of retrieved_contexts, contexts (RAGAS before 0.2) or
+                retrieval_context
 
 What answers a query is judged 1. A text is the memory with that content, or the only one that contains it; any other text is named. A
 sample without anything retrieved has no recorded answer; an empty list is an empty answer.
@@ -22,10 +23,13 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.documents import as_object, parse_literal
+from cems_workbench.formats.base.expected_names import QIDS, RETURNED, WANTED, first_of, items_of, named
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
+from cems_workbench.formats.base.grades import graded
+from cems_workbench.formats.base.judgment_names import WORDS
+from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.base.spans import words_of_query
 from cems_workbench.formats.base.tables import rows_of_table, sampled_rows
@@ -34,7 +38,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, RecordedAnswer, RowError
 
 NAME = "rag-samples"
-QUERIES = ("user_input", "question", "input")
+QUERIES = ("user_input", "question", "input", *WORDS)
 GOLD_IDS = ("reference_context_ids", "reference_ids", "context_ids", "gold_ids", "relevant_ids")
 GOLD_TEXTS = ("reference_contexts", "context")
 RETRIEVED_IDS = ("retrieved_context_ids", "retrieval_context_ids", "retrieved_ids")
@@ -65,12 +69,12 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     rows = _csv(path, errors, progress) if path.suffix.lower() in CSV else _json(path, errors, progress)
     for number, row in rows:
         try:
-            one, ids, contexts = _sample(number, row, str(path), errors, wordings)
+            one, gold, contexts = _sample(number, row, str(path), errors, wordings)
         except FieldError as error:
             errors.append(RowError(str(path), number, error.reason, error.field))
             continue
         asked.append(one)
-        judged += [(number, Judgment(one.qid, memory_id, GRADE)) for memory_id in ids]
+        judged += [(number, judgment) for judgment in gold]
         texts += [(number, field, Judgment(one.qid, "", GRADE), text) for field, text in contexts]
     parsed = parsed_log(path, NAME, asked, errors, results=RETRIEVED_IDS[0])
     rows_of = {**parsed.extra["rows"], "judgments": [number for number, _ in judged]}
@@ -85,18 +89,25 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def _sample(
     number: int, row: Mapping[str, Any], source: str, errors: list[RowError], wordings: dict[str, int]
-) -> tuple[Asked, list[str], list[tuple[str, str]]]:
-    """The asking of a sample, and the ids, or else the (field, text), of what answers it. Raises FieldError."""
+) -> tuple[Asked, list[Judgment], list[tuple[str, str]]]:
+    """The asking of a sample, and the judgments, or else the (field, text), of what answers it. Raises FieldError."""
     name = next((name for name in QUERIES if row.get(name) is not None), QUERIES[0])
     query = required_text({name: words_of_query(row.get(name))}, name)
     wordings[query] = wordings.get(query, 0) + 1
-    qid = derived_id("sample", query, str(wordings[query]))
+    id_field, given = first_of(row, QIDS)
+    qid = identifier({id_field: given}, id_field) if id_field else derived_id("sample", query, str(wordings[query]))
     beside = [found for name in BESIDE if (found := as_object(row.get(name)))]
     field, ids = _list(row, GOLD_IDS, beside)
-    gold = list(dict.fromkeys(identifier({field: one}, field) for one in ids or ()))
+    others = [name for name in named(row, WANTED) if name not in GOLD_TEXTS][:1] if ids is None else []
+    items = [(field, one, GRADE) for one in ids or ()] + [
+        (name, *item) for name in others for item in items_of(name, row[name], GRADE)
+    ]
+    gold = list(dict.fromkeys(_judgment(qid, *item) for item in items))
     field, contexts = (field, None) if gold else _list(row, GOLD_TEXTS)
     texts = [(f"{field}[{place}]", text) for place, text in enumerate(contexts or ()) if isinstance(text, str)]
-    field, retrieved = _list(row, RETRIEVED_IDS, beside)
+    field, retrieved = _list(
+        row, (*RETRIEVED_IDS, *(name for name in named(row, RETURNED) if name not in RETRIEVED_TEXTS), RESULTS), beside
+    )
     if retrieved is None:
         field, retrieved = _list(row, RETRIEVED_TEXTS)
         retrieved = None if retrieved is None else [_content(one) for one in retrieved]
@@ -105,6 +116,11 @@ def _sample(
         returned = rows_of_answer(retrieved, number, source, errors, field)
         asked = RecordedAnswer(number, qid, query, None, returned)
     return asked, gold, texts
+
+
+def _judgment(qid: str, field: str, memory_id: Any, grade: Any) -> Judgment:
+    named_id = identifier({field: memory_id}, field)
+    return graded(field, grade, lambda whole: Judgment(qid, named_id, whole))
 
 
 def _list(
@@ -163,7 +179,10 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
 
 
 def is_sample(names: Collection[str]) -> bool:
-    """Whether the fields with these names are those of a sample."""
+    """Whether the fields with these names are those of a sample: a query beside what was returned, `results` beside what should be."""
+    asked, returned = any(name in names for name in QUERIES), [*named(names, RETURNED)]
+    if asked and (returned or (RESULTS in names and named(names, WANTED))):
+        return True
     return any(all(one in names for one in every) and any(one in names for one in some) for every, some in PAIRS)
 
 

@@ -5,6 +5,8 @@
     a table         CSV or TSV, JSON lines or a JSON list whose names say what is what, such as qid, docno, rank, score (PyTerrier,
                     ir_datasets); `query` has the words
     by query        {qid: {docno: score}} (ranx, BEIR, pytrec_eval)
+    ranked ids      a row for each query, {query_id, retrieved_ids}, the names as in `base/expected_names.py`
+    SRW             experiments and evaluation results of the Search Relevance Workbench: {searchText, documentIds}, or pairs of snapshots
 
 The order is that of the ranks; equal ranks, as BEIR's 0 everywhere, and rows without one are in the order of their scores. trec_eval and
 its kin order by score alone: a note says where ranks and scores contradict each other, where ranks are equal, and where there are none.
@@ -22,11 +24,19 @@ from typing import Any
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.csv_table import DELIMITERS, is_padded, names_of, records
 from cems_workbench.formats.base.engine_answers import finite
+from cems_workbench.formats.base.expected_names import ASKED, ITEM_IDS, QIDS, RETURNED, first_of, named
 from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.judgment_names import NAMES, WORDS, plain
+from cems_workbench.formats.base.judgments import clean_words
+from cems_workbench.formats.base.records import derived_id
 from cems_workbench.records import Returned, RowError
 
-TREC, TABLE, BY_QUERY = "TREC run", "run as a table", "run by query"
+TREC, TABLE, BY_QUERY, RANKED = "TREC run", "run as a table", "run by query", "ranked ids"
+SRW, CONFIG, EXPERIMENTS = (
+    "experiment of the Search Relevance Workbench",
+    "searchConfigurationId",
+    ("evaluationResultList", "results"),
+)
 COLUMNS = "qid Q0 docno rank score tag"
 QID, DOCNO = NAMES["qid"], NAMES["memory_id"]
 RANK, SCORE = ("rank", "position"), ("score", "sim", "similarity", "relevance_score")
@@ -141,9 +151,14 @@ def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
             return None
     if isinstance(document, list):
         objects = [(n, row) for n, row in enumerate(document, 1) if isinstance(row, dict)]
-        if not objects or len(objects) < len(document) or not _names_run(objects[0][1]):
+        if not objects or len(objects) < len(document):
             return None
-        return _of_rows(objects, source, errors)
+        if _names_run(objects[0][1]):
+            return _of_rows(objects, source, errors)
+        ids = named(objects[0][1], RETURNED)
+        return _of_lists(RANKED, [(n, row, row.get(ids[0])) for n, row in objects], source, errors) if ids else None
+    if isinstance(document, dict) and (results := _of_experiment(document)):
+        return _of_lists(SRW, results, source, errors)
     if not isinstance(document, dict) or not document or not all(map(_is_ranking, document.values())):
         return None
     rows = (
@@ -152,6 +167,54 @@ def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
         for docno, score in ranking.items()
     )
     return _ordered(BY_QUERY, rows, source, errors)
+
+
+def _of_experiment(document: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any], Any]]:
+    """(number, row, ids) of each result of an experiment of the Search Relevance Workbench; none for any other document."""
+    hits = document.get("hits")
+    inner = hits.get("hits") if isinstance(hits, dict) else None
+    found: list[Any] = (
+        [each.get("_source") for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
+    )
+    for results in (document.get(name) for name in EXPERIMENTS):
+        found += results if isinstance(results, list) else []
+    rows: list[tuple[int, Mapping[str, Any], Any]] = []
+    for number, each in enumerate(found, 1):
+        if not isinstance(each, dict):
+            continue
+        shots = each.get("snapshots") or [each]
+        rows += [
+            (number, {**each, **shot}, shot.get("documentIds", shot.get("docIds")))
+            for shot in shots
+            if isinstance(shot, dict)
+        ]
+    return [row for row in rows if isinstance(row[2], list) and (row[1].get("searchText") or row[1].get("queryText"))]
+
+
+def _of_lists(
+    form: str, lists: Sequence[tuple[int, Mapping[str, Any], Any]], source: str, errors: list[RowError]
+) -> Run | None:
+    """The run of rows that have the ids of a query as a list, of several configurations the first; None if no row can be used."""
+    words: dict[str, str] = {}
+    configs = list(dict.fromkeys(str(row.get(CONFIG)) for _, row, _ in lists))
+    rows: dict[str, list[_Row]] = {}
+    for number, row, ids in lists:
+        if str(row.get(CONFIG)) != configs[0]:
+            continue
+        asked = first_of(row, (*ASKED, "searchtext"))[1]
+        qid = first_of(row, QIDS)[1] if form == RANKED else derived_id("q", clean_words(str(asked)))
+        if not isinstance(ids, list) or qid is None:
+            errors.append(RowError(source, number, "must have the id of a query and a list of ids"))
+            continue
+        if isinstance(asked, str):
+            words[str(qid)] = asked
+        given = [first_of(each, ITEM_IDS)[1] if isinstance(each, dict) else each for each in ids]
+        made = [_Row(number, str(qid), str(docno), place, None) for place, docno in enumerate(given, 1)]
+        rows.setdefault(str(qid), []).extend(made)
+    run = _ordered(form, [row for made in rows.values() for row in made], source, errors)
+    note = f"answers of {len(configs)} search configurations: those of {configs[0]} were read"
+    notes = (*run.notes, *([note] if configs[1:] else []))
+    return Run(form, {qid: run.results.get(qid, ()) for qid in rows}, words, notes) if rows else None
 
 
 def _is_ranking(value: Any) -> bool:

@@ -349,7 +349,10 @@ def _import_own(
         answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
     named = _named_memories(parsed)
     known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
-    parsed = _without_blanks(parsed, "memory_id", named, known)
+    files = [name for name in named - known if "/" in name or Path(name).suffix]
+    meant = memories.of_paths(cursor, files) if files else {}
+    known |= {*meant.values()}
+    parsed = _renamed(parsed, "memory_id", {**_without_blanks(named, known), **meant})
     report = ImportReport(
         source=parsed.source,
         format=parsed.format,
@@ -383,7 +386,7 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         other = {qid for qid, each in others.items() if not each.same_words}
         had = {query.qid for query, _ in query_sets.members(session, put.name)} if other else set()
         of_set = [query for query in members if query.qid not in other - had]
-        if own.parsed.extra.get("queries_by_words"):
+        if own.parsed.extra.get("queries_by_words") and not own.parsed.extra.get("is_set"):
             # Such an input is without the queries that the store has; they stay in the set.
             new, source = {query.qid for query in of_set}, Path(parsed.source).name
             earlier = query_sets.members(session, put.name)
@@ -399,7 +402,8 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         changed = _rescaled(session, parsed, put.options.stated, put)
     blank = [judgment.qid for judgment in parsed.judgments if judgment.qid != judgment.qid.strip()]
     if blank:
-        parsed = _without_blanks(parsed, "qid", blank, queries.known_qids(session, [*blank, *map(str.strip, blank)]))
+        there = queries.known_qids(session, [*blank, *map(str.strip, blank)])
+        parsed = _renamed(parsed, "qid", _without_blanks(blank, there))
     judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when, own.mark)
     return replace(
         own.report,
@@ -423,19 +427,20 @@ def _named_memories(parsed: ParsedInput) -> set[str]:
     return {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in parsed.extra.get("pairs", ())}
 
 
-def _without_blanks(
-    parsed: ParsedInput, field: Literal["qid", "memory_id"], names: Iterable[str], known: Collection[str]
-) -> ParsedInput:
-    """The input with the known ids that its judgments and pairs have blanks around, as `q1, m1, 2` without quotes has."""
-    bare: dict[str, dict[str, Any]] = {
-        name: {field: name.strip()} for name in names if name not in known and name.strip() in known
-    }
-    if not bare:
+def _without_blanks(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """The known ids that names have blanks around, as `q1, m1, 2` without quotes has."""
+    return {name: name.strip() for name in names if name not in known and name.strip() in known}
+
+
+def _renamed(parsed: ParsedInput, field: Literal["qid", "memory_id"], meant: Mapping[str, str]) -> ParsedInput:
+    """The input with the ids of the store in its judgments and pairs, by the names there."""
+    if not meant:
         return parsed
+    ids: dict[str, dict[str, Any]] = {name: {field: key} for name, key in meant.items()}
     judgments = tuple(
-        replace(each, **bare[name]) if (name := getattr(each, field)) in bare else each for each in parsed.judgments
+        replace(each, **ids[name]) if (name := getattr(each, field)) in ids else each for each in parsed.judgments
     )
-    pairs = [(qid, docid.strip() if docid in bare else docid) for qid, docid in parsed.extra.get("pairs", ())]
+    pairs = [(qid, meant.get(docid, docid)) for qid, docid in parsed.extra.get("pairs", ())]
     return replace(parsed, judgments=judgments, extra={**parsed.extra, "pairs": pairs})
 
 

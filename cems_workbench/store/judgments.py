@@ -368,6 +368,12 @@ def _possible(session: Session, rows: Numbered, known: Collection[str], state: _
             "queries with these ids first (qid, query), or judgments with the words of their queries (query, docid, rating), as "
             "Quepid's exports as CSV, JSON and LTR have them"
         )
+    strange = [row.memory_id for _, row, name, _ in wrong if name == "memory_id"]
+    if len(strange) > 1:
+        ids = [*dict.fromkeys(strange)]
+        state.unknown.append(
+            f"{len(strange):,} judgments name {len(ids):,} ids of memories that the store does not have, such as {', '.join(ids[:3])}"
+        )
     return good
 
 

@@ -541,6 +541,22 @@ def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]
     return {row[0] for row in rows}
 
 
+_PATH = r"regexp_replace(lower(regexp_replace({}, '^(qmd://|\./|/)|\.(md|mdx|markdown|txt)$', '', 'g')), '[^\pL\pN/]+', '-', 'g')"
+
+
+def of_paths(cursor: duckdb.DuckDBPyConnection, paths: Collection[str]) -> dict[str, str]:
+    """The one memory whose id is a file's path, or ends in it, or is its end: without ending, in any case, marks as hyphens."""
+    mine, given = _PATH.format("id"), _PATH.format("g.path")
+    rows = cursor.execute(
+        f"WITH g AS (SELECT path, {given} AS name FROM (SELECT unnest(?::VARCHAR[]) AS path) AS g), "
+        f"m AS (SELECT id, {mine} AS name FROM memories) "
+        "SELECT g.path, list(m.id ORDER BY m.name = g.name DESC), count(*) FILTER (m.name = g.name) FROM g JOIN m "
+        "ON m.name = g.name OR ends_with(m.name, '/' || g.name) OR ends_with(g.name, '/' || m.name) GROUP BY g.path",
+        [list(paths)],
+    ).fetchall()
+    return {path: ids[0] for path, ids, equal in rows if len(ids) == 1 or equal == 1}
+
+
 def _but_those_not_in(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], table: str) -> set[str]:
     """Those of many ids that a table has. Nearly all are, and to read the others takes half the time (3.4 instead of 7.1 ms for 5,000)."""
     import pyarrow as pa

@@ -135,6 +135,14 @@ def _staging(queries: Sequence[Query]) -> pa.Table:
     )
 
 
+def of_qids(session: Session, qids: Sequence[str]) -> dict[str, Query]:
+    """The stored queries by qid."""
+    rows = session.rows(
+        f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)]
+    )
+    return {row[0]: from_row(row) for row in rows}
+
+
 def known_qids(session: Session, qids: Sequence[str]) -> set[str]:
     """Those of `qids` that exist in the store."""
     rows = session.rows("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)])

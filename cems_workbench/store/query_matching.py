@@ -22,7 +22,7 @@ from typing import Literal
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
-from cems_workbench.store import query_sets
+from cems_workbench.store import queries, query_sets
 from cems_workbench.store.judgments import capped, with_rows
 from cems_workbench.store.team.session import Session
 
@@ -77,6 +77,7 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
         return parsed, []
     known = _words_by_id(session, parsed.queries)
     own = parsed.extra.get("own_ids", frozenset())
+    a_set = parsed.extra.get("is_set", False)
     taken: dict[str, str] = {}
     others: dict[str, str] = {}
     for query in parsed.queries:
@@ -86,6 +87,7 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
             else:
                 others[query.qid] = f"query {query.qid} of the store has other words, {known[query.qid][:MAX_SHOWN]!r}"
     rest = [query for query in parsed.queries if query.qid not in taken and query.qid not in others]
+    rest = [query for query in rest if not (a_set and query.qid in own)]
     found = _found(session, rest, query_set)
     ids: dict[str, str] = dict(session.rows(WORDS_OF, [[query.query for query in rest if query.qid not in found]]))
     judged = {judgment.qid for judgment in parsed.judgments}
@@ -109,7 +111,8 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
         elif not there.qids and query.qid in known:  # its words were edited here
             taken[query.qid] = query.qid
     more = "more queries differ from known ones only by case, blanks or marks"
-    return _with_qids(parsed, taken, others), capped(notes, more)
+    stored = queries.of_qids(session, [*taken.values()]) if a_set else {}
+    return _with_qids(parsed, taken, others, stored), capped(notes, more)
 
 
 def _note(query: Query, found: _Found, match: Match) -> str:
@@ -186,8 +189,13 @@ def _all_words(session: Session) -> Iterator[tuple[str, str]]:
         last = rows[-1][0]
 
 
-def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[str, str]) -> ParsedInput:
-    """The input with the store's qids, and an error for each judgment of `others`, queries without one, each with the reason."""
+def _with_qids(
+    parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[str, str], stored: Mapping[str, Query]
+) -> ParsedInput:
+    """The input with the store's qids, and an error for each judgment of `others`, queries without one, each with the reason.
+
+    Of the queries that are taken for one of the store only those in `stored`, by the store's qid, stay in the input.
+    """
     numbers = parsed.extra["rows"]
     place = parsed.extra.get("fields", {}).get("qid", "query")
     judgments: list[tuple[int, Judgment]] = []
@@ -199,13 +207,17 @@ def _with_qids(parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[st
             qid = taken.get(judgment.qid)
             judgments.append((number, judgment if qid is None else replace(judgment, qid=qid)))
     new = [
-        (number, query)
+        (number, stored.get(taken.get(query.qid, ""), query))
         for number, query in zip(numbers["queries"], parsed.queries, strict=True)
-        if query.qid not in taken and query.qid not in others
+        if query.qid not in others and (query.qid not in taken or taken[query.qid] in stored)
     ]
     with_ids = replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))
     pairs = [(taken.get(qid, qid), docid) for qid, docid in parsed.extra.get("pairs", ()) if qid not in others]
     return replace(
         with_ids,
-        extra={**with_ids.extra, "pairs": pairs, "known": parsed.extra.get("listed", frozenset()) & taken.keys()},
+        extra={
+            **with_ids.extra,
+            "pairs": pairs,
+            "known": () if stored else parsed.extra.get("listed", frozenset()) & taken.keys(),
+        },
     )

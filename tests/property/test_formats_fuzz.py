@@ -260,6 +260,7 @@ GOOD = {
         lambda name: _json(type="RETRIEVER", traceId="t", id=name, startTime="2026-01-01", input=name, output=["a"]),
     ),
     "rag-samples": ("file.jsonl", "queries", b"", lambda name: _json(user_input=name, retrieved_context_ids=["a"])),
+    "expected-ids": ("file.jsonl", "queries", b"", lambda name: _json(query=name, expected_ids=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }
 """What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
@@ -279,6 +280,7 @@ UNNUMBERED = (
     "openinference-traces",
     "query-log",
     "rag-samples",
+    "expected-ids",
     "observations",
 )
 """Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""

@@ -474,6 +474,18 @@ def rag_samples(random: Random) -> Made:
     return Made(ending, raw, ("rag-samples",), found)
 
 
+def expected_ids(random: Random) -> Made:
+    name = random.choice(("expected_ids", "relevant_ids", "gold_ids", "expectedMemoryIds"))
+    rows: list[Row] = [{"query": text, name: random.sample(IDS[:4], 2)} for text in some(random, TEXTS)]
+    found = frozenset((row["query"], one, 1) for row in rows for one in row[name])
+    if random.random() < 0.4:
+        given = [{**row, name: ";".join(row[name])} for row in rows]
+        _, raw = table(random, given, {"query": "query", name: spelled(random, name)})
+        return Made(random.choice((".csv", ".tsv")), raw, ("expected-ids",), found)
+    ending, raw = objects(random, rows)
+    return Made(ending, raw, ("expected-ids",), found)
+
+
 def observations(random: Random) -> Made:
     rows: list[Row] = []
     for n, text in enumerate(some(random, TEXTS)):
@@ -622,6 +634,7 @@ MAKERS: dict[str, Callable[[Random], Made]] = {
     "queries-csv": queries_csv,
     "query-log": query_log,
     "rag-samples": rag_samples,
+    "expected-ids": expected_ids,
     "observations": observations,
     "ranx-json": ranx_json,
     "relations-jsonl": relations_jsonl,

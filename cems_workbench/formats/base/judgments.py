@@ -2,8 +2,9 @@
 
 The reader of such a query gives it the id `q-` and a hash of its words, and says in `extra["queries_by_words"]` that it did; the
 store then takes the query it has with these words (`store/query_matching.py`). Words may also be beside an id of the file's own, which are
-the qids in `extra["own_ids"]`. `extra["listed"]` are the qids of queries that the file
-lists without a judgment, `extra["pairs"]` their pairs (qid, document), which `import --queue` makes a labelling queue of.
+the qids in `extra["own_ids"]`; where the file is a set of queries, `extra["is_set"]`, such an id is kept, and the set has queries of the
+store too. `extra["listed"]` are the qids of queries that the file lists without a judgment, `extra["pairs"]` their pairs (qid, document),
+which `import --queue` makes a labelling queue of.
 """
 
 from __future__ import annotations

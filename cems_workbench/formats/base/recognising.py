@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
+from cems_workbench.formats.base.expected_names import RETURNED, named
 from cems_workbench.formats.base.files import Sample, is_comment, parse_json, type_name
 from cems_workbench.formats.base.format import FORMATS, Format
 from cems_workbench.formats.base.judgment_names import RUN, fields_of, plain
@@ -117,8 +118,8 @@ def _is_run(sample: Sample, names: Sequence[str]) -> str:
     lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
     if lines and all(map(_RUN.fullmatch, lines)):
         return f"is a TREC run, qid Q0 docno rank score tag: {SYSTEM}. fidelity FILE reads it, import does not"
-    found = [name for name in names if plain(name) in RUN]
-    if found and {"qid", "memory_id"} <= fields_of(names).keys():
+    found, there = [name for name in names if plain(name) in RUN], fields_of(names)
+    if (found and {"qid", "memory_id"} <= there.keys()) or ("qid" in there and (found := named(names, RETURNED))):
         return f"has a column {found[0]}, so it is a run: {SYSTEM}, and no judgments. fidelity FILE reads it, import does not"
     return ""
 

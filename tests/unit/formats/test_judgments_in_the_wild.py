@@ -214,3 +214,12 @@ def test_ranx_gets_back_what_was_read(write):
     assert json.loads(text) == {"q1": {"m01": 2, "m07": 0}}
     assert [each.grade for each in read(write("x.json", text)).judgments] == [2, 0]
     assert judgments_jsonl.parse_judgment({"qid": "q", "memory_id": "m", "grade": 1.0}).grade == 1
+
+
+def test_a_query_set_of_the_search_relevance_workbench_is_queries(write):
+    """opensearch-project/dashboards-search-relevance, test data at 1fa64734."""
+    asked = [{"queryText": "where is the key"}, {"queryText": "which lamp", "referenceAnswer": "the green one"}]
+    parsed = read(write("queryset.json", {"name": "depot", "sampling": "manual", "querySetQueries": asked}))
+    assert (parsed.format, parsed.errors, parsed.judgments) == ("quepid-json", (), ())
+    assert [query.query for query in parsed.queries] == ["where is the key", "which lamp"]
+    assert parsed.notes[1:] == ("referenceAnswer of 1 query is left out: a query set has no answers",)

@@ -104,3 +104,27 @@ def test_cells_are_those_of_any_csv(text, found, faults):
     recording = parse_recording(text)
     assert order(recording) == found
     assert [error.row for error in recording.errors] == faults
+
+
+@pytest.mark.parametrize("pairwise", [False, True])
+def test_an_experiment_of_the_search_relevance_workbench_is_a_run_by_words(pairwise):
+    """opensearch-project/dashboards-search-relevance, test data at a670d37f."""
+    rows = []
+    for words, ids in (("where is the key", ["a", "b"]), ("which lamp", [])):
+        shots = [{"searchConfigurationId": "A", "docIds": ids}, {"searchConfigurationId": "B", "docIds": ["z"]}]
+        if pairwise:
+            rows.append({"queryText": words, "snapshots": shots})
+        else:
+            rows += [
+                {
+                    "searchText": words,
+                    "documentIds": shot["docIds"],
+                    "searchConfigurationId": shot["searchConfigurationId"],
+                }
+                for shot in shots
+            ]
+    text = json.dumps({"type": "EVALUATION", "results" if pairwise else "evaluationResultList": rows})
+    recording = parse_recording(text)
+    found = [(one.query, [row.memory_id for row in one.returned]) for one in recording.answers]
+    assert found == [("where is the key", ["a", "b"]), ("which lamp", [])]
+    assert recording.doubts[-1] == "answers of 2 search configurations: those of A were read"

@@ -1,0 +1,94 @@
+"""What evaluation sets call the ids that should come to a query, those that must not, and those that a system returned.
+
+A name is a word for the role, what the ids are of and that they are ids: `expected_ids`, `relevantDocIds`, `gold_memory_ids`,
+`expected_files`. Names are compared as those of judgments are (`judgment_names.plain`). The ids are a list, one text, or `{id: grade}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cems_workbench.formats.base.documents import parse_literal
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.judgment_names import NAMES, WORDS, plain
+
+_OF = "(?:memor(?:y|ies)|(?:document|doc|chunk|passage|note|fact|node|context|corpus|page|item|record|source|message|entr(?:y|ie))s?)"
+_IDS = "(?:ids?|files?|paths?|uris?|keys?)"
+_WANTED = (
+    "expected|relevant|gold(?:en)?|correct|target(?!_?id$)|ground_?truth|reference|positive|answer|evidence|supporting|needle|"
+    "(?:must|should)_?(?:return|retrieve|include|find)"
+)
+_NOT = "(?:must|should)_?not_?(?:return|retrieve|include|find)"
+_UNWANTED = f"noise|irrelevant|(?:hard_?)?negatives?|not_?relevant|unexpected|forbidden|{_NOT}"
+_RETURNED = "retrieved|retrieval|ranked|ranking|returned|predicted|predictions?|results?|top|hits?|found"
+
+
+def _names(roles: str, alone: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{roles})(?:_?{_OF})?_?{_IDS}(?:_?list)?|(?:{roles})_?{_OF}|{alone}")
+
+
+WANTED = _names(_WANTED, "expected|relevant|gold|golden|positives?|needles?")
+UNWANTED = _names(_UNWANTED, "negatives?|noise|irrelevant|forbidden")
+RETURNED = _names(_RETURNED, "retrieved|ranked|ranking|returned|predicted|predictions?")
+SURE = re.compile(r"(?:expected|relevant|gold|ground_?truth|needle|must|should).*")
+"""Roles that nothing but a query has: a memory may have evidence and references too."""
+_ONLY_IDS = re.compile(rf".*{_IDS}(?:_?list)?")
+QIDS = (*NAMES["qid"], "question_id", "case_id", "test_id", "id", "_id")
+ASKED = (*WORDS, "question", "user_query", "search_text", "searchtext", "user_input", "input", "prompt", "q", "text")
+"""Names of the words of a query, likelier ones first."""
+ANY_ROW = frozenset(("id", "_id", "input", "prompt", "q", "text"))
+"""Those of them that rows which are no query have too."""
+ITEM_IDS = ("id", "_id", *NAMES["memory_id"], "file", "path")
+_SEPARATORS = (re.compile(r"\s*[;|\n]\s*"), re.compile(r"\s*,\s*"))
+
+
+def named(names: Iterable[str], role: re.Pattern[str]) -> list[str]:
+    """Those of the names that have a role, those that say that they hold ids first."""
+    return sorted((name for name in names if role.fullmatch(plain(name))), key=lambda name: not only_ids(name))
+
+
+def only_ids(name: str) -> bool:
+    """Whether a name says that it holds ids or files, and no texts."""
+    return _ONLY_IDS.fullmatch(plain(name)) is not None
+
+
+def first_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[str, Any]:
+    """The first of these names under which a row has a value, as it is written there, and the value; ("", None) without one."""
+    there = {plain(name): name for name in row if row[name] not in (None, "")}
+    found = next((there[name] for name in names if name in there), "")
+    return found, row.get(found)
+
+
+def items_of(field: str, value: Any, grade: int) -> list[tuple[Any, Any]]:
+    """(id or text, grade as given, else `grade`) of each memory that a field names. Raises FieldError."""
+    if isinstance(value, str):
+        value = _split(field, value)
+    if isinstance(value, dict) and not first_of(value, ITEM_IDS)[0]:
+        return [*value.items()]
+    if value is None or isinstance(value, bool):
+        return []
+    found: list[tuple[Any, Any]] = []
+    for item in value if isinstance(value, list) else [value]:
+        memory_id, stated = item, None
+        if isinstance(item, dict):
+            (name, memory_id), (_, stated) = first_of(item, ITEM_IDS), first_of(item, NAMES["grade"])
+            if not name:
+                raise FieldError(field, f"must have ids, found an object without {', '.join(ITEM_IDS[:3])}")
+        found.append(
+            (memory_id.strip() if isinstance(memory_id, str) else memory_id, grade if stated is None else stated)
+        )
+    return found
+
+
+def _split(field: str, text: str) -> list[Any]:
+    """The ids in a text: a list in JSON or as Python writes it, or ids between ; | or lines, else between commas. Raises FieldError."""
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            found = parse_literal(text)
+        except ValueError:
+            raise FieldError(field, "begins like a list and is none") from None
+        return found if isinstance(found, list) else [found]
+    separator = next((each for each in _SEPARATORS if each.search(text.strip())), None)
+    return [part for part in (separator.split(text.strip()) if separator else [text.strip()]) if part]
