@@ -8,6 +8,7 @@
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
     vector floor         results are dropped after the limit, and nobody moves up
     crowded              most of the first results are chunks of one document, or of one session, that the missing memory is not of
+    stages               what stages and lists show of themselves: `analysis/stage_mistakes.py`
 
 Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query
 is not listed.
@@ -21,10 +22,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.filter import FILTER
@@ -37,24 +38,15 @@ from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import PROJECT_REFERENCE, Memory
 
 
-@dataclass(frozen=True, slots=True)
-class KnownMistake:
-    """A mistake in a query: the stage and the parameter that make it, how many memories it concerns, and a sentence."""
-
-    stage: str
-    parameter: str
-    count: int
-    words: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The mistake as plain values."""
-        return asdict(self)
-
-
 def known_mistakes(trace: Trace) -> list[KnownMistake]:
-    """The mistakes of this query, in the order of the stages; none of an external trace, whose parameters are not known."""
+    """The mistakes of this query, those of its config in the order of the stages, then what its stages show of themselves.
+
+    Of an external trace, whose parameters are not known, only these.
+    """
+    stages = StageMistakes()
+    stages.add(trace.run, trace.table, trace.config)
     if trace.external:
-        return []
+        return stages.found()
     return [
         *_of_engines(trace),
         *_unreached_threshold(trace),
@@ -62,6 +54,7 @@ def known_mistakes(trace: Trace) -> list[KnownMistake]:
         *_divided(trace),
         *_rank_threshold(trace),
         *_below_floor(trace),
+        *stages.found(),
     ]
 
 

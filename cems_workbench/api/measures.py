@@ -83,7 +83,7 @@ class LossReport(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the evidence lacks."""
-        return tuple(self.losses.remarks)
+        return (*self.losses.mistakes, *self.losses.remarks)
 
     def to_json(self) -> dict[str, Any]:
         """The losses as plain values, as `evaluate --losses --json` prints them."""

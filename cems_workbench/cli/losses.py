@@ -38,7 +38,7 @@ LossesShownOption = Annotated[
 
 def print_losses(losses: Losses, said: Collection[str] = ()) -> None:
     """Print the losses of configs, with the rows that they have; remarks that are `said` elsewhere are left out."""
-    for line in losses.sentences:
+    for line in (*losses.sentences, *losses.mistakes):
         say_wrapped(line)
     print_table(*losses.table())
     for one in losses.maps:

@@ -121,7 +121,7 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
     """The lines below the ranking; warnings and missing evidence on stderr. The judge, which moves nothing, warns only if it is shown."""
     if trace.external:
         say(f"\n{trace.tokens_used} tokens; stages as another pipeline recorded them: no config changes them")
-        _print_problems(trace, judge_shown)
+        _print_mistakes_and_problems(trace, judge_shown)
         return
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
@@ -144,15 +144,17 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
 
         if fusions := compare_fusions(trace):
             say(fusions.line)
-    for mistake in known_mistakes(trace):
-        say(f"known mistake: {mistake.words} [{mistake.parameter}]")
-    _print_problems(trace, judge_shown)
+    _print_mistakes_and_problems(trace, judge_shown)
 
 
-def _print_problems(trace: Trace, judge_shown: bool) -> None:
-    """Warnings and missing evidence, on stderr."""
+def _print_mistakes_and_problems(trace: Trace, judge_shown: bool) -> None:
+    """Known mistakes; warnings and missing evidence on stderr."""
+    mistakes = known_mistakes(trace)
+    for mistake in mistakes:
+        say(f"known mistake: {mistake.line}")
+    said = {mistake.words for mistake in mistakes}
     for stage, text in trace.warnings:
-        if stage == JUDGE.name and not judge_shown:
+        if text in said or (stage == JUDGE.name and not judge_shown):
             continue
         say(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:

@@ -96,7 +96,9 @@ def why_command(
     if evidence is not None:
         if labelled:
             raise InputError("--labelled needs the store; leave --evidence out")
-        bundle, own = _evidence_of(query, evidence, store)
+        from cems_workbench.jobs.traces import traced_mistakes
+
+        bundle, own, path = _evidence_of(query, evidence, store)
         if own is not None and bundle.external:
             if preset or config or changes:
                 require_no_config(evidence, own, True, [chosen])
@@ -111,7 +113,10 @@ def why_command(
             say(taken(named, bundle.memories[memory_id]))
         with progress_bar(as_json) as progress:
             left_out = require_variants(without, bundle)
-            found = explain(memory_id, bundle, chosen, k=cutoff, switched_off=left_out, progress=progress)
+            of_set = traced_mistakes(path) if bundle.external and path is not None else ()
+            found = explain(
+                memory_id, bundle, chosen, k=cutoff, switched_off=left_out, of_set=of_set, progress=progress
+            )
         searched = bundle
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
@@ -139,8 +144,10 @@ def why_command(
     else:
         print_why(found)
         if searched.external:
+            said = {mistake.words for mistake in found.mistakes}
             for stage, text in replay(searched, chosen).warnings:
-                say(f"warning: {stage}: {text}", err=True)
+                if text not in said:
+                    say(f"warning: {stage}: {text}", err=True)
         else:
             print_effects(searched, chosen, request.as_of is not None)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
@@ -192,8 +199,8 @@ def _applied(found: Why, name: str, argument: str, options: Sequence[str]) -> li
     return words_of(name, argument, options=[*options, *changes])
 
 
-def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, Header | None]:
-    """The evidence of a query in a bundle, an evidence file or a set of external traces, and the header of the file.
+def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, Header | None, Path | None]:
+    """The evidence of a query in a bundle, an evidence file or a set of external traces, and header and path of the file.
 
     The query may be named by its id.
     """
@@ -205,14 +212,14 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
     folder = settings_for(store).store
     path = name if name.exists() or traced_header(folder, str(name)) is None else traced_path(folder, str(name))
     if not is_evidence_file(path):
-        return _require_same_query(query, read_bundle(path), path), None
+        return _require_same_query(query, read_bundle(path), path), None, None
     with EvidenceStream([path]) as stream:
         found = stream.of_queries(stream.qids_of(query.strip())).evidences
         if not found:
             raise InputError(
                 f"{name} has no evidence of the query {query.strip()!r}, neither as its words nor as its id"
             )
-        return next(iter(found.values())), stream.header
+        return next(iter(found.values())), stream.header, path
 
 
 def _require_same_query(query: str, bundle: Evidence, path: Path) -> Evidence:
@@ -275,7 +282,7 @@ def print_why(found: Why) -> None:
         print_table(["list", "rank", "score", "whole store"], rows)
         say()
     for mistake in found.mistakes:
-        say(f"known mistake: {mistake.words} [{mistake.parameter}]")
+        say(f"known mistake: {mistake.line}")
     say(found.verdict)
     shown = list(found.counterfactuals[:MAX_CHANGES]) or ([found.nearest] if found.nearest else [])
     if shown:

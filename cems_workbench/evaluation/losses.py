@@ -19,6 +19,7 @@ import numpy as np
 
 from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, in_pipeline_order, lost
 from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -119,6 +120,8 @@ class LossMap(LossCounts):
     """By branch in pipeline order, then in the order of the queries; of each branch the first."""
     remarks: tuple[str, ...] = ()
     """What the config asks for that the evidence does not hold."""
+    mistakes: tuple[KnownMistake, ...] = ()
+    """What its stages and lists show of themselves over these queries."""
 
     def rows_of(self, branch: Branch) -> list[LostMemory]:
         """The rows of a branch."""
@@ -178,6 +181,7 @@ class LossMap(LossCounts):
             "by_project": {name: counts.to_json() for name, counts in self.by_project.items()},
             "rows": [row.to_json() for row in self.rows],
             "remarks": list(self.remarks),
+            "known_mistakes": [one.to_json() for one in self.mistakes],
         }
 
 
@@ -256,6 +260,19 @@ class Losses:
     def remarks(self) -> list[str]:
         """Those of every map, each once."""
         return list(dict.fromkeys(line for one in self.maps for line in one.remarks))
+
+    @property
+    def mistakes(self) -> list[str]:
+        """ "known mistake: …": what stages and lists show of themselves, each once, with the configs if there are several."""
+        mistakes = dict[str, list[str]]()
+        for one in self.maps:
+            for mistake in one.mistakes:
+                mistakes.setdefault(mistake.line, []).append(one.config_name)
+        several = len(self.maps) > 1
+        return [
+            f"known mistake: {', '.join(names)}: {line}" if several else f"known mistake: {line}"
+            for line, names in mistakes.items()
+        ]
 
     @property
     def branches(self) -> list[Branch]:
@@ -352,8 +369,13 @@ def _places(pairs: RelevantPairs, counts: Ints, block: Block) -> tuple[Ints, Int
     return pairs.first[block.places][rows] + number, rows, columns
 
 
-def pair_losses(batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConfig, k: int) -> PairLosses:
-    """Where each relevant memory of a batch is lost under a config; what is no candidate of the evidence was never found."""
+def pair_losses(
+    batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConfig, k: int, mistakes: StageMistakes | None = None
+) -> PairLosses:
+    """Where each relevant memory of a batch is lost under a config; what is no candidate of the evidence was never found.
+
+    The runs are added to `mistakes`.
+    """
     count = len(pairs.query)
     at = np.full(count, NEVER, dtype=np.int8)
     dropped, rank = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
@@ -363,6 +385,8 @@ def pair_losses(batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConf
         # The last two places are those of RETURNED and NEVER, which are -1 and -2.
         number = np.array([*(stages.index(name) for name in found.stages), NEVER, RETURNED], dtype=np.int8)
         at[pair], dropped[pair], rank[pair] = number[found.at], found.dropped, found.rank
+        if mistakes is not None:
+            mistakes.add(done, block.table, config, (block.grade, batch.ideal[block.places]))
     return PairLosses(pairs, LossArrays(stages, at, dropped, rank))
 
 
@@ -386,7 +410,7 @@ class LossCollector:
     def add(self, batch: LabelledBatch, needs: Sequence[Mapping[str, int]] | None = None) -> None:
         """Add queries with their evidence, on which every config is replayed; `needs` are those of their rankings, where known."""
         pairs = relevant_pairs(batch, self.relevant_from)
-        outcomes = [pair_losses(batch, pairs, config, self.k) for config in self.configs]
+        outcomes = [pair_losses(batch, pairs, tally.config, self.k, tally.mistakes) for tally in self._tallies]
         for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
             tally.add(one, None if needs is None else needs[i])
         for changes, one in zip(self._changes, outcomes[1:], strict=True):
@@ -395,8 +419,8 @@ class LossCollector:
     def add_each(self, batches: Sequence[LabelledBatch], needs: Sequence[Mapping[str, int]] | None = None) -> None:
         """Add queries of which each config has separate evidence; compared are the memories that are relevant in both."""
         outcomes = [
-            pair_losses(batch, relevant_pairs(batch, self.relevant_from), config, self.k)
-            for batch, config in zip(batches, self.configs, strict=True)
+            pair_losses(batch, relevant_pairs(batch, self.relevant_from), tally.config, self.k, tally.mistakes)
+            for batch, tally in zip(batches, self._tallies, strict=True)
         ]
         for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
             tally.add(one, None if needs is None else needs[i])
@@ -538,6 +562,7 @@ class _Tally:
     by_project: dict[str, Tally] = field(default_factory=dict)
     rows: dict[Branch, list[LostMemory]] = field(default_factory=dict)
     needs: Counter[str] = field(default_factory=Counter)
+    mistakes: StageMistakes = field(default_factory=StageMistakes)
 
     def add(self, losses: PairLosses, needs: Mapping[str, int] | None) -> None:
         batch, code, query = losses.pairs.batch, losses.code, losses.pairs.query
@@ -574,6 +599,7 @@ class _Tally:
             {name: self._counts(self.by_project[name]) for name in sorted(self.by_project)},
             rows,
             _remarks(self.config, self.needs, k),
+            tuple(self.mistakes.found()),
         )
 
     def _counts(self, counts: Tally) -> LossCounts:

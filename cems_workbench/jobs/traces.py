@@ -4,8 +4,9 @@
 stays in memory is 24 bytes a span, the ids of traces and memories, the queries, and a portion of at most `PORTION_TRACES` traces and
 `MAX_SPANS` spans. A trace of more spans is cut there, and reported.
 
-- Memories with a text that the store does not have are added to it. No memory of the store is changed: where a trace has another text for
-  an id, the store's stays, and a note says so.
+- A document is the memory of its id, if that has its text; else the memory of the store with just this text, if there is one: pipelines
+  number what they found, or have ids of their own. Other memories with a text are added to the store. None of it is changed: where a trace
+  has another text for an id, and no memory has that, the store's stays, and a note says so.
 - The queries are put into a query set, and their evidence into a file in the folder `evidence` of the store, which `read_traced` finds by
   the set's name. A query that is imported again replaces its former trace; the others of the file stay.
 - No config changes recorded stages: `require_replayable` is the one line for what needs that.
@@ -28,6 +29,7 @@ from typing import IO
 import numpy as np
 
 from cems_workbench import formats
+from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
@@ -50,7 +52,9 @@ from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.recorded import RECORDED
+from cems_workbench.pipeline.recorded import OWN_IDS, RECORDED
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, Query, RowError
@@ -64,6 +68,8 @@ CONFIG_NAME = "traced"
 TYPE = "traced"
 """The type of their queries."""
 PORTION_TRACES = 256
+SHOWING = 2_000
+"""Queries of a set from which a page and `why` tell what its stages show of themselves."""
 MAX_SPANS = 20_000
 """Of a portion, and of a trace; further ones of that are left out."""
 
@@ -297,16 +303,20 @@ class _Import:
     """The store's own queries, which keep their project, moment and type; those of earlier traces are replaced."""
     traced: dict[str, Query] = field(default_factory=dict)
     """The queries of earlier traces."""
-    by_text: dict[str, str] = field(default_factory=dict)
-    """The memory of the store with the text of a document without an id, by the id that it would get."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """By id of a document the memory of the store that has its text, under another id."""
+    brought: set[str] = field(default_factory=set)
+    """The memories that this import added."""
     changed: dict[str, None] = field(default_factory=dict)
     """Memories with another text in a trace."""
     repeated: dict[str, None] = field(default_factory=dict)
     """Queries with several traces in the file, such as one that a second run was appended to; the last counts."""
     longest: int = 0
     warned: dict[str, str] = field(default_factory=dict)
-    """By query the first warning of its trace."""
+    remarked: dict[str, str] = field(default_factory=dict)
+    """By query the first warning, and the first remark, of its trace."""
     added: int = 0
+    mistakes: StageMistakes = field(default_factory=StageMistakes)
 
     def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
@@ -361,14 +371,16 @@ class _Import:
             self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
             fresh[query.qid] = query
             self.longest = max(self.longest, len(query.results))
-            self.warned.pop(query.qid, None)
-            if query.warnings:
-                stage, lines = next(iter(query.warnings.items()))
-                self.warned[query.qid] = f"{stage}: {lines[0]}"
+            for found, lines_of in ((self.warned, query.warnings), (self.remarked, query.remarks)):
+                found.pop(query.qid, None)
+                if lines_of:
+                    stage, lines = next(iter(lines_of.items()))
+                    found[query.qid] = f"{stage}: {lines[0]}"
         if not fresh:
             return
         memories = self._memories(list(fresh.values()))
         evidences = [(qid, _evidence(query, memories)) for qid, query in fresh.items()]
+        _add_runs(self.mistakes, [evidence for _, evidence in evidences])
         late = [memories[key] for key in self.blank.intersection(memories) if memories[key].content]
         with file.writing() as cursor:
             evidence_rows.remove_external(cursor, replaced)
@@ -379,22 +391,28 @@ class _Import:
         self.blank -= {memory.id for memory in late}
 
     def _name_of(self, portion: Sequence[Sequence[Span]]) -> NameOf:
-        """The memory of a document: by its id, without one by its text, if the store has a memory of just that text."""
-        unnamed = {
-            memory_id_of(document): document.content
-            for spans in portion
-            for span in spans
-            for document in (*(span.output or ()), *(span.input or ()))
-            if document.id is None and document.content is not None
-        }
-        asked = {key: content for key, content in unnamed.items() if key not in self.by_text}
-        if asked:
-            found = self.store.memories.with_contents(list(asked.values()))
-            self.by_text |= {key: found.get(content, key) for key, content in asked.items()}
+        """The memory of a document (see the module)."""
+        texts: dict[tuple[str, str], str] = {}
+        for spans in portion:
+            for span in spans:
+                for document in (*(span.output or ()), *(span.input or ())):
+                    if document.content is not None:
+                        key = memory_id_of(document)
+                        texts.setdefault((key, document.content), key)
+        stored = self.store.memories.read({key for key, _ in texts})
+        others = [pair for pair in texts if pair[0] not in stored or stored[pair[0]].content != pair[1]]
+        found = self.store.memories.with_contents(list({content for _, content in others})) if others else {}
+        for key, content in others:
+            # What the import itself brought is no memory that was there: of these ids both are the pipeline's.
+            if (known := found.get(content)) is not None and known not in self.brought:
+                texts[key, content] = known
 
         def name_of(document: SpanDocument) -> str:
             key = memory_id_of(document)
-            return self.by_text.get(key, key) if document.id is None else key
+            named = texts.get((key, document.content or ""), key)
+            if named != key and document.id is not None:
+                self.renamed.setdefault(key, named)
+            return named
 
         return name_of
 
@@ -415,6 +433,7 @@ class _Import:
         if brought:
             parsed = ParsedInput(self.source, NAME, memories=tuple(brought))
             self.added += self.store.add(parsed, silent, self.options).memories.added
+            self.brought |= {memory.id for memory in brought}
         for key in ids:
             found[key] = known.get(key) or new.get(key) or Memory(key, "")
         return found
@@ -447,15 +466,24 @@ class _Import:
         # The latest trace of a query counts, whichever file brought the one before.
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
+        notes += [one.line for one in self.mistakes.found()]
         if self.repeated:
             several = "1 query was" if len(self.repeated) == 1 else f"{len(self.repeated):,} queries were"
             notes.append(
                 f"{several} traced more than once; the last trace counts, such as of {next(iter(self.repeated))}"
             )
-        if self.warned:
-            several = "1 query has" if len(self.warned) == 1 else f"{len(self.warned):,} queries have"
-            first = next(iter(self.warned.values()))
-            notes.append(f"{several} stages that contradict themselves; their traces say which, such as {first}")
+        for found, what in (
+            (self.warned, "stages that contradict themselves; their traces say which, such as"),
+            (self.remarked, "a stage that says of its candidates:"),
+        ):
+            if found:
+                several = "1 query has" if len(found) == 1 else f"{len(found):,} queries have"
+                notes.append(f"{several} {what} {next(iter(found.values()))}")
+        if self.renamed:
+            ids = len(self.renamed)
+            several = "1 document of the trace has" if ids == 1 else f"{ids:,} documents of the trace have"
+            example = " for ".join(next(iter(self.renamed.items())))
+            notes.append(f"{several} the text of stored memories under another id, and are taken for these: {example}")
         if self.changed:
             several = "1 memory has" if len(self.changed) == 1 else f"{len(self.changed):,} memories have"
             notes.append(
@@ -464,8 +492,35 @@ class _Import:
         return replace(report, memories=RowCounts(added=self.added), notes=(*notes, *report.notes))
 
 
+def _add_runs(mistakes: StageMistakes, evidences: Sequence[Evidence]) -> None:
+    config = traced_config(1)
+    for places in blocks_of(evidences, PORTION_TRACES):
+        table = to_table([evidences[place] for place in places])
+        mistakes.add(run(table, config), table, config)
+
+
+def traced_mistakes(path: Path) -> list[KnownMistake]:
+    """What the stages of external traces show of themselves over the first `SHOWING` queries of their evidence file.
+
+    Raises InputError for a damaged file.
+    """
+    mistakes, seen = StageMistakes(), 0
+    with EvidenceStream([path]) as stream:
+        for portion in stream.portions():
+            evidences = [one for one in portion.evidences.values() if one.external]
+            _add_runs(mistakes, evidences)
+            seen += len(evidences)
+            if seen >= SHOWING:
+                break
+    return mistakes.found()
+
+
 def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
     notes: dict[str, object] = {RECORDED: query.recorded}
-    if query.warnings:
-        notes["warnings"] = query.warnings
+    if query.warnings or query.remarks:
+        stages = dict.fromkeys((*query.warnings, *query.remarks))
+        said = {name: [*query.warnings.get(name, ()), *query.remarks.get(name, ())] for name in stages}
+        notes["warnings"] = said
+    if query.own_ids:
+        notes[OWN_IDS] = query.own_ids
     return Evidence(query.query, {key: memories[key] for key in sorted(query.ids)}, as_of=query.asked_at, notes=notes)

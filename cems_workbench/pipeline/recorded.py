@@ -25,6 +25,8 @@ from cems_workbench.records import STAGE_KINDS, StageKind
 
 RECORDED = "recorded_stages"
 """The note."""
+OWN_IDS = "own_ids"
+"""The note of a stage that did not join the same texts under different ids: `formats.base.traced.TracedQuery.own_ids`."""
 CUTTING: tuple[StageKind, ...] = ("filter", "dedup")
 """Kinds that give no rank to what has none."""
 NOT_RETURNED = "not in its output"

@@ -24,3 +24,8 @@ def list_label(name: str) -> str:
     """The name as pages and reports show it: `relations:2` is "relations (2nd)"; other names are unchanged."""
     index = list_index(name)
     return name if index is None else f"{name.partition(':')[0]} ({ordinal(index)})"
+
+
+def equal_scores(count: int, value: float, of: str = "") -> str:
+    """ "all 12 scores are 1: it tells nothing apart"."""
+    return f"all {count} scores{of} are {value:.4g}: it tells nothing apart"

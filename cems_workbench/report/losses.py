@@ -72,7 +72,7 @@ def loss_section(losses: Losses, texts: Texts) -> LossSection:
         )
     ]
     return LossSection(
-        tuple(losses.sentences),
+        (*losses.sentences, *losses.mistakes),
         losses.maps[0].k,
         tuple(_map(one, texts) for one in losses.maps),
         losses.table(),

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cems_workbench.analysis.known_mistakes import CROWDED, KnownMistake
+from cems_workbench.analysis.known_mistakes import CROWDED
+from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.why.path import MemoryPath
 from cems_workbench.config import field_specs
 from cems_workbench.pipeline import Trace

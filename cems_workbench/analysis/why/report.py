@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from cems_workbench.analysis.known_mistakes import KnownMistake, crowding, known_mistakes
+from cems_workbench.analysis.known_mistakes import crowding, known_mistakes
 from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.analysis.supersession import standing_sentence
 from cems_workbench.analysis.why.causes import cause_parameters
 from cems_workbench.analysis.why.counterfactual import (
@@ -46,7 +47,8 @@ class Why:
     """`counterfactuals` begins with the change of `fix`, and then is `ordered`. `nearest` is the change with the memory's best rank if no
     change succeeds; `replays` were made for the search.
 
-    `mistakes` are those of the config in this query, whether or not they concern the memory.
+    `mistakes` are those of the config and its stages in this query, and those of its set where that is known, whether or not they concern
+    the memory.
     """
 
     query: str
@@ -94,6 +96,7 @@ def explain(
     resources: Resources | None = None,
     labelled: LabelledSet | None = None,
     switched_off: Collection[int] = (),
+    of_set: Sequence[KnownMistake] = (),
     progress: Progress = silent,
 ) -> Why:
     """Why `memory_id` is not among the first k results, and the changes that would bring it there.
@@ -103,18 +106,20 @@ def explain(
         request, resources: the query and its store; with them lists are searched in full and gather changes are tried.
         labelled: kept evidence of labelled queries, to order counterfactuals by their effect there.
         switched_off: query variants left out, as in `replay`.
+        of_set: what the stages show over the queries of the set that the query is of; by default over the labelled ones.
 
     A `Cancelled` from `progress` passes through.
     """
     k = k or target_rank(config)
     if evidence.external:
-        return _of_external(memory_id, replay(evidence, config), k)
+        return _of_external(memory_id, replay(evidence, config), k, of_set)
     open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
     places = list_ranks(memory_id, evidence, config, *open_store) if open_store else []
     trace = replay(evidence, config, switched_off=switched_off)
     path = memory_path(trace, memory_id, k, places)
     trials = Trials(evidence, memory_id, k, switched_off, config)
-    mistakes = (*known_mistakes(trace), *crowding(trace, memory_id, k))
+    of_set = of_set or (labelled.mistakes(config) if labelled else ())
+    mistakes = with_those_of_set((*known_mistakes(trace), *crowding(trace, memory_id, k)), of_set)
     above = trials.stale_above(config)
     inside = path.status == "in the top k"
     if inside:
@@ -144,12 +149,13 @@ def explain(
     )
 
 
-def _of_external(memory_id: str, trace: Trace, k: int) -> Why:
+def _of_external(memory_id: str, trace: Trace, k: int, of_set: Sequence[KnownMistake]) -> Why:
     """Where an external trace loses a memory. There is nothing to try: no config changes recorded stages."""
     path = memory_path(trace, memory_id, k)
     verdict = "It needs no change." if path.status == "in the top k" else NO_FIX
     standing = standing_sentence(trace, memory_id, k)
-    return Why(trace.evidence.query, path, cause(path, trace), (), None, verdict, 0, (), standing)
+    mistakes = with_those_of_set(known_mistakes(trace), of_set)
+    return Why(trace.evidence.query, path, cause(path, trace), (), None, verdict, 0, mistakes, standing)
 
 
 def _unchecked(resources: Resources | None) -> str:

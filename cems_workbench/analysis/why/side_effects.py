@@ -21,6 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
@@ -147,6 +148,12 @@ class LabelledSet:
             scope=self.scope,
             sampled=self.sampled,
         )
+
+    def mistakes(self, config: PipelineConfig) -> list[KnownMistake]:
+        """What the stages and lists of a config show of themselves over these queries."""
+        found = StageMistakes()
+        found.add(run(self.table, config), self.table, config, (self._grade, self._ideal))
+        return found.found()
 
     def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
         """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""

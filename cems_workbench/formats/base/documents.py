@@ -36,6 +36,17 @@ SCORES = (
     "_score",
 )
 METADATA = ("metadata", "meta", "payload", "extra_info")
+PARENTS = (
+    "doc_id",
+    "parent_id",
+    "parent_doc_id",
+    "parent_document_id",
+    "parent_node_id",
+    "ref_doc_id",
+    "document_id",
+    "source_id",
+)
+"""Metadata of a part that names the document which it is a part of: LangChain's ParentDocumentRetriever, LlamaIndex, Haystack."""
 INNER = ("node", "document", "kwargs", "_source")
 """Objects within a document that hold its fields."""
 LISTS = (
@@ -123,6 +134,7 @@ def document_fields(value: Any) -> dict[str, Any]:
         "content": _words(value) or _words(metadata),
         "score": _first(value, SCORES),
         "title": _first(value, ("title",)) or _first(metadata, ("title",)),
+        "parent": None if named is None else _first(metadata, PARENTS),
     }
     return {name: found for name, found in fields.items() if found is not None}
 

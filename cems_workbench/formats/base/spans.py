@@ -125,6 +125,8 @@ class SpanDocument(NamedTuple):
     score: float | None = None
     content: str | None = None
     title: str | None = None
+    parent: str | None = None
+    """The id of the document that it is a part of, by its metadata."""
 
 
 Documents = tuple[SpanDocument, ...]
@@ -446,6 +448,7 @@ def _document(values: Mapping[str, Any]) -> SpanDocument | None:
         _number(values.get("score")),
         text,
         _whole(title)[:1000] if isinstance(title, str) and title.strip() else None,
+        _text(values.get("parent")),
     )
 
 

@@ -10,12 +10,14 @@ AGENT each retrieval is a separate query. Siblings ran in the order of their end
 - A list with lists below it that does not rank (`workbench.stage.ranked` false) only says which candidates these pass on.
 - The documents of the query's own span are what was returned. Without them that is what the last stage, or the only list, returned.
 
-What contradicts itself is taken, and named at its stage in `warnings`.
+What contradicts itself is taken, and named at its stage in `warnings`. `remarks` are what is no contradiction: a stage returned the parents
+of its candidates. `own_ids` is what a stage did not join, since its lists have ids of their own for the same texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -49,6 +51,10 @@ class TracedQuery:
     warnings: dict[str, list[str]]
     contents: Mapping[str, SpanDocument]
     """By memory id the documents with a text."""
+    remarks: dict[str, list[str]] = field(default_factory=dict)
+    own_ids: dict[str, Any] = field(default_factory=dict)
+    """The `stage` that joined lists, how many `texts` several of its lists found, under how many it has several ids (`apart`), and the
+    `ids` of one of these; empty if there are none."""
 
     @property
     def lists(self) -> dict[str, tuple[RankedIds, ...]]:
@@ -245,6 +251,14 @@ class _Reading:
         """Every memory that a list brought or a stage returned so far."""
         self.contents: dict[str, SpanDocument] = {}
         self.by_content: dict[str, str] = {}
+        self.named: dict[str, str] = {}
+        """By the id of a document with a text its memory."""
+        self.parents: dict[str, str] = {}
+        """By memory the id of its parent."""
+        self.texts: list[dict[str, str]] = []
+        """Of each list by text the id that it has there."""
+        self.remarks: dict[str, list[str]] = {}
+        self.own_ids: dict[str, Any] = {}
 
     def query(self) -> TracedQuery:
         span = self.root.span
@@ -260,9 +274,9 @@ class _Reading:
         if self.unknown:
             recorded["unknown"] = True
         qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
-        return TracedQuery(
-            span.row, qid, span.query or "", moment_of(span.start), recorded, self.warnings, self.contents
-        )
+        asked_at = moment_of(span.start)
+        said = self.warnings, self.contents, self.remarks, self.own_ids
+        return TracedQuery(span.row, qid, span.query or "", asked_at, recorded, *said)
 
     def _span(self, node: _Node, around: list[_Source]) -> list[_Source]:
         """Read a span; returns what a later sibling can read, `around` being what was there before."""
@@ -324,6 +338,7 @@ class _Reading:
         left_out = sorted(key for key, _ in output or [] if key in span.dropped)
         hits = [list(hit) for hit in output or []]
         self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
+        self.texts.append(_texts(span.output or ()))
         self.known |= {key for key, _ in output or []}
         return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
 
@@ -350,6 +365,8 @@ class _Reading:
             said.append(f"{_count(strangers, 'candidate')} of its input that no list brought, such as {strangers[0]}")
         had = {key for key, _ in before}
         brought = [key for key, _ in output if key not in self.known and key not in had]
+        if self._are_parents(name, brought, had):
+            brought = []
         if brought and self.lists:
             said.append(f"{_count(brought, 'candidate')} that no list brought, such as {brought[0]}")
         elsewhere = [key for key, _ in output if key not in had and key in self.known]
@@ -372,6 +389,7 @@ class _Reading:
         if said:
             self.warnings.setdefault(name, []).extend(said)
         self.known |= {key for key, _ in output}
+        self._find_own_ids(name, taken, span.output or ())
         left = [one for one in there if all(one is not other for other in taken)]
         returned = _Source(output, len(self.stages) - 1)
         return [*(outer if inner else []), *left, returned]
@@ -399,6 +417,48 @@ class _Reading:
         if read is None:
             return whole
         return whole and len(taken) == 1 and [key for key, _ in read] == [key for key, _ in taken[0].hits]
+
+    def _are_parents(self, stage: str, brought: Sequence[str], had: Collection[str]) -> bool:
+        """Whether all that the stage brought are parents of what it read; then a remark says so."""
+        named = {key: [kid for kid in had if self.parents.get(kid) in (key, self._id_of(key))] for key in brought}
+        how, found = "metadata names them", named
+        if not all(named.values()):
+            how, found = "text is in theirs", {key: [kid for kid in had if self._holds(key, kid)] for key in brought}
+        if not brought or not all(found.values()):
+            return False
+        kids = len({kid for own in found.values() for kid in own})
+        who = "it returned is the parent" if len(brought) == 1 else "it returned are the parents"
+        line = f"{_count(brought, 'candidate')} that {who} of {kids} of its input, whose {how}"
+        self.remarks.setdefault(stage, []).append(f"{line}, such as {brought[0]} of {found[brought[0]][0]}")
+        return True
+
+    def _id_of(self, key: str) -> str | None:
+        return self.contents[key].id if key in self.contents else None
+
+    def _holds(self, key: str, kid: str) -> bool:
+        """Whether the text of one has that of another."""
+        whole, part = (self.contents[one].content if one in self.contents else None for one in (key, kid))
+        return bool(whole and part and whole != part and part in whole)
+
+    def _find_own_ids(self, stage: str, taken: Sequence[_Source], output: Documents) -> None:
+        """Whether a stage that reads several lists returned texts several times, because each list has an id of its own for them."""
+        joined = [self.texts[i] for i in sorted(frozenset[int]().union(*(one.lists for one in taken)))]
+        if self.own_ids or len(joined) < 2:
+            return
+        ids: dict[str, dict[str, None]] = {}
+        found = Counter(text for one in joined for text in one)
+        for one in joined:
+            for text, name in one.items():
+                ids.setdefault(text, {})[name] = None
+        returned = Counter(
+            text for text, _ in {(one.content, one.id): None for one in output if one.content and one.id}
+        )
+        if not any(count > 1 and len(ids.get(text, ())) > 1 for text, count in returned.items()):
+            return
+        shared = [text for text, count in found.items() if count > 1]
+        apart = [text for text in shared if len(ids[text]) == found[text]]
+        if apart:
+            self.own_ids = {"stage": stage, "texts": len(shared), "apart": len(apart), "ids": list(ids[apart[0]])}
 
     def _list_of_what_was_read(self) -> None:
         """Without a list, what the first stage read, or else returned, stands for one."""
@@ -429,19 +489,29 @@ class _Reading:
     def _hits(self, documents: Documents, span: Span) -> Hits:
         found: dict[str, float | None] = {}
         twice = []
+        first: dict[str, str | None] = {}
         for document in documents:
             # DSPy's outer span has the texts alone, the ids are those of the model that it called.
-            inner = None if document.id is not None else self.by_content.get(document.content or "")
+            inner = self.by_content.get(document.content or "") if document.id is None else None
+            if document.content is None and document.id is not None:
+                # The id alone, of a document that had its text before.
+                inner = self.named.get(document.id)
             key = inner or self.name_of(document)
+            if document.content is not None and document.id is not None:
+                self.named.setdefault(document.id, key)
+            if document.parent is not None and document.parent != document.id:
+                self.parents.setdefault(key, document.parent)
             if key in found:
-                twice.append(key)
+                twice.append((key, document.id))
                 continue
-            found[key] = document.score
+            found[key], first[key] = document.score, document.id
             if document.content is not None and key not in self.contents:
                 self.contents[key] = document
                 self.by_content.setdefault(document.content, key)
         if twice:
-            self._warn(None, f"{_shown(self._name_of_span(span))}: {twice[0]} is in it twice; its first rank counts")
+            key, other = twice[0]
+            ids = "" if other == first[key] else f", as {first[key]} and as {other}"
+            self._warn(None, f"{_shown(self._name_of_span(span))}: {key} is in it twice{ids}; its first rank counts")
         return list(found.items())
 
     def _name_of_span(self, span: Span) -> str:
@@ -462,6 +532,11 @@ class _Reading:
             free = f"{name} {number}"
         self.names.add(free)
         return free
+
+
+def _texts(documents: Documents) -> dict[str, str]:
+    """By text the id; what lacks one of them is left out."""
+    return {one.content: one.id for one in documents if one.content is not None and one.id is not None}
 
 
 def _joined(taken: Sequence[_Source]) -> Hits:

@@ -189,6 +189,7 @@ class LossTools:
             ],
             said=[
                 *losses.sentences,
+                *losses.mistakes,
                 "lost: by config and branch, in pipeline order; why(query, memory_id) says what would return one",
             ],
             notes=[*noted, *losses.remarks],

@@ -28,6 +28,7 @@ from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.traced_sets import NOT_REPLAYED
+from cems_workbench.jobs.traces import traced_mistakes, traced_path
 from cems_workbench.mcp.arguments import (
     MOST_NAME,
     MOST_TEXT,
@@ -247,7 +248,8 @@ class QueryTools:
                 raise InputError(f"traced: {traced} {NOT_REPLAYED}; pass neither config nor changes")
             evidence, chosen = self._served.traced(traced, query)
             memory_id = stored_memory(memory_id, self._served.resources)
-            found, name = explain(memory_id, evidence, chosen, k=k or None), chosen.name
+            of_set = traced_mistakes(traced_path(self._served.resources.store.path, traced))
+            found, name = explain(memory_id, evidence, chosen, k=k or None, of_set=of_set), chosen.name
             notes = [f"warning: {stage}: {text}" for stage, text in replay(evidence, chosen).warnings]
         else:
             answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
@@ -278,7 +280,7 @@ class QueryTools:
             lists=[InList(name=place.list, rank=place.rank, what=place.words) for place in found.path.places],
             rescues=[_rescue(one) for one in rows],
             nearest=found.nearest and _rescue(found.nearest),
-            notes=notes,
+            notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *notes],
             **counts,
         )
 

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListsFields, 
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import AnyStage, Stage, StageInput
 from cems_workbench.pipeline.table import CandidateTable, GivenRanking, RecordedTable, RecordedWay, unranked
-from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.pipeline.wording import equal_scores, ordinal
 from cems_workbench.records import StageKind
 
 DESCRIPTIONS: dict[StageKind, str] = {
@@ -63,8 +63,15 @@ def _apply(i: int, given: StageInput) -> StageArrays[StageRow, StageFields]:
         fields=lambda q: StageFields(),
         reason=lambda q, c: way.lost[q].get(c, (None, False))[0],
         past_limit=lambda q, c: way.lost[q].get(c, ("", False))[1],
+        warnings=partial(_equal_scores, way),
         waiting=way.waiting if way.waiting.any() else None,
     )
+
+
+def _equal_scores(way: RecordedWay, q: int) -> list[str]:
+    scores = way.score_out[q, way.alive[q]]
+    equal = way.head.kind == "rerank" and len(scores) > 1 and scores.min() == scores.max()  # false of NaN
+    return [equal_scores(len(scores), float(scores[0]))] if equal else []
 
 
 def _before(way: RecordedWay) -> GivenRanking:

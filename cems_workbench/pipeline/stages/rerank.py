@@ -71,7 +71,7 @@ from cems_workbench.pipeline.table import (
     ranked,
     reranked_by,
 )
-from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.pipeline.wording import equal_scores, ordinal
 from cems_workbench.records import Memory
 
 COMPRESSED_SPREAD = 0.05
@@ -175,7 +175,7 @@ def health_warnings(model: ModelTable, blend: Blend, scale: str, q: int) -> list
     if health.out_of_range:
         found.append(f"{health.out_of_range} raw scores lie outside the range that {scale} expects; they are clamped")
     if health.all_equal:
-        found.append("every raw score is the same: the reranker tells nothing apart")
+        found.append(equal_scores(health.scored, health.min or 0.0))
     elif health.scored > 1 and scale in _RANGE and health.max is not None and health.min is not None:
         spread = (health.max - health.min) / _RANGE[scale][1]
         if spread < COMPRESSED_SPREAD:

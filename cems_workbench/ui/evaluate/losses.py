@@ -173,6 +173,8 @@ def _draw_sentences(losses: Losses) -> None:
         )
     )
     announce(". ".join(losses.sentences))
+    for line in losses.mistakes:
+        st.caption(plain(line[:1].upper() + line[1:]))
 
 
 def _options(losses: Losses) -> dict[Chosen, int]:

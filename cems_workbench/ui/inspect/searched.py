@@ -165,7 +165,8 @@ def _times(trace: Trace) -> str:
 def _draw_notes(context: InspectContext) -> None:
     """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
     trace = context.trace
-    if not trace.external and (mistakes := mistakes_html(trace)):
+    of_set = traced.mistakes_of_set(context.resources) if trace.external else ()
+    if mistakes := mistakes_html(trace, of_set):
         st.html(mistakes)
     if trace.results:
         if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from cems_workbench.analysis.known_mistakes import known_mistakes
+from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY
@@ -49,7 +51,8 @@ def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
 
 def warnings_html(trace: Trace) -> Markup:
     """The warnings and unmet needs of a trace as a list; empty if there are none."""
-    notes = list(trace.warnings)
+    mistakes = {mistake.words for mistake in known_mistakes(trace)}
+    notes = [(stage, text) for stage, text in trace.warnings if text not in mistakes]
     for need in trace.needs:
         if isinstance(need, ParameterNeed):
             text = f"{need.parameter} is {need.wanted}, but the evidence was gathered with {need.gathered}"
@@ -59,9 +62,9 @@ def warnings_html(trace: Trace) -> Markup:
     return notes_html([(stage, f"⚠ {text}") for stage, text in notes]) if notes else Markup("")
 
 
-def mistakes_html(trace: Trace) -> Markup:
-    """The known mistakes of the config in this query, with their parameters; empty if there are none."""
-    found = known_mistakes(trace)
+def mistakes_html(trace: Trace, of_set: Sequence[KnownMistake] = ()) -> Markup:
+    """The known mistakes of the config and its stages in this query and in its set, with their parameters; empty if there are none."""
+    found = with_those_of_set(known_mistakes(trace), of_set)
     return render("inspect/mistakes.html", mistakes=found) if found else Markup("")
 
 

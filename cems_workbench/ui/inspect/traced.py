@@ -7,11 +7,13 @@ offered that read recorded stages (`View.external`).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import streamlit as st
 
+from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.traces import traced_path, traced_query
+from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_query
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
@@ -46,6 +48,15 @@ def present_trace(resources: Resources) -> Trace | None:
         return None
     evidence, config = found
     return replay(evidence, config, clock=time.perf_counter)
+
+
+def mistakes_of_set(resources: Resources) -> Sequence[KnownMistake]:
+    """What the stages show of themselves over the set of the opened query; empty if none is open."""
+    traced = state.traced()
+    path = None if traced is None else traced_path(resources.store.path, traced.query_set)
+    if path is None or not path.is_file():
+        return ()
+    return for_all_sessions(("mistakes", path, path.stat().st_mtime_ns), lambda: traced_mistakes(path))
 
 
 def draw_sidebar() -> None:

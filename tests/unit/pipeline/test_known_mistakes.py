@@ -7,7 +7,8 @@ from typing import Any
 
 from cases import evidence, falling, trace
 
-from cems_workbench.analysis.known_mistakes import KnownMistake, known_mistakes
+from cems_workbench.analysis.known_mistakes import known_mistakes
+from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.pipeline import Evidence
 
 RANKS: dict[str, Any] = {"fusion.k": 1}

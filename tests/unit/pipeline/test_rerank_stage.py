@@ -252,7 +252,7 @@ def test_without_a_reranker_every_candidate_passes() -> None:
 
 def test_health_names_what_makes_scores_doubtful() -> None:
     same = stage("rerank", evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3), 0.5)), IDENTITY)
-    assert same.fields.health.all_equal and warned(same, "every raw score is the same")
+    assert same.fields.health.all_equal and warned(same, "it tells nothing apart")
     narrow = stage("rerank", evidence({"vector": falling(3)}, model={"m01": 0.50, "m02": 0.51, "m03": 0.52}), IDENTITY)
     assert warned(narrow, "span only 0.020")
     outside = stage("rerank", evidence({"vector": falling(2)}, model={"m01": 11.0, "m02": -3.0}), ON)

@@ -1,0 +1,472 @@
+"""Stages that do nothing and lists that know nothing, over the queries of a set or in one: what their evidence alone shows, with counts.
+
+    order        a reranker returns its input in the input's order, or in the reverse of it; or the first is the one with its lowest score
+    scores       all scores of a stage or a list are equal, or half of them are, or so few values that some candidates of a query share one
+    head         texts that begin alike have one score and differ later: the reranker reads no further
+    same         a list returns the same memories, in one order, whatever the query; or none at all
+    ids          lists have ids of their own for the same texts, so that fusion does not join them
+    limit        a threshold or a filter drops everything, or nothing
+    judged       a reranker ranks the judged memories worse than its input had them
+
+All are read from the arrays of a replay, so that traced, recorded and own pipelines are asked alike. One query shows only that scores are
+equal or ids differ, and that an order of many stayed; the rest is said of at least `FEW` queries. What evidence cannot show is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations, pairwise, takewhile
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.recorded import OWN_IDS
+from cems_workbench.pipeline.stages.adjust import ADJUST
+from cems_workbench.pipeline.stages.filter import FILTER
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
+from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.stages.threshold import THRESHOLD
+from cems_workbench.pipeline.table import CandidateTable, Floats, Ints
+from cems_workbench.pipeline.wording import equal_scores, list_label
+
+FEW = 3
+"""Queries from which on a line is said of a set."""
+MANY = 10
+"""Scores of a list that must be equal to say so."""
+LONE = 5
+"""Candidates that one query alone must have kept in order: by chance that happens once in 120."""
+CHANCE_BITS = 20.0
+"""What the orders of a set must come to: by chance they are all kept once in a million."""
+FEW_VALUES = 256
+"""Of so many the scores may be those of 8 bits."""
+MIN_HEAD = 40
+"""Characters that texts must begin alike to say that a reranker reads no more."""
+MEASURED = 10
+"""The k of the measured nDCG."""
+Arrays = StageArrays[StageRow, StageFields]
+FINDING = frozenset(
+    source.name for source in LIST_SOURCES if source.finds and source.name not in ("relations", "entities")
+)
+"""Sources whose lists must depend on the query, and are rarely empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMistake:
+    """A mistake in a query or a set: the stage and the parameter that make it (empty: none of ours), how many memories or queries it
+    concerns, and a sentence."""
+
+    stage: str
+    parameter: str
+    count: int
+    words: str
+
+    @property
+    def line(self) -> str:
+        """ "rerank: all 12 scores are 1: it tells nothing apart [rerank.backend]"."""
+        return f"{self.stage}: {self.words}" + (f" [{self.parameter}]" if self.parameter else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """The mistake as plain values."""
+        return asdict(self)
+
+
+def with_those_of_set(own: Sequence[KnownMistake], of_set: Sequence[KnownMistake]) -> tuple[KnownMistake, ...]:
+    """The mistakes of a query, those of its set instead where they are of the same stage and parameter: more queries show more."""
+    known = {(one.stage, one.parameter) for one in of_set}
+    return (*(one for one in own if (one.stage, one.parameter) not in known), *of_set)
+
+
+@dataclass
+class _Scores:
+    """The scores of a stage or a list over some queries."""
+
+    values: Counter[float] = field(default_factory=Counter)
+    queries: int = 0
+    equal: int = 0
+    tied: int = 0
+    tied_first: int = 0
+
+    def add(self, scores: Sequence[float]) -> None:
+        """Those of one query, best first."""
+        if len(scores) < 2:
+            return
+        self.queries += 1
+        self.values.update(scores)
+        distinct = len(set(scores))
+        self.equal += distinct == 1
+        self.tied += distinct < len(scores)
+        self.tied_first += scores[0] == scores[1]
+
+    def words(self) -> str:
+        """The first that holds: all are equal, in every query all are, half are, or there are few values; empty if none does."""
+        total, of = self.values.total(), "" if self.queries == 1 else f" of {self.queries} queries"
+        if not total:
+            return ""
+        if len(self.values) == 1:
+            return equal_scores(total, next(iter(self.values)), of)
+        if self.queries >= FEW and self.equal == self.queries:
+            return f"in each{of} all scores are equal: it tells nothing apart"
+        value, count = self.values.most_common(1)[0]
+        if count >= max(LONE, total / 2):
+            return f"{count} of {total} scores{of} are {value:.4g}: it does not tell these apart"
+        few = len(self.values) <= min(FEW_VALUES, total / 2)
+        if self.queries >= FEW and few and 2 * self.tied >= self.queries:
+            return (
+                f"its {total} scores{of} are only {len(self.values)} values: in {self.tied} queries some are equal, in "
+                f"{self.tied_first or 'none'} the first two"
+            )
+        return ""
+
+
+@dataclass
+class _Order:
+    """What a stage that reranks did with the order of its input."""
+
+    parameter: str
+    queries: int = 0
+    kept: int = 0
+    turned: int = 0
+    rising: int = 0
+    scored: int = 0
+    bits: float = 0.0
+    most: int = 0
+    scores: _Scores = field(default_factory=_Scores)
+    heads: list[int] = field(default_factory=list)
+    """Of each pair of equal score and other text, how many characters they begin alike."""
+    apart: int = 0
+    """The longest beginning that two texts of other scores have in common."""
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    """Of each judged query the nDCG of as many of its input as it returned, and of what it returned."""
+
+    def add(self, before: Ints, scores: Floats, texts: Sequence[str]) -> None:
+        """One query: of what it returned, best first, the rank before and the score, NaN without one."""
+        if len(before) < 2:
+            return
+        rises = np.diff(before) > 0
+        self.queries += 1
+        self.kept += bool(rises.all())
+        self.turned += bool(not rises.any()) and len(before) > 2
+        self.bits += math.log2(math.factorial(min(len(before), 100)))
+        self.most = max(self.most, len(before))
+        if np.isnan(scores).any():
+            return
+        values = scores.tolist()
+        self.scores.add(values)
+        self.scored += 1
+        self.rising += values[0] < values[-1] and all(one <= other for one, other in pairwise(values))
+        self._compare_heads(values, texts)
+
+    def _compare_heads(self, values: Sequence[float], texts: Sequence[str]) -> None:
+        by_score = Counter(values)
+        if len(by_score) == len(values) or len(by_score) == 1 or len(values) > 50:
+            return
+        for i, j in combinations(range(len(values)), 2):
+            if texts[i] != texts[j]:
+                alike = sum(
+                    1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(texts[i], texts[j], strict=False))
+                )
+                if values[i] == values[j]:
+                    self.heads.append(alike)
+                else:
+                    self.apart = max(self.apart, alike)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """How many queries, and what happened in them."""
+        scores = self.scores.words()
+        if len(self.heads) >= FEW and min(self.heads) >= MIN_HEAD and min(self.heads) > self.apart:
+            pairs = f"{len(self.heads)} pairs of candidates begin with the same {min(self.heads)} characters"
+            yield self.queries, f"{pairs}, differ later and have equal scores: it reads no more of them"
+        elif scores:
+            yield self.queries, scores
+        constant = len(self.scores.values) == 1 or (self.scores.queries and self.scores.equal == self.scores.queries)
+        if self.queries == 1 and self.kept and self.most >= LONE and not constant:
+            yield (
+                1,
+                f"its {self.most} candidates stay in the order of its input; one query alone does not show that it always does so",
+            )
+        if self.queries < FEW:
+            return
+        of = f"in {self.queries} of {self.queries} queries"
+        if self.bits >= CHANCE_BITS and not constant:
+            if self.kept == self.queries:
+                yield self.queries, f"returns its input in the order of the input {of}: it changes nothing"
+            elif self.turned == self.queries:
+                yield self.queries, f"returns its input in the reverse order {of}"
+        if self.scored >= FEW and self.rising == self.scored:
+            yield (
+                self.scored,
+                f"its scores rise from first to last in {self.scored} of {self.scored} queries: its order is the reverse of its scores",
+            )
+
+    def measured(self) -> str:
+        """That it ranks the judged memories worse than its input; empty unless the 95 % interval says so."""
+        from cems_workbench.evaluation.statistics import paired_interval
+
+        before, after = np.array(self.before), np.array(self.after)
+        if len(before) < FEW:
+            return ""
+        gain = (after - before)[:, None]
+        low, high = paired_interval(gain)[:, 0]
+        if not high < 0:
+            return ""
+        return (
+            f"ranks worse than its input: nDCG@{MEASURED} {before.mean():.4f} before it, {after.mean():.4f} after it, over "
+            f"{len(before)} judged queries ({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}])"
+        )
+
+
+@dataclass
+class _List:
+    """What a list returned over some queries."""
+
+    first: dict[str | None, Sequence[str]] = field(default_factory=dict)
+    """By project the longest answer so far."""
+    queries: dict[str | None, set[str]] = field(default_factory=dict)
+    same: bool = True
+    found: int = 0
+    asked: int = 0
+    scores: _Scores = field(default_factory=_Scores)
+
+    def add(self, query: str, project: str | None, ids: Sequence[str], scores: Sequence[float]) -> None:
+        """The answer to one query, best first; scores are empty where some are not known."""
+        self.asked += 1
+        if not ids:
+            return
+        self.found += 1
+        self.scores.add(scores)
+        first = self.first.setdefault(project, ids)
+        self.queries.setdefault(project, set()).add(query)
+        self.same = self.same and _alike(first, ids)
+        if len(ids) > len(first):
+            self.first[project] = ids
+
+    def line(self, name: str, others: bool) -> str:
+        """What it does whatever the query; `others`: another list found something."""
+        if self.asked >= FEW and not self.found and others:
+            return f"{name} is empty in {self.asked} of {self.asked} queries"
+        asked = max((len(queries) for queries in self.queries.values()), default=0)
+        if self.same and asked >= FEW and self.found == self.asked:
+            most = max(map(len, self.first.values()))
+            what = "memory" if most == 1 else f"{most} memories in the same order"
+            return f"{name} returns the same {what} in {self.found} of {self.found} queries, whatever they ask"
+        scores = self.scores
+        equal = scores.queries >= FEW and scores.values.total() >= MANY and len(scores.values) == 1
+        return f"{name}: {scores.words()}" if equal else ""
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two answers are the same but for what a filter left out: four in five of the shorter one, in the same order."""
+    if list(one) == list(other):
+        return True
+    places = {key: i for i, key in enumerate(one)}
+    both = [places[key] for key in other if key in places]
+    return len(both) >= max(FEW, 0.8 * min(len(one), len(other))) and all(a < b for a, b in pairwise(both))
+
+
+@dataclass
+class _Limit:
+    """What a threshold or a filter dropped."""
+
+    parameter: str
+    value: float | None
+    queries: int = 0
+    all_out: int = 0
+    none_out: int = 0
+    best: float = -math.inf
+    worst: float = math.inf
+
+    def add(self, before: int, after: int, scores: Floats) -> None:
+        """Candidates of one query before and after, and their scores before it, NaN where there is none."""
+        if not before:
+            return
+        self.queries += 1
+        self.all_out += not after
+        self.none_out += after == before
+        known = scores[~np.isnan(scores)]
+        if len(known):
+            self.best, self.worst = max(self.best, float(known.max())), min(self.worst, float(known.min()))
+
+    def line(self, subject: str) -> str:
+        """ "0.45 is above every score of vector in 40 of 40 queries, the best is 0.38"."""
+        if self.queries < FEW:
+            return ""
+        bound = "it" if self.value is None else f"{self.value:g}"
+        of = f"every score of {subject}"
+        if 5 * self.all_out >= 4 * self.queries:
+            said = f"drops all of {subject}" if self.value is None else f"{bound} is above {of}"
+            best = f"; the best of all is {self.best:.4g}" if self.best > -math.inf else ""
+            return f"{said} in {self.all_out} of {self.queries} queries{best}"
+        if self.none_out == self.queries and self.queries >= LONE:
+            said = f"drops none of {subject}" if self.value is None else f"{bound} is below {of}"
+            worst = f"; the lowest of all is {self.worst:.4g}" if self.worst < math.inf else ""
+            return f"{said} in {self.queries} of {self.queries} queries: it does nothing{worst}"
+        return ""
+
+
+class StageMistakes:
+    """Collects the runs of one config over the queries of a set, a portion at a time."""
+
+    def __init__(self) -> None:
+        self._orders: dict[str, _Order] = {}
+        self._lists: dict[str, _List] = {}
+        self._limits: dict[tuple[str, str], _Limit] = {}
+        self._apart: dict[str, list[dict[str, Any]]] = {}
+        self._queries = 0
+
+    def add(
+        self, done: PipelineRun, table: CandidateTable, config: Any, grades: tuple[Ints, Ints] | None = None
+    ) -> None:
+        """What the stages did with Q queries under `config`, or as recorded; `grades` are (Q, C) of the candidates and (Q, J) of all
+        judged memories, highest first."""
+        self._queries += len(table.ids)
+        for note in table.notes:
+            if found := note.get(OWN_IDS):
+                self._apart.setdefault(found["stage"], []).append(found)
+        if table.recorded is not None:
+            self._add_recorded(done, table, grades)
+        else:
+            self._add_own(done, table, config, grades)
+
+    def _add_recorded(self, done: PipelineRun, table: CandidateTable, grades: tuple[Ints, Ints] | None) -> None:
+        recorded = table.recorded
+        assert recorded is not None
+        for q, lists in enumerate(recorded.lists):
+            for one in lists:
+                ranked = sorted(one.rank.items(), key=lambda hit: hit[1][0])
+                scores = [score for _, (_, score) in ranked if score is not None]
+                ids = [table.ids[q][c] for c, _ in ranked]
+                own = self._lists.setdefault(one.name, _List())
+                own.add(table.queries[q], None, ids, scores if len(scores) == len(ids) else ())
+        arrays = dict(done.items())
+        for head in recorded.heads:
+            found = arrays[head.name]
+            if head.kind in ("rerank", "adjust") and head.ranks_in and head.ranks_out:
+                self._add_order(
+                    head.name, "", found, table, [found.after.score[q] for q in range(len(table.ids))], grades
+                )
+            if head.kind == "filter":
+                limit = self._limits.setdefault((head.name, "its input"), _Limit("", None))
+                for q in range(len(table.ids)):
+                    limit.add(
+                        int(found.entered[q].sum()),
+                        int((found.after.alive & found.entered)[q].sum()),
+                        found.before.score[q],
+                    )
+
+    def _add_own(self, done: PipelineRun, table: CandidateTable, config: Any, grades: tuple[Ints, Ints] | None) -> None:
+        lists = done.of(LISTS).lists
+        cut = None if THRESHOLD.is_off(config) else done.of(THRESHOLD)
+        for q, names in enumerate(table.lists.names):
+            for i, name in enumerate(names):
+                source = SOURCES[table.lists.source[q, i]]
+                if lists is None or not lists.active[q, i] or source not in FINDING:
+                    continue
+                there = np.flatnonzero(lists.present[q, i])
+                there = there[np.argsort(lists.places.position[q, i, there], kind="stable")]
+                raw = lists.places.raw[q, i, there].tolist()
+                own = self._lists.setdefault(list_label(name), _List())
+                own.add(table.queries[q], table.projects[q], [table.ids[q][c] for c in there.tolist()], raw)
+                if cut is not None and cut.lists is not None and source in config.threshold.applies_to:
+                    search = cut.fields(q).search
+                    fixed = config.threshold.mode == "fixed"
+                    path = "threshold.fixed" if fixed else "threshold.adaptive.max"
+                    limit = self._limits.setdefault(
+                        (THRESHOLD.name, list_label(name)), _Limit(path, search.final if search and fixed else None)
+                    )
+                    limit.add(len(there), int(cut.lists.present[q, i].sum()), lists.score[q, i, there])
+        if not FILTER.is_off(config) and config.filter.min_score is not None:
+            kept = done.of(FILTER)
+            limit = self._limits.setdefault(
+                (FILTER.name, "the candidates"), _Limit("filter.min_score", config.filter.min_score)
+            )
+            for q in range(len(table.ids)):
+                alive = kept.before.alive[q]
+                limit.add(
+                    int(alive.sum()), int(kept.after.alive[q].sum()), np.where(alive, kept.before.score[q], np.nan)
+                )
+        if not RERANK.is_off(config):
+            reranked = done.of(RERANK)
+            raws = [
+                next((part.values for part in reranked.parts(q) if part.kind == "raw"), None)
+                for q in range(len(table.ids))
+            ]
+            self._add_order(RERANK.name, "rerank.backend", reranked, table, raws, grades)
+        if not ADJUST.is_off(config):
+            self._add_gain(self._orders.setdefault(ADJUST.name, _Order("")), done.of(ADJUST), grades)
+
+    def _add_order(
+        self,
+        name: str,
+        parameter: str,
+        found: StageArrays[Any, Any],
+        table: CandidateTable,
+        scores: Sequence[Floats | None],
+        grades: tuple[Ints, Ints] | None,
+    ) -> None:
+        order = self._orders.setdefault(name, _Order(parameter))
+        for q, score in enumerate(scores):
+            if score is None:  # too few candidates, so that it read none
+                continue
+            there = np.flatnonzero(found.after.alive[q] & (found.before.rank[q] > 0))
+            if parameter:  # of ours those past the depth follow as they were
+                there = there[~np.isnan(score[there])]
+            there = there[np.argsort(found.after.rank[q, there], kind="stable")]
+            texts = [table.memories[q][c].content for c in there.tolist()]
+            order.add(found.before.rank[q, there], score[there], texts)
+        self._add_gain(order, found, grades)
+
+    def _add_gain(self, order: _Order, found: StageArrays[Any, Any], grades: tuple[Ints, Ints] | None) -> None:
+        """The nDCG of what a stage returned, and of as many of its input: a stage that also cuts is not blamed for having cut."""
+        if grades is None or found.passed:
+            return
+        from cems_workbench.evaluation.metrics.rankings import discounts
+
+        grade, ideal = (np.maximum(one, 0) for one in grades)
+        weights = discounts(MEASURED)
+        best = ideal[:, :MEASURED] @ weights[: ideal.shape[1]]
+        returned = found.after.alive.sum(axis=1)
+        kept = np.arange(MEASURED) < returned[:, None]
+        gained = []
+        for ranking in (found.before, found.after):
+            lead = ranking.leading(MEASURED)
+            gains = np.where(lead >= 0, np.take_along_axis(grade, np.maximum(lead, 0), axis=1), 0)
+            gained.append((gains * kept[:, : lead.shape[1]]) @ weights[: lead.shape[1]])
+        for q in np.flatnonzero((best > 0) & (returned > 0)).tolist():
+            order.before.append(float(gained[0][q] / best[q]))
+            order.after.append(float(gained[1][q] / best[q]))
+
+    def found(self) -> list[KnownMistake]:
+        """What all queries so far show, lists first, then the stages in their order."""
+        some = any(one.found for one in self._lists.values())
+        mistakes = [
+            KnownMistake(LISTS.name, "", one.asked, line)
+            for name, one in self._lists.items()
+            if (line := one.line(name, some))
+        ]
+        for stage, apart in self._apart.items():
+            mistakes.append(KnownMistake(stage, "", len(apart), self._apart_words(apart)))
+        for (stage, subject), limit in self._limits.items():
+            if line := limit.line(subject):
+                mistakes.append(KnownMistake(stage, limit.parameter, limit.queries, line))
+        for stage, order in self._orders.items():
+            mistakes += [KnownMistake(stage, order.parameter, count, line) for count, line in order.lines()]
+            if line := order.measured():
+                mistakes.append(KnownMistake(stage, order.parameter, len(order.before), line))
+        return mistakes
+
+    def _apart_words(self, apart: Sequence[dict[str, Any]]) -> str:
+        texts, split = sum(one["texts"] for one in apart), sum(one["apart"] for one in apart)
+        joined = "joins none" if split == texts else f"does not join {split}"
+        several = "" if self._queries == 1 else f" in {len(apart)} of {self._queries} queries"
+        ids = ", ".join(apart[0]["ids"])
+        return (
+            f"{joined} of the {texts} texts that several lists found{several}: each list has an id of its own for them, such as "
+            f"{ids} for one text"
+        )
