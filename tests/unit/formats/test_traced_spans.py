@@ -255,6 +255,24 @@ def test_a_contradiction_is_taken_and_named_at_its_stage(
     assert any(line.startswith(said) for line in query.warnings[stage_name]), query.warnings
 
 
+@pytest.mark.parametrize("by", ["metadata", "text"])
+def test_parents_of_what_was_found_are_no_contradiction(by: str) -> None:
+    """langchain#17589, LazyMind#281: children are searched and their parents returned."""
+    hits: Hits = [("p1_0", 0.9), ("p2_0", 0.8), ("p1_1", 0.7)]
+    search, parents = retriever("children", 1, hits), retriever("parents", 2, [("p1", None), ("p2", None)], None)
+    search["parent_id"], parents["span_id"] = "parents", "parents"
+    for i, (key, _) in enumerate(hits):
+        if by == "metadata":
+            search["attributes"][f"retrieval.documents.{i}.document.metadata"] = json.dumps({"doc_id": key[:2]})
+    for i, text in enumerate(("text of p1_0 and text of p1_1", "text of p2_0, and more")):
+        parents["attributes"][f"retrieval.documents.{i}.document.content"] = text if by == "text" else f"parent {i}"
+    (query,) = converted(search, parents)
+    how = "whose metadata names them" if by == "metadata" else "whose text is in theirs"
+    (line,) = query.remarks["parents"]
+    assert not query.warnings and query.results == [("p1", None), ("p2", None)]
+    assert line.startswith(f"2 candidates that it returned are the parents of 3 of its input, {how}, such as p1 of p1_")
+
+
 def test_spans_in_a_circle_or_nested_too_deeply_are_read_all_the_same() -> None:
     around = [retriever("one", 1, BM25, "two"), retriever("two", 2, FAISS, "one")]
     assert len(converted(*around)) >= 1

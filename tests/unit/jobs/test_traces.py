@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import ImportOptions, Store
-from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever
+from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever, stage
 
 LOST_AT_RERANK = Judgment("q1", "d", 2)
 
@@ -116,6 +116,85 @@ def test_a_document_without_an_id_is_the_memory_with_its_text(store: Store, tmp_
     assert found is not None
     assert next(key for key, _ in found.evidences["q1"].recorded.lists[0].hits) == "known"  # type: ignore[union-attr]
     assert store.memories.count() == 4
+
+
+FOUND = {"q1": ["gate", "badge", "invoice"], "q2": ["invoice", "gate", "fork"], "q3": ["fork", "invoice", "badge"]}
+
+
+def of_own_ids(ids: Callable[[str, str, int], str | None]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Three queries of two lists and their fusion; `ids` gives that of a text by its list and its place there."""
+    traced = []
+    for qid, texts in FOUND.items():
+        named = [
+            [(ids(name, text, i), text) for i, text in enumerate(own)]
+            for name, own in (("v", texts), ("s", texts[::-1]))
+        ]
+        joined = list(dict.fromkeys((key or text, text) for pair in zip(*named, strict=True) for key, text in pair))
+        spans = [ROOT]
+        for at, (name, rows) in enumerate((("dense", named[0]), ("words", named[1]), ("hybrid", joined)), 1):
+            found: list[tuple[str, float | None]] = [(str(key), 1 - i / 10) for i, (key, _) in enumerate(rows)]
+            spans.append(stage(name, at, "fusion", found) if name == "hybrid" else retriever(name, at, found))
+            for i, (_, text) in enumerate(rows):
+                spans[-1]["attributes"][f"retrieval.documents.{i}.document.content"] = f"The {text} of the depot"
+        traced.append((qid, spans))
+    return traced
+
+
+@pytest.mark.parametrize(
+    ("ids", "renamed", "apart"),
+    [
+        (lambda name, text, i: f"{name}_{i}", 6, True),
+        (lambda name, text, i: f"uuid of {text}", 4, False),
+        (lambda name, text, i: f"{name} {text}", 8, True),
+    ],
+)
+def test_ids_of_a_list_or_of_the_pipeline_are_the_stored_memories_of_their_texts(
+    store: Store, tmp_path: Path, ids: Callable[[str, str, int], str], renamed: int, apart: bool
+) -> None:
+    """Devwhisper#266 (2026-08-16) and langchain4j#5974 (2026-08-06): every retriever numbers the same texts in its own way."""
+    kept = [Memory(f"n-{text}", f"The {text} of the depot") for text in ("gate", "badge", "invoice", "fork")]
+    store.add(ParsedInput("m", "memories-jsonl", memories=tuple(kept)))
+    report = import_traces(written(tmp_path / "mine.jsonl", *of_own_ids(ids)), store)
+    assert store.memories.count() == 4 and report.memories.added == 0
+    assert f"{renamed} documents of the trace have the text of stored memories under another id" in "".join(
+        report.notes
+    )
+    found = read_traced(store, "mine")
+    assert found is not None
+    lists = {one.name: [key for key, _ in one.hits] for one in found.evidences["q2"].recorded.lists}  # type: ignore[union-attr]
+    assert lists == {"dense": ["n-invoice", "n-gate", "n-fork"], "words": ["n-fork", "n-gate", "n-invoice"]}
+    why = explain("n-gate", found.evidences["q1"], found.header.config, of_set=traces.traced_mistakes(found.path))
+    named = [
+        line for line in report.notes if line.startswith("hybrid: joins none of the 9 texts that several lists found")
+    ]
+    assert bool(named) is apart
+    assert [one.line for one in why.mistakes if one.stage == "hybrid"] == named
+
+
+def test_ids_of_their_own_are_kept_where_no_memory_has_their_text(store: Store, tmp_path: Path) -> None:
+    path = written(tmp_path / "mine.jsonl", *of_own_ids(lambda name, text, i: f"{name} {text}"))
+    report = import_traces(path, store)
+    assert store.memories.count() == 8 and not any("under another id" in line for line in report.notes)
+    assert any(line.startswith("hybrid: joins none of the 9 texts") for line in report.notes)
+
+
+def test_a_constant_reranker_is_named_on_import_in_losses_and_in_why(store: Store, tmp_path: Path) -> None:
+    """agentmemory#724 (2026-05-29): a reranker that gives every document one score."""
+    constant = reranker("cross-encoder", 4, FUSED, [(key, 1.0) for key, _ in FUSED])
+    path = written(tmp_path / "mine.jsonl", *((f"q{i}", [*HYBRID[:4], constant]) for i in range(3)))
+    line = "cross-encoder: all 12 scores of 3 queries are 1: it tells nothing apart"
+    assert line in import_traces(path, store).notes
+    found = read_traced(store, "mine")
+    assert found is not None
+    evidence = labelled(found, agreed([Judgment("q1", "c", 2)], None))
+    own = found.header.config
+    measured, _ = evaluate_configs([(own.name, own)], lambda _: evidence, parse_measures("hit@2", 1))
+    assert (
+        f"known mistake: {line.replace('12', '4').replace(' of 3 queries', '')}"
+        in measured_losses(measured, 1, 2).mistakes
+    )
+    why = explain("c", found.evidences["q1"], own, of_set=traces.traced_mistakes(found.path))
+    assert line in [one.line for one in why.mistakes]
 
 
 def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
