@@ -4,12 +4,12 @@
     scores       all scores of a stage or a list are equal, or half of them are, or so few values that some candidates of a query share one
     head         texts that begin alike have one score and differ later: the reranker reads no further
     same         a list returns the same memories, in one order, whatever the query; or none at all
-    ids          lists have ids of their own for the same texts, so that fusion does not join them
+    ids          lists have separate ids for the same texts, so that fusion does not join them
     limit        a threshold or a filter drops everything, or nothing
     judged       a reranker ranks the judged memories worse than its input had them
 
 All are read from the arrays of a replay, so that traced, recorded and own pipelines are asked alike. One query shows only that scores are
-equal or ids differ, and that an order of many stayed; the rest is said of at least `FEW` queries. What evidence cannot show is left out.
+equal or ids differ, and that an order of many stayed; the rest takes at least `FEW` queries. What evidence cannot show is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cems_workbench.pipeline.table import CandidateTable, Floats, Ints
 from cems_workbench.pipeline.wording import equal_scores, list_label
 
 FEW = 3
-"""Queries from which on a line is said of a set."""
+"""Queries from which on a set shows something."""
 MANY = 10
 """Scores of a list that must be equal to say so."""
 LONE = 5
@@ -467,6 +467,6 @@ class StageMistakes:
         several = "" if self._queries == 1 else f" in {len(apart)} of {self._queries} queries"
         ids = ", ".join(apart[0]["ids"])
         return (
-            f"{joined} of the {texts} texts that several lists found{several}: each list has an id of its own for them, such as "
+            f"{joined} of the {texts} texts that several lists found{several}: each list has separate ids for them, such as "
             f"{ids} for one text"
         )

@@ -5,7 +5,7 @@ stays in memory is 24 bytes a span, the ids of traces and memories, the queries,
 `MAX_SPANS` spans. A trace of more spans is cut there, and reported.
 
 - A document is the memory of its id, if that has its text; else the memory of the store with just this text, if there is one: pipelines
-  number what they found, or have ids of their own. Other memories with a text are added to the store. None of it is changed: where a trace
+  number what they found, or have separate ids. Other memories with a text are added to the store. None of it is changed: where a trace
   has another text for an id, and no memory has that, the store's stays, and a note says so.
 - The queries are put into a query set, and their evidence into a file in the folder `evidence` of the store, which `read_traced` finds by
   the set's name. A query that is imported again replaces its former trace; the others of the file stay.

@@ -11,7 +11,7 @@ AGENT each retrieval is a separate query. Siblings ran in the order of their end
 - The documents of the query's own span are what was returned. Without them that is what the last stage, or the only list, returned.
 
 What contradicts itself is taken, and named at its stage in `warnings`. `remarks` are what is no contradiction: a stage returned the parents
-of its candidates. `own_ids` is what a stage did not join, since its lists have ids of their own for the same texts.
+of its candidates. `own_ids` is what a stage did not join, since its lists have separate ids for the same texts.
 """
 
 from __future__ import annotations
@@ -441,7 +441,7 @@ class _Reading:
         return bool(whole and part and whole != part and part in whole)
 
     def _find_own_ids(self, stage: str, taken: Sequence[_Source], output: Documents) -> None:
-        """Whether a stage that reads several lists returned texts several times, because each list has an id of its own for them."""
+        """Whether a stage that reads several lists returned texts several times, because each list has a separate id for them."""
         joined = [self.texts[i] for i in sorted(frozenset[int]().union(*(one.lists for one in taken)))]
         if self.own_ids or len(joined) < 2:
             return
