@@ -141,10 +141,10 @@ def check_command(
         put_json(verdicts_json(found.verdicts) | values | found.comparison.to_json() | asserted_json(found.outcomes))
     else:
         print_verdicts(found.verdicts)
+        print_asserted(found.outcomes)
         say_wrapped(f"{found.note}: {len(found.comparison.evaluations[0].qids)} queries of {evidence.name}")
         for name, before, now in found.changes:
             say(f"changed: {name}: {before} → {now}")
-        print_asserted(found.outcomes)
         say_next(_losses(evidence, config))
     exit_unless_all_hold(found.outcomes)
 

@@ -80,7 +80,7 @@ def compare_command(
 
     The verdict on each comes first: pass, fail, or cannot tell. Evidence files need neither store nor model.
     """
-    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss, verdicts_of_guards
+    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss, verdicts_first
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.evaluation import (
@@ -139,7 +139,7 @@ def compare_command(
         ]
         scoring = score_lines(told, store)
     outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance, decided)]
-    verdicts = verdicts_of_guards(comparison, guarded, tolerance)
+    verdicts = verdicts_first(comparison, outcomes, tolerance)
     if as_json:
         per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
         values = verdicts_json(verdicts) | comparison.to_json(per_query) | {"content_hash": content}

@@ -2,7 +2,8 @@
 
 `nDCG@10` asserts that a verdict on it is pass (`evaluation/verdict.py`); one that cannot tell is undecided unless the caller decides.
 `nDCG@10 p<0.05` is a loss only where chance gives one as large less often than that: p of a paired test on the queries that the
-assertion is of, two-sided and uncorrected, so that it does not depend on what else is asserted or measured.
+assertion is of, two-sided and uncorrected, so that it does not depend on what else is asserted or measured. Then that test is the
+verdict, and its sentence the only one. What was not measured fails, whatever decides.
 
 `Bound` is the part that any command with `--assert` shares: a name, a sign and a number.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -23,9 +24,9 @@ from cems_workbench.evaluation.metrics import Measure, parse_measure
 from cems_workbench.evaluation.verdict import (
     CANNOT_TELL,
     DEFAULT_TOLERANCE,
+    FAIL,
     PASS,
     Verdict,
-    require_tolerance,
     verdict_of,
     verdicts_of,
 )
@@ -125,17 +126,30 @@ class NoLoss:
         """The measure, with the type where it is of one."""
         return f"{self.query_type}:{self.measure}" if self.query_type else str(self.measure)
 
-    def outcome(self, told: str, change: float, p: Callable[[], float], tolerance: float = 0.0) -> Outcome:
-        """Is a change of the mean none for the worse, but for the tolerance and for chance? `told` says what it was and is; `p` is
-        that of a test at the level."""
-        lower, chance = self.measure.direction * change < -tolerance - ROUNDING, p()
-        holds = not lower or self.level is None or chance >= self.level
-        word = "LOSS" if not holds else "no significant loss" if lower else "no loss"
-        said = "" if self.level is None else f"; p {chance:.2g}, sure below {self.level:g}"
-        return Outcome(holds, f"{word}: {self.scoped} {told}{said}", str(self))
+    def tested(self, found: Verdict, p: Callable[[], float]) -> Verdict:
+        """The verdict where there is a level: a mean below the tolerance is a loss if `p`, that of a test, is below the level."""
+        if self.level is None or found.unmeasured or found.kind == PASS:
+            return found
+        lower = self.measure.direction * found.difference < -found.tolerance - ROUNDING
+        chance = p() if lower else 1.0
+        fails = lower and chance < self.level
+        what, rises = f"{self.measure} against {found.baseline}", self.measure.lower_is_better
+        less = f"more than {found.tolerance:g} " if found.tolerance else ""
+        if fails:
+            said = f"Fail: {found.config} {'adds' if rises else 'loses'} {less}{what}"
+        elif lower:
+            said = f"Pass: {found.config} shows no significant {'rise' if rises else 'loss'} of {less}{what}"
+        else:
+            said = f"Pass: {found.config} {'adds' if rises else 'loses'} no {less}{what}"
+        counted = f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
+        by = f", p {chance:.2g}, {'below' if fails else 'not below'} {self.level:g}" if lower else ""
+        sentence = f"{said}: {found.difference:+.3f} over {counted}{by}."
+        return replace(found, kind=FAIL if fails else PASS, sentence=sentence, queries_needed=None)
 
     def decided(self, found: Verdict, cannot_tell: CannotTell | None = None) -> Outcome:
         """The outcome of a verdict; `cannot_tell` decides what it counts as if it cannot tell."""
+        if found.unmeasured:
+            return Outcome(False, found.sentence, str(self), found)
         open_ = found.kind == CANNOT_TELL
         holds = found.kind == PASS or (open_ and cannot_tell == "pass")
         return Outcome(holds, found.sentence, str(self), found, open_ and cannot_tell is None)
@@ -182,30 +196,26 @@ def check_no_loss(
     Without a level a verdict decides, `tolerance` None being its default. With one, the mean may be lower by the tolerance, None being 0,
     and by chance. Raises as `check` does, and InputError for a tolerance below 0.
     """
-    if guard.level is None:
-        tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
-        return [
-            guard.decided(verdict_of(comparison, place, guard.measure, guard.query_type, tolerated), cannot_tell)
-            for place in range(len(comparison.compared))
-        ]
-    require_tolerance(tolerance or 0.0)
-    base, measure = comparison.evaluations[0], guard.measure
-    before = _mean(base, measure, guard.query_type)
+    measure, kind = guard.measure, guard.query_type
+    default = DEFAULT_TOLERANCE if guard.level is None else 0.0
     outcomes = []
-    for place, other in enumerate(comparison.evaluations[1:]):
-        after = _mean(other, measure, guard.query_type)
-        told = f"{before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
-        p = partial(p_of, comparison, place, measure, guard.query_type)
-        outcomes.append(guard.outcome(told, after - before, p, tolerance or 0.0))
+    for place in range(len(comparison.compared)):
+        if guard.level is not None:  # means alone would hide that there is nothing to test
+            for one in (comparison.evaluations[0], comparison.evaluations[1 + place]):
+                _mean(one, measure, kind)
+        found = verdict_of(comparison, place, measure, kind, default if tolerance is None else tolerance)
+        outcomes.append(
+            guard.decided(guard.tested(found, partial(p_of, comparison, place, measure, kind)), cannot_tell)
+        )
     return outcomes
 
 
-def verdicts_of_guards(
-    comparison: Comparison, guards: Sequence[NoLoss], tolerance: float | None = None
+def verdicts_first(
+    comparison: Comparison, outcomes: Sequence[Outcome], tolerance: float | None = None
 ) -> list[Verdict]:
-    """The verdicts that are printed first: on what is asserted, whichever way, or by default on nDCG@10 or the first measure."""
-    asked = [(guard.measure, guard.query_type) for guard in guards]
-    return verdicts_of(comparison, asked, DEFAULT_TOLERANCE if tolerance is None else tolerance)
+    """The verdicts that are printed first: those that decide what is asserted, or by default on nDCG@10 or the first measure."""
+    decided = [one.verdict for one in outcomes if one.verdict is not None]
+    return decided or verdicts_of(comparison, tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance)
 
 
 def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> float:

@@ -25,6 +25,8 @@ Two cases have no use for an interval. Results that are the same for every query
 benchmarks/bench_verdicts.py measures how often a verdict is wrong.
 
 For a measure of all queries together, such as AUROC, the interval is a bootstrap's, and s is √queries times its standard error.
+
+What a config needs and the evidence lacks comes first: then no verdict holds, and the sentence says what was not measured.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
     VALUE_TOLERANCE,
     Comparison,
@@ -85,6 +88,8 @@ class Verdict:
     """About how many queries would tell; None unless the verdict is "cannot tell" and a number can be given."""
     config: str
     baseline: str
+    unmeasured: bool = False
+    """Does the evidence lack something that a config needs?"""
 
     @property
     def brief(self) -> str:
@@ -156,8 +161,9 @@ def verdict_of(
             type, or the tolerance is not a number of at least 0.
     """
     base, other = comparison.evaluations[0], comparison.compared[place]
+    lacking = missing_score_lines(one.lacking for one in (base, comparison.evaluations[1 + place]))
     if query_type is None:
-        return verdict_on(base.config.name, other, measure, tolerance)
+        return verdict_on(base.config.name, other, measure, tolerance, lacking)
     found = _difference(other, measure)
     rows, differences = differences_of_type(comparison, place, found.measure, query_type)
     results = base.results, comparison.evaluations[1 + place].results
@@ -167,13 +173,18 @@ def verdict_of(
         else other.overlap >= SAME_RESULTS  # a stream keeps no results
     )
     names = other.name, base.config.name
-    return _verdict(names, _paired(found.measure, differences, same, query_type), tolerance)
+    return _verdict(names, _paired(found.measure, differences, same, query_type), tolerance, lacking)
 
 
 def verdict_on(
-    baseline: str, compared: ConfigComparison, measure: Measure | None = None, tolerance: float = DEFAULT_TOLERANCE
+    baseline: str,
+    compared: ConfigComparison,
+    measure: Measure | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    lacking: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the other config.
+    """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the other config, `lacking`
+    says what the evidence lacks for one of them.
 
     Raises InputError as `verdict_of` does.
     """
@@ -188,7 +199,7 @@ def verdict_on(
         changed,
         compared.overlap >= SAME_RESULTS,
     )
-    return _verdict((compared.name, baseline), paired, tolerance)
+    return _verdict((compared.name, baseline), paired, tolerance, lacking)
 
 
 def verdict_of_values(
@@ -198,9 +209,10 @@ def verdict_of_values(
     query_type: str | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
     same_results: bool = False,
+    lacking: Sequence[str] = (),
 ) -> Verdict:
     """The verdict on (Q) paired differences, value minus baseline, NaN where there is none; `names`: config and baseline."""
-    return _verdict(names, _paired(measure, differences, same_results, query_type), tolerance)
+    return _verdict(names, _paired(measure, differences, same_results, query_type), tolerance, lacking)
 
 
 def verdicts_of(
@@ -270,11 +282,14 @@ def _paired(measure: Measure, differences: Floats, same_results: bool, scope: st
     )
 
 
-def _verdict(names: tuple[str, str], found: _Paired, tolerance: float) -> Verdict:
+def _verdict(names: tuple[str, str], found: _Paired, tolerance: float, lacking: Sequence[str] = ()) -> Verdict:
     require_tolerance(tolerance)
     kind, shown = _kind(found, tolerance)
     needed, further = _needed(found, tolerance) if kind == CANNOT_TELL else (None, "")
     sentence = _sentence(kind, names, found, tolerance, shown + further)
+    if lacking:
+        kind, needed = CANNOT_TELL, None
+        sentence = f"Not measured: {'; '.join(lacking)}; without that {found.measure} {_shown(found, tolerance)}."
     return Verdict(
         kind,
         sentence,
@@ -287,6 +302,7 @@ def _verdict(names: tuple[str, str], found: _Paired, tolerance: float) -> Verdic
         found.queries,
         needed,
         *names,
+        bool(lacking),
     )
 
 
@@ -354,23 +370,32 @@ def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: flo
     name, baseline = (" ".join(one.split()) for one in names)
     verb = "adds" if found.measure.lower_is_better else "loses"
     loss = f"{tolerance:g} {found.measure} against {baseline}"
-    counted = (
-        f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
-    )
     if kind == PASS and found.same_results and not found.changed:
-        return f"Pass: {name} {verb} no more than {loss}: no query changed, of {counted}."
-    digits = _digits(found.better[1:], tolerance)
-    shown = f"{found.difference:+.{digits}f} over {counted}" if found.queries else "no query has a value under both"
-    if not math.isnan(found.low) and found.queries >= MIN_QUERIES:
-        bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
-        ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-        shown = f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {counted}"
-    shown += why
+        return f"Pass: {name} {verb} no more than {loss}: no query changed, of {_counted(found)}."
+    shown = _shown(found, tolerance) + why
     if kind == PASS and found.better[1] > 0:
         return f"Pass: {name} is better than {baseline} by {found.measure}: {shown}; tolerated loss {tolerance:g}."
     if kind == CANNOT_TELL:
         return f"Cannot tell whether {name} {verb} more than {loss}: {shown}."
     return f"{kind.capitalize()}: {name} {verb} {'no more' if kind == PASS else 'more'} than {loss}: {shown}."
+
+
+def _counted(found: _Paired) -> str:
+    return f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
+
+
+def _shown(found: _Paired, tolerance: float) -> str:
+    """ "-0.023 [-0.041, -0.005], 95 % interval over 121 queries"."""
+    digits = _digits(found.better[1:], tolerance)
+    if math.isnan(found.low) or found.queries < MIN_QUERIES:
+        return (
+            f"{found.difference:+.{digits}f} over {_counted(found)}"
+            if found.queries
+            else "no query has a value under both"
+        )
+    bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
+    ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    return f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {_counted(found)}"
 
 
 def _digits(better: Sequence[float], tolerance: float) -> int:

@@ -20,7 +20,7 @@ from cems_workbench.evaluation.assertions import (
     check_no_loss,
     parse_assertion,
     parse_no_loss,
-    verdicts_of_guards,
+    verdicts_first,
 )
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, compare
@@ -147,10 +147,12 @@ def check_change(
     outcomes = [check(bound, evaluations[-1]) for bound in bounds]
     verdicts: list[Verdict] = []
     if before is not None:
-        outcomes += [one for guard in guards for one in check_no_loss(comparison, guard, tolerance, cannot_tell)]
-        verdicts = verdicts_of_guards(comparison, guards, tolerance)
+        guarded = [one for guard in guards for one in check_no_loss(comparison, guard, tolerance, cannot_tell)]
+        verdicts = verdicts_first(comparison, guarded, tolerance)
+        outcomes += guarded
     lacking = missing_score_lines(evaluation.lacking for evaluation in evaluations)
-    outcomes += [Outcome(False, f"NOT MEASURED: {line}", "everything is in the evidence") for line in lacking]
+    if lacking and not any(one.unmeasured for one in verdicts):
+        outcomes.insert(0, Outcome(False, f"Not measured: {'; '.join(lacking)}.", "everything is in the evidence"))
     changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
     return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file, tuple(verdicts))
 

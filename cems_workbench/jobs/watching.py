@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, dump_config
 from cems_workbench.evaluation.assertions import CannotTell, NoLoss, Outcome
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measures
@@ -100,19 +102,23 @@ def watch(
         earlier = before.card["configs"][-1].get("per_query", {})
         since = tuple(_since(evaluation, measure, earlier, seed) for measure in measures)
         names = f"{config.name} now", f"{config.name} of {before.saved_at:%Y-%m-%d %H:%M}"
-        tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
+        lacking = missing_score_lines([evaluation.lacking])
         same = _same_values(evaluation, measures, earlier)
         for guard in guards:
             if MEASURES[guard.measure.family].resampled is not None:
                 outcomes.append(_not_held(guard))
                 continue
             values_then, values_now = _pairs(evaluation, guard.measure, earlier, guard.query_type)
-            found = verdict_of_values(names, guard.measure, values_now - values_then, guard.query_type, tolerated, same)
+            if not len(values_now) and guard.level is not None:
+                said = f"not held: {guard.scoped}: no query has a value both times"
+                outcomes.append(Outcome(True, said, str(guard)))
+                continue
+            tolerated = tolerance if tolerance is not None else DEFAULT_TOLERANCE if guard.level is None else 0.0
+            change = values_now - values_then
+            found = verdict_of_values(names, guard.measure, change, guard.query_type, tolerated, same, lacking)
+            found = guard.tested(found, partial(_chance, change, seed))
             verdicts.append(found)
-            if guard.level is None:
-                outcomes.append(guard.decided(found, cannot_tell))
-            else:
-                outcomes.append(_held(evaluation, guard, earlier, seed, tolerance or 0.0))
+            outcomes.append(guard.decided(found, cannot_tell))
     when = before.saved_at if before else None
     return Watched(evaluation, kept, when, changed, since, tuple(outcomes), tuple(dict.fromkeys(verdicts)))
 
@@ -167,22 +173,16 @@ def _since(
         return Since(measure, NAN, NAN, NAN, NAN, 1.0, 0)
     delta = (now - then)[:, None]
     low, high = paired_interval(delta)[:, 0]
-    p = float(randomisation_test(delta, seed)[0])
+    p = _chance(now - then, seed)
     before, value = means(np.stack([then, now], axis=1))
     return Since(measure, float(before), float(value), float(low), float(high), p, len(then))
+
+
+def _chance(change: Floats, seed: int) -> float:
+    """p of the paired test."""
+    return float(randomisation_test(change[:, None], seed)[0])
 
 
 def _not_held(guard: NoLoss) -> Outcome:
     """A measure over all queries together has no values to pair."""
     return Outcome(True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard))
-
-
-def _held(
-    evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, Any]], seed: int, tolerance: float
-) -> Outcome:
-    """Is there no significant regression of a measure?"""
-    found = _since(evaluation, guard.measure, earlier, seed, guard.query_type)
-    if not found.queries:
-        return Outcome(True, f"not held: {guard.scoped}: no query has a value both times", str(guard))
-    told = f"{found.before:.4f} then, {found.now:.4f} now, {found.queries} queries"
-    return guard.outcome(told, found.now - found.before, lambda: found.p, tolerance)

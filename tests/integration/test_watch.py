@@ -27,7 +27,11 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     first = command(*asked, "--json")
     assert first.code == 0 and json.loads(first.out)["last"] is None and json.loads(first.out)["assertions"] == []
     again = command(*asked)
-    assert again.code == 0 and "changed since: nothing" in again.out and "no loss: nDCG@10" in again.out
+    assert (
+        again.code == 0
+        and "changed since: nothing" in again.out
+        and "Pass: cems now loses no more than 0 nDCG@10" in again.out
+    )
     (tmp_path / "one.jsonl").write_text('{"id": "added", "content": "one more memory"}\n')
     assert command("import", "one.jsonl", "--store", store).code == 0
     worse = command(
@@ -37,7 +41,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     assert worse.code == 1 and values["changed"] == ["memories", "config"]
     (row,) = [row for row in values["since"] if row["measure"] == "nDCG@10"]
     assert row["now"] < row["before"] and row["interval"][1] < 0 and row["p"] < 0.05 and row["queries"] == 12
-    assert values["assertions"][0]["line"].startswith("LOSS: nDCG@10 ")
+    assert values["assertions"][0]["line"].startswith("Fail: cems now loses nDCG@10 against ")
     other = command("watch", "few", "--store", store, "--preset", "recollection", "--json")
     assert other.code == 0 and json.loads(other.out)["last"] is None  # another config begins anew
     with Store.open(store) as opened:

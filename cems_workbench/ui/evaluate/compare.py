@@ -152,8 +152,10 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
     """Draw the means, the chart of one measure, and the differences from the first config; also used for saved comparisons."""
     if others:
+        first, chosen = measured[0], _chosen(measured[0].measures)
+        lacking = [missing_score_lines((own.name, own.needs) for own in (first, one)) for one in measured[1:]]
         draw_verdicts(
-            [verdict_on(measured[0].name, one, _chosen(measured[0].measures), _tolerance()) for one in others]
+            [verdict_on(first.name, one, chosen, _tolerance(), need) for one, need in zip(others, lacking, strict=True)]
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(

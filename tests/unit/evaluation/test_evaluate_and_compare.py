@@ -185,7 +185,7 @@ def test_no_loss_of_a_type(batch: LabelledBatch) -> None:
 def test_a_loss_within_chance_is_none_where_a_p_is_named(batch: LabelledBatch) -> None:
     comparison = compare([evaluate(batch, config, MEASURES) for config in (AS_LISTED, OTHER_WAY)])
     (outcome,) = check_no_loss(comparison, parse_no_loss("other:hit@5 p<0.05"))  # one of two queries lost: p = 1
-    assert outcome.holds and outcome.line.endswith("; p 1, sure below 0.05") and outcome.name == "other:hit@5 p<0.05"
+    assert outcome.holds and outcome.line.endswith(", p 1, not below 0.05.") and outcome.name == "other:hit@5 p<0.05"
     for text in ("hit@5 p<0", "hit@5 p<1", "hit@5 p<x", "hit@5 p>0.05"):
         with pytest.raises(InputError):
             parse_no_loss(text)

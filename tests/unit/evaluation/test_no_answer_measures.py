@@ -257,8 +257,10 @@ def test_less_noise_is_a_win_and_more_a_loss() -> None:
     assert significance(replace(noise, p_holm=0.01)) == "▼ worse"
     assert auroc.difference == pytest.approx(-0.25)
     guard = NoLoss(parse_measure("noise@5"), level=0.5)
-    assert check_no_loss(compare([quiet, loud]), guard)[0].line.startswith("no significant loss")
-    assert check_no_loss(compare([loud, quiet]), guard)[0].line.startswith("no loss")
+    assert check_no_loss(compare([quiet, loud]), guard)[0].line.startswith(
+        "Pass: loud shows no significant rise of noise@5 against quiet: +0.100 over 2 queries"
+    )
+    assert check_no_loss(compare([loud, quiet]), guard)[0].line.startswith("Pass: quiet ")
     kept = read_comparison(experiment_card(compare([quiet, loud]), "set", "hash"))
     assert kept.figures[0].relevance == quiet.relevance
 

@@ -52,6 +52,29 @@ def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> No
     assert (found.kind, said in found.sentence) == (kind, True), found.sentence
 
 
+@pytest.mark.parametrize(
+    ("differences", "p", "line", "lacking"),
+    [
+        ([-0.15, 0.08] * 60, 0.004, "Fail: new loses nDCG@10 against old: -0.035 over 120 queries, p 0.004, below 0.05.", ()),
+        ([-0.15, 0.08] * 60, 0.3,
+         "Pass: new shows no significant loss of nDCG@10 against old: -0.035 over 120 queries, p 0.3, not below 0.05.", ()),
+        ([0.0] * 60, 1.0, "Pass: new loses no nDCG@10 against old: +0.000 over 60 queries.", ()),
+        ([0.01, 0.0] * 20, 0.0, "Pass: new loses no nDCG@10 against old: +0.005 over 40 queries.", ()),
+        ([-0.15, 0.08] * 60, 0.004, "Not measured: new: 7 queries lack scores; without that nDCG@10 -0.035 [-0.056, -0.014], 95 % "
+         "interval over 120 queries.", ("new: 7 queries lack scores",)),
+    ],
+)  # fmt: skip
+def test_a_test_is_the_only_verdict_and_what_was_not_measured_comes_first(
+    differences: list[float], p: float, line: str, lacking: tuple[str, ...]
+) -> None:
+    """`ci check` said "cannot tell", then "LOSS, sure", and last what was not measured (found beside peers, 29 November 2026)."""
+    guard = NoLoss(NDCG, level=0.05)
+    found = verdict_of_values(NAMES, NDCG, np.array(differences), None, 0.0, False, lacking)
+    outcome = guard.decided(guard.tested(found, lambda: p), "pass")
+    assert outcome.line == line and outcome.verdict is not None and outcome.verdict.sentence == line
+    assert outcome.holds is line.startswith("Pass") and not outcome.undecided
+
+
 def test_results_that_are_the_same_pass_however_few() -> None:
     found = verdict_of_values(NAMES, NDCG, np.zeros(2), None, 0.0, same_results=True)
     assert found.sentence == "Pass: new loses no more than 0 nDCG@10 against old: no query changed, of 2 queries."
