@@ -4,7 +4,7 @@
 
 30 answers from the sample store, half of them wrong because their memory is superseded, and 12 that no memory supports. hit@k is the
 share of the 30 with their memory within the first k of its claim: by the lexical index alone, by the vector index alone, and as `blame`
-ranks them, without and with a cross-encoder. Of the 12, how many get no memory; of the 30, how many get none: the threshold's errors.
+ranks them. Of the 12, how many get no memory; of the 30, how many get none. Whether a memory supports a claim: benchmarks/bench_support.py.
 STORE holds the sample set; without it one is made.
 """
 
@@ -16,10 +16,9 @@ from contextlib import closing
 from pathlib import Path
 
 from cems_workbench import formats
-from cems_workbench.analysis.blame import reranked, supporting
+from cems_workbench.analysis.blame import supporting
 from cems_workbench.analysis.claims import Claim
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.config import preset
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH
@@ -74,7 +73,7 @@ UNSUPPORTED = (
 )
 """Answers that no memory of the sample supports."""
 DEPTH = 30
-WAYS = ("lexical", "vector", "both", "both and cross-encoder")
+WAYS = ("lexical", "vector", "both")
 
 
 def ranked(text: str, way: str, resources: Resources) -> list[str]:
@@ -84,12 +83,8 @@ def ranked(text: str, way: str, resources: Resources) -> list[str]:
     if way == "vector":
         vector = resources.embedder.encode([text])[0]
         return [memory_id for memory_id, _ in resources.indexes.vectors.search(vector, DEPTH)]
-    claim = Claim(text, 0, len(text))
     vector = resources.embedder.encode([text])[0]
-    found = supporting(claim, vector, ENGLISH, resources)
-    if way == WAYS[3]:
-        found = reranked(claim, found, preset("workbench").config, resources)[0]
-    return [one.memory.id for one in found]
+    return [one.memory.id for one in supporting(Claim(text, 0, len(text)), vector, ENGLISH, resources)]
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Blame: from what an agent said back to the memories that say so, and what became of each of them.
 
 The text is split into claims (analysis/claims.py). For each claim the SEARCHED best memories of the vector index and of the lexical index
-are scored by how far their text supports it (analysis/support.py); those below MIN_SCORE, or below MIN_SHARE of the best, support nothing.
-A reranker orders the others; the best SHOWN get:
+are scored and judged by how far their text supports it (analysis/support.py); those below MIN_SCORE, or below MIN_SHARE of the best, are
+left out. The best SHOWN, those that support the claim first, then those of which it cannot tell, get:
 
     standing      for the query: rank among the results, or the stage that lost it (analysis/ranks.py: the definition of `why`)
     stale         superseded by a memory that existed at the moment of the query, or expired
@@ -34,20 +34,16 @@ from cems_workbench.analysis.proposed_edges import (
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.analysis.supersession import days_later, stale_words, stored_standings
 from cems_workbench.analysis.supersession_signals import Span as MarkedSpan
-from cems_workbench.analysis.support import ClaimWords, Overlap, Span, base_score, with_reranker
+from cems_workbench.analysis.support import ClaimWords, Overlap, Span, Verdict, base_score, judged
 from cems_workbench.command_words import ProposedCommand, asked_options, why_command
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import cached_or_scored
-from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import Successor, find_successors
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import DEFAULT_SCALE, Memory, titled
+from cems_workbench.records import DEFAULT_SCALE, Memory
 from cems_workbench.store.filter import ANY
 from cems_workbench.store.relations import SupersedingEdge
 
@@ -55,25 +51,25 @@ SEARCHED = 30
 """Memories of each index that are compared with a claim."""
 SHOWN = 3
 """Memories of a claim that are looked up further, and shown."""
-READ_BY_RERANKER = 15
-"""Memories of a claim, best first, that the reranker reads."""
-READ_CHARS = 1_000
-"""Characters of a longer memory that the reranker reads, from a little before the first word in common."""
 MIN_SCORE, MIN_SHARE = 0.4, 0.6
+VERDICTS: tuple[Verdict, ...] = ("supports", "cannot tell", "no")
 MAX_OTHERWISE = 3
 COMPARING = "comparing claims"
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """A memory that supports a claim: `score` ranks it, 0..1, with its parts; `cosine` is None for one without an embedding."""
+    """A memory that may support a claim: `score` ranks it, 0..1, with its parts; `cosine` is None for one without an embedding.
+
+    `reason` says why it does not support it, or why nobody can tell.
+    """
 
     memory: Memory
     score: float
-    base: float
     cosine: float | None
     overlap: Overlap
-    reranker: float | None = None
+    verdict: Verdict
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ class Clause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlamedMemory:
-    """A memory that supports a claim, and what became of it."""
+    """A memory that supports a claim or comes close, and what became of it."""
 
     support: Support
     standing: Standing | None = None
@@ -152,16 +148,25 @@ class BlamedMemory:
     @property
     def clauses(self) -> tuple[Clause, ...]:
         """What became of it, clause by clause."""
-        parts = [Clause(self.standing.words, self.standing.rank is None, True)] if self.standing else []
+        parts = [] if self.support.verdict == "supports" else [Clause(self.verdict_words, True)]
+        parts += [Clause(self.standing.words, self.standing.rank is None, True)] if self.standing else []
         parts += [Clause(self.stale, True)] if self.stale else []
         parts += [Clause(f"judged irrelevant (grade {self.grade})", True)] if self.irrelevant else []
-        if self.support.overlap.lacking:
-            parts.append(Clause(f"not in it: {', '.join(self.support.overlap.lacking)}", True))
         if self.returned_for is not None:
             some = ", ".join(f"“{query}”" for query in self.returned_for[:3])
             more = f" and {len(self.returned_for) - 3} more" if len(self.returned_for) > 3 else ""
             parts.append(Clause(f"returned for {some}{more}" if some else "returned for none of the judged queries"))
         return tuple(parts)
+
+    @property
+    def verdict_words(self) -> str:
+        """Whether it supports the claim, and why not."""
+        verdict, reason = self.support.verdict, self.support.reason
+        return (
+            "supports it"
+            if verdict == "supports"
+            else f"{verdict if verdict != 'no' else 'does not support it'}: {reason}"
+        )
 
     @property
     def words(self) -> str:
@@ -171,18 +176,37 @@ class BlamedMemory:
 
 @dataclass(frozen=True, slots=True)
 class BlamedClaim:
-    """A claim with the memories that support it, best first."""
+    """A claim with the memories that support it, best first, and those that come close."""
 
     claim: Claim
     memories: tuple[BlamedMemory, ...]
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether a memory supports it: that of the first."""
+        return self.memories[0].support.verdict if self.memories else "no"
+
+    @property
+    def supporting(self) -> BlamedMemory | None:
+        """The memory that supports it best, None if none does for sure."""
+        return self.memories[0] if self.verdict == "supports" else None
+
+    @property
+    def about(self) -> str:
+        """Whether a memory supports it, in fixed words."""
+        if self.verdict == "cannot tell":
+            return "Cannot tell whether a memory supports this"
+        return "The agent said" if self.supporting else "No memory supports this"
+
+    @property
     def sentence(self) -> str:
-        """Which memory supports it best and what became of it, or that none does."""
+        """Which memory supports it best and what became of it; else that none does, or which may."""
         if not self.memories:
-            return f"No memory supports this: “{self.claim.text}”"
+            return f"{self.about}: “{self.claim.text}”"
         first = self.memories[0]
-        return f"{first.id} supports “{self.claim.text}”" + (f": {first.words}" if first.words else "")
+        if self.supporting:
+            return f"{first.id} supports “{self.claim.text}”" + (f": {first.words}" if first.words else "")
+        return f"{self.about}: “{self.claim.text}”; the closest is {first.id}: {first.support.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +217,13 @@ class Blame:
     config_name: str
     claims: tuple[BlamedClaim, ...]
     split_by: str
-    reranker: str | None
     notes: tuple[str, ...] = field(default=())
 
     @property
     def sentence(self) -> str:
-        """How many of the claims have a memory, and of those how many rest on a stale or irrelevant one."""
-        found = [blamed.memories[0] for blamed in self.claims if blamed.memories]
+        """How many of the claims a memory supports, and of those how many rest on a stale or irrelevant one."""
+        found = [first for blamed in self.claims if (first := blamed.supporting)]
+        unclear = sum(blamed.verdict == "cannot tell" for blamed in self.claims)
         said = f"{len(found)} of {len(self.claims)} claims are supported by a memory"
         if len(self.claims) == 1:
             return self.claims[0].sentence
@@ -212,6 +236,7 @@ class Blame:
                 "on one that the query does not return",
             ),
         )
+        said += f", of {unclear} it cannot tell" if unclear else ""
         more = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
         return "; ".join([said, *more])
 
@@ -222,7 +247,6 @@ class Blame:
             "config": self.config_name,
             "sentence": self.sentence,
             "split_by": self.split_by,
-            "reranker": self.reranker,
             "claims": [_claim_json(claim, options) for claim in self.claims],
             "notes": list(self.notes),
         }
@@ -242,95 +266,54 @@ def blame(
 
     Without a trace only support is looked for. `grades` are those of the query by memory id. Raises as the embedder and the indexes do.
     """
-    supports, reranker, notes = _supports(split, resources.store.language.current, resources, config, progress)
+    language = resources.store.language.current
+    vectors = resources.embedder.encode([claim.text for claim in split.claims])
+    supports = []
+    for done, (claim, vector) in enumerate(zip(split.claims, vectors, strict=True)):
+        progress(COMPARING, done, len(split.claims))
+        supports.append(supporting(claim, vector, language, resources))
+    progress(COMPARING, len(split.claims), len(split.claims))
     about = _About(resources, config, trace, grades or {}, relevant_from)
     claims = tuple(
         BlamedClaim(claim, tuple(about.blamed(found, [each.memory for each in of_claim]) for found in of_claim[:SHOWN]))
         for claim, of_claim in zip(split.claims, supports, strict=True)
     )
     query = None if trace is None else trace.evidence.query
-    return Blame(query, config.name, claims, split.split_by, reranker, tuple(dict.fromkeys([*split.notes, *notes])))
-
-
-def _supports(
-    split: Claims, language: str, resources: Resources, config: PipelineConfig, progress: Progress
-) -> tuple[list[list[Support]], str | None, list[str]]:
-    """Of each claim the memories that support it, the reranker's label if one read them, and warnings."""
-    vectors = resources.embedder.encode([claim.text for claim in split.claims])
-    label: str | None = None
-    notes: list[str] = []
-    found = []
-    for done, (claim, vector) in enumerate(zip(split.claims, vectors, strict=True)):
-        progress(COMPARING, done, len(split.claims))
-        of_claim = supporting(claim, vector, language, resources)
-        if not RERANK.is_off(config) and len(of_claim) > 1:
-            of_claim, label, warning = reranked(claim, of_claim, config, resources)
-            notes += [warning] if warning else []
-        found.append(of_claim)
-    progress(COMPARING, len(split.claims), len(split.claims))
-    return found, label, notes
+    return Blame(query, config.name, claims, split.split_by, tuple(dict.fromkeys(split.notes)))
 
 
 def compared(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
-    """The memories that either index has for a claim, by support without a reranker, ties by id."""
+    """The memories that either index has for a claim, as `judged_memories`, by support, ties by id."""
     indexes = resources.indexes
     hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
-    memories = resources.store.memories.read(dict.fromkeys(memory_id for memory_id, _ in hits))
+    return sorted(
+        judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources), key=_best_first
+    )
+
+
+def judged_memories(
+    claim: Claim, vector: Float32, ids: Iterable[str], language: str, resources: Resources
+) -> Iterable[Support]:
+    """How far each memory supports a claim, and whether that is enough."""
+    memories = resources.store.memories.read(dict.fromkeys(ids))
     cosines: dict[str, float] = {}
     for memory_id, cosine, _ in resources.cosines(vector, list(memories)):
         cosines.setdefault(memory_id, cosine)  # the best chunk is first
-    words = ClaimWords(claim.text, indexes.lexical, language)
-    found = []
+    words = ClaimWords(claim.text, resources.indexes.lexical, language)
     for memory_id, memory in memories.items():
-        overlap = words.overlap(memory)
-        base = base_score(cosines.get(memory_id), overlap)
-        found.append(Support(memory, base, base, cosines.get(memory_id), overlap))
-    return sorted(found, key=_best_first)
+        overlap, near = words.overlap(memory), cosines.get(memory_id)
+        yield Support(memory, base_score(near, overlap), near, overlap, *judged(overlap, near))
 
 
 def supporting(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
-    """Those of `compared` that support the claim: at least MIN_SCORE, and MIN_SHARE of the best."""
+    """Those of `compared` with at least MIN_SCORE, and MIN_SHARE of the best; those that support the claim first."""
     found = compared(claim, vector, language, resources)
-    least = max(MIN_SCORE, MIN_SHARE * found[0].base) if found else 0.0
-    return [one for one in found if one.base >= least]
+    least = max(MIN_SCORE, MIN_SHARE * found[0].score) if found else 0.0
+    return sorted((one for one in found if one.score >= least), key=lambda one: VERDICTS.index(one.verdict))
 
 
 def _best_first(found: Support) -> tuple[float, str]:
     return -found.score, found.memory.id
-
-
-def reranked(
-    claim: Claim, found: Sequence[Support], config: PipelineConfig, resources: Resources
-) -> tuple[list[Support], str | None, str | None]:
-    """The memories with the score of the config's reranker, its label, and a warning if it is a fallback or failed."""
-    head = {one.memory.id: _read_text(one) for one in found[:READ_BY_RERANKER]}
-    request = ScorerRequest(config.rerank.model, config.rerank, resources)
-    try:
-        scorer, instead, scores = score_with(
-            config.rerank.backend,
-            request,
-            lambda scorer: cached_or_scored(scorer, claim.text, head, resources, silent),
-        )
-    except ModelError as error:
-        return list(found), None, f"ranked without the reranker: {error}"
-    raw = {memory_id: score.raw if score.good else None for memory_id, score in scores.items()}
-    failed = next((score.error for score in scores.values() if not score.good), None)
-    warning = instead or (f"{scorer.label} could not read some memories: {failed}" if failed else None)
-    if not any(score is not None for score in raw.values()):
-        return list(found), None, warning
-    mixed = with_reranker({memory_id: one.base for one in found if (memory_id := one.memory.id) in head}, raw)
-    read = [replace(one, score=mixed[one.memory.id], reranker=raw[one.memory.id]) for one in found[:READ_BY_RERANKER]]
-    # Those that it did not read stay below those that it read.
-    return [*sorted(read, key=_best_first), *found[READ_BY_RERANKER:]], scorer.label, warning
-
-
-def _read_text(found: Support) -> str:
-    content = found.memory.content
-    if len(content) > READ_CHARS:
-        first = found.overlap.content[0][0] if found.overlap.content else 0
-        start = max(0, min(first - READ_CHARS // 4, len(content) - READ_CHARS))
-        content = content[start : start + READ_CHARS]
-    return titled(found.memory.title, content)
 
 
 class _About:
@@ -364,6 +347,8 @@ class _About:
             grade is not None and grade < self._relevant_from,
             tuple(otherwise),
         )
+        if support.verdict == "no":
+            return found
         return replace(found, next=self._next(found), fix=self._fix(found))
 
     def _standing(self, memory_id: str) -> Standing | None:
@@ -508,6 +493,7 @@ def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
     claim = blamed.claim
     return {
         "claim": claim.text,
+        "verdict": blamed.verdict,
         "start": claim.start,
         "end": claim.end,
         "sentence": blamed.sentence,
@@ -521,10 +507,11 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
         "memory_id": found.id,
         "title": support.memory.title,
         "content": support.memory.content,
+        "verdict": support.verdict,
+        "reason": support.reason,
         "score": round(support.score, 4),
         "cosine": None if support.cosine is None else round(support.cosine, 4),
         "overlap": round(overlap.share, 4),
-        "reranker": support.reranker,
         "claim_spans": [list(span) for span in overlap.claim],
         "title_spans": [list(span) for span in overlap.title],
         "content_spans": [list(span) for span in overlap.content],

@@ -1,43 +1,83 @@
-"""Support: how far a memory's text says what a claim says, with the words that both have.
+"""Support: how far a memory's text says what a claim says, and whether that is enough to say that it does.
 
     weight(w)   = idf of the rarest of its terms that the store has; * VALUE if w is a value (number, amount, date, version, name)
-    overlap     = max over windows of WINDOW words of the memory of: sum of weight over the claim's words in the window
+    share       = max over windows of WINDOW words of the memory of: sum of weight over the claim's words in the window
                   / sum of weight over all words of the claim
-    lacking     = sum of weight over the claim's values that the memory has nowhere / sum of weight over all words of the claim
-    base        = (COSINE * max(0, cosine) + (1 - COSINE) * overlap) * (1 - LACKING * lacking)                         0..1
-    score       = base without a reranker; else (1 - RERANKER) * base + RERANKER * (raw - lowest) / (highest - lowest)
+    lacking     = the claim's values that are not in that window, as a share of the same sum
+    score       = (COSINE * max(0, cosine) + (1 - COSINE) * share) * (1 - LACKING * lacking)                           0..1
+
+    supports      share >= SURE, no value is lacking and nothing is against it
+    no            a value is lacking that is no number word, or share < SURE and cosine < FAR, or share < MAYBE and cosine < NEAR
+    cannot tell   otherwise
+
+Against it is: the claim's first word, which it is about, is not in the window, or what "you" did somebody else did; its first two words
+are in no clause together, or more than APART of its neighbours are not; a count of the claim has another number there ("95 minutes", "131
+minutes"); and what analysis/refusals.py finds in the sentences of the window.
 
 Words are compared by their search terms, and values by what they mean: "sixty" is 60, "1,340" is 1340, "2026-11-01" is in November.
 Negations are one word ("not" is "never"). A word of no memory weighs UNKNOWN of what a word of one would, as a paraphrase is no
-contradiction; a value weighs fully. The title of a memory belongs to each of its windows. lowest and highest are of the claim's candidates.
+contradiction; a value weighs fully. The title of a memory belongs to each of its windows. A question says nothing, and a name that is
+only addressed ("Thanks, Mel!") is not in the text. A cross-encoder, synonyms by embedding and the cosine of the passage were tried: at the
+same precision none found more.
 
-Source: our own; idf as in BM25 (analysis/text_evidence.py), values as in analysis/supersession_signals.py.
+Source: our own; idf as in BM25 (analysis/text_evidence.py), values as in analysis/supersession_signals.py. The thresholds were set by
+benchmarks/bench_support.py, which measures them on pairs that did not set them.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
-from cems_workbench.analysis.supersession_signals import MONTHS, profile_of
+from cems_workbench.analysis.refusals import refusals
+from cems_workbench.analysis.supersession_signals import MONTHS, NUMBER_WORDS, profile_of, word_lists
 from cems_workbench.analysis.text_evidence import idf, matches
 from cems_workbench.records import ENGLISH, Memory
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Language, tokenize
 
 VALUE, UNKNOWN = 2.0, 0.5
-WINDOW = 25
-COSINE, LACKING, RERANKER = 0.6, 0.5, 0.5
+WINDOW, APART = 25, 0.2
+MAX_NAME = 40
+COSINE, LACKING = 0.6, 0.5
 """Chosen on the answers of benchmarks/bench_blame.py, which barely depend on them."""
+SURE, MAYBE = 0.9, 0.5
+NEAR, FAR = 0.5, 0.4
 NEGATED = frozenset({"¬"})
 """What a negation is compared by."""
 
 _SIGNS = re.compile(r"[€$£¥%]")
+_SIGN_WORDS = {
+    "euro": "€",
+    "euros": "€",
+    "dollar": "$",
+    "dollars": "$",
+    "pound": "£",
+    "pounds": "£",
+    "yen": "¥",
+    "percent": "%",
+}
+"""What a sign says: "430 euros" is €430."""
+_SIGN = re.compile(rf"\s?(?:[€$£¥%]|\b(?:{'|'.join(_SIGN_WORDS)})\b)", re.IGNORECASE)
+_ADDRESSED = re.compile(
+    r"\b(?i:hey|hi|hello|thanks|thank you|wow|oh|woah|whoa|congrats|yeah|yep|cool|sure|great|awesome),? [A-Z]\w+(?=[,!?.])"
+    r"|(?<=, )[A-Z]\w+(?=[!?])"
+)
+_BEGINNING = re.compile(r"(?P<you>your?\s+)?(?:(?:the|an?|every|each|all)\s+)?", re.IGNORECASE)
+_ANOTHER = re.compile(r"(?:\b(?i:he|she|they|his|her|their)|\b(?!I\b)[A-Z][\w'’]*) $")
+_LABEL = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)?: ")
+"""Who says it: "Mel: I ran" is about Mel."""
+_CLAUSE_END = re.compile(r"[.!?;:](?=\s|$)|\n|,\s|\s[(—–-]\s?|\s(?:and|but|when|because|since|until|while|whereas)\s")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
 _ISO = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _MONTH_NAMES = list(dict.fromkeys(MONTHS.values()))
 
+Verdict = Literal["supports", "cannot tell", "no"]
 Span = tuple[int, int]
 """Characters of a text, end exclusive."""
 
@@ -54,9 +94,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a claim and a memory have in common: `share` is the overlap, the spans are the words in the best window.
+    """What a claim and a memory have in common: `share` and the spans are of the words in the best window.
 
-    `lacking`: values of the claim that the whole memory does not have, and their share of the claim's weight.
+    `lacking`: values of the claim that are not there, and their share of the claim's weight; `against`: what else keeps it from
+    supporting the claim, in words.
     """
 
     share: float
@@ -65,6 +106,7 @@ class Overlap:
     content: tuple[Span, ...]
     lacking: tuple[str, ...]
     lacking_share: float
+    against: tuple[str, ...] = ()
 
 
 def words_of(text: str, language: str = ENGLISH, analysis: Language | None = None) -> list[Word]:
@@ -89,14 +131,68 @@ def words_of(text: str, language: str = ENGLISH, analysis: Language | None = Non
                 found.append(Word(min(start, piece.start), max(end, piece.end), keys, True))
         else:
             found.append(Word(piece.start, piece.end, frozenset(piece.terms), False))
+    found += [
+        Word(start, end, keys, True) for start, end, keys in values[at:] if not found or found[-1].end <= start
+    ]  # behind the last word that is searched, "May" is a stop word
     negated = [Word(mark.span.start, mark.span.end, NEGATED, False) for mark in profile.negations]
     there = {word.start for word in negated}
     return sorted([*negated, *(word for word in found if word.start not in there)], key=lambda word: word.start)
 
 
+def _stated(text: str) -> str:
+    """The text with blanks for its questions and for names that are addressed, so that positions stay."""
+    pieces, at = [], 0
+    for end in [*(found.end() for found in _SENTENCE_END.finditer(text)), len(text)]:
+        pieces.append(" " * (end - at) if text[at:end].endswith("?") else text[at:end])
+        at = end
+    return _ADDRESSED.sub(lambda found: " " * len(found[0]), "".join(pieces))
+
+
+def _sentences(text: str, words: Sequence[Word]) -> Span:
+    """The sentences that have these words."""
+    if not words:
+        return 0, 0
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    return (
+        max((end for end in ends if end <= words[0].start), default=0),
+        min((end for end in ends if end >= words[-1].end), default=len(text)),
+    )
+
+
+def _clauses(text: str, words: Sequence[Word]) -> list[int]:
+    """The number of the clause of each word."""
+    ends = [found.end() for found in _CLAUSE_END.finditer(text)]
+    return [bisect(ends, word.start) for word in words]
+
+
+def _another(text: str, before: int) -> str | None:
+    """Who else is right before a place: "Elias", "his"."""
+    found = _ANOTHER.search(text, max(0, before - MAX_NAME), before)
+    return found[0].strip() if found else None
+
+
+def _counts(text: str, words: Sequence[Word]) -> list[tuple[Word, Word, str]]:
+    """Numbers with the word that follows at once or their sign, and both as written: "131 minutes", "24 August", "5 %"."""
+    found = []
+    for value, unit in itertools.zip_longest(words, words[1:]):
+        if not (value.value and _is_number(text[value.start : value.end].strip("€$£¥%"))):
+            continue
+        if unit is not None and text[value.end : unit.start] in (" ", "-"):
+            found.append((value, unit, text[value.start : unit.end]))
+        if sign := _SIGN.search(text[value.start : value.end]) or _SIGN.match(text, value.end):
+            end = max(value.end, sign.end() if sign.string is text else 0)
+            meant = _SIGN_WORDS.get(sign[0].strip().lower(), sign[0].strip())
+            found.append((value, Word(value.start, end, frozenset({meant}), False), text[value.start : end]))
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text[-1:].isdigit() or text.lower() in NUMBER_WORDS
+
+
 def _value_keys(text: str, language: Language) -> frozenset[str]:
     """What a value is compared by: a number without sign and comma, a date by its parts."""
-    bare = _SIGNS.sub("", text).lower()
+    bare = re.sub(r"^0(?=\d:)", "", _SIGNS.sub("", text).lower())
     terms = tokenize(bare, language)
     # Parts of an identifier are no evidence of it: "01" of "DNS-01".
     keys = {bare, *terms} if len(terms) == 1 else {bare}
@@ -105,37 +201,109 @@ def _value_keys(text: str, language: Language) -> frozenset[str]:
     return frozenset(keys)
 
 
+class _Read(NamedTuple):
+    """A memory as it is compared: what it states, its words, and of each word which of the claim's it is."""
+
+    title: list[Word]
+    in_title: list[frozenset[int]]
+    stated: str
+    content: list[Word]
+    in_content: list[frozenset[int]]
+
+
 class ClaimWords:
     """The words of a claim with their weights in a store."""
 
     def __init__(self, text: str, index: LexicalIndex, language: str = ENGLISH) -> None:
         self._text, self._language, self._analysis = text, language, index.language
-        self.words = words_of(text, language, index.language)
+        self._profile = profile_of(Memory("", text), language)
+        self.words = [
+            replace(word, value=word.value or self._is_name(word))
+            for word in words_of(text, language, index.language)
+            if text[word.start : word.end].lower() not in _SIGN_WORDS
+        ]
         self.weights = [_weight(word, index) for word in self.words]
 
     def overlap(self, memory: Memory) -> Overlap:
         """The words of the claim in a memory."""
+        stated = _stated(memory.content)
         title = words_of(memory.title or "", self._language, self._analysis)
-        content = words_of(memory.content, self._language, self._analysis)
-        in_title = [self._met(word) for word in title]
-        in_content = [self._met(word) for word in content]
-        always = frozenset[int]().union(*in_title)
-        start, end, met = self._best_window(content, in_content, always)
-        whole = always.union(*in_content)
+        content = words_of(stated, self._language, self._analysis)
+        read = _Read(title, [self._met(word) for word in title], stated, content, [self._met(word) for word in content])
+        label = _LABEL.match(stated)
+        said_by = [
+            here for word, here in zip(content, read.in_content, strict=True) if label and word.end <= label.end()
+        ]
+        always = frozenset[int]().union(*read.in_title, *said_by)
+        start, end, met = self._best_window(content, read.in_content, always)
+        common = [word for word, here in zip(content[start:end], read.in_content[start:end], strict=True) if here]
+        first, last = _sentences(stated, common)
+        counts = [
+            *_counts(memory.title or "", title),
+            *_counts(stated, [word for word in content if first <= word.start < last]),
+        ]
         total = sum(self.weights)
-        lacking = [i for i, word in enumerate(self.words) if word.value and i not in whole]
+        lacking = [i for i, word in enumerate(self.words) if word.value and i not in met]
+        passage = Memory("", stated[first:last].strip(), title=memory.title)
         return Overlap(
             sum(self.weights[i] for i in met) / total if total else 0.0,
             tuple((self.words[i].start, self.words[i].end) for i in sorted(met)),
-            tuple((word.start, word.end) for word, here in zip(title, in_title, strict=True) if here),
-            tuple(
-                (word.start, word.end)
-                for word, here in zip(content[start:end], in_content[start:end], strict=True)
-                if here
-            ),
-            tuple(self._text[self.words[i].start : self.words[i].end] for i in lacking),
+            tuple((word.start, word.end) for word, here in zip(title, read.in_title, strict=True) if here),
+            tuple((word.start, word.end) for word in common),
+            tuple(self._written(i) for i in lacking),
             sum(self.weights[i] for i in lacking) / total if total else 0.0,
+            (
+                *self._other_subject(read, always, met),
+                *self._apart(read, always, met),
+                *self._other_counts(counts),
+                *refusals(self._profile, profile_of(passage, self._language)),
+            ),
         )
+
+    def _written(self, i: int) -> str:
+        return self._text[self.words[i].start : self.words[i].end]
+
+    def _is_name(self, word: Word) -> bool:
+        """A capital within a claim, which is one sentence."""
+        return word_lists(self._language) and word.start > 0 and self._text[word.start].isupper()
+
+    def _other_subject(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
+        """The claim's first word is not in the memory, or far from what is said of it; or what "you" did, somebody else did."""
+        begun = _BEGINNING.match(self._text)
+        first = next((i for i, word in enumerate(self.words) if begun and word.start >= begun.end()), None)
+        if begun is None or first is None or (self.words[first].start > begun.end() and not begun["you"]):
+            return
+        there = [n for n, here in enumerate(read.in_content) if first in here]
+        if begun["you"]:
+            others = [other for n in there if (other := _another(read.stated, read.content[n].start))]
+            if there and len(others) == len(there) and first not in always:
+                yield f"there it is {others[0]}"
+            return
+        if first not in met and not self.words[first].value:
+            yield f"“{self._written(first)}” is not in the passage"
+
+    def _apart(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
+        """Neighbours in a clause of the claim that no clause of the memory has both: the first two, or more than APART of all."""
+        own = _clauses(self._text, self.words)
+        theirs: dict[int, set[int]] = {}
+        for clause, here in zip(_clauses(read.stated, read.content), read.in_content, strict=True):
+            for i in here:
+                theirs.setdefault(i, set()).add(clause)
+        pairs = [*itertools.pairwise(i for i in sorted(met) if self.words[i].keys != NEGATED)]
+        apart = [(i, k) for i, k in pairs if own[i] == own[k] and not always & {i, k} and not theirs[i] & theirs[k]]
+        if apart and (apart[0] == pairs[0] or len(apart) > APART * len(pairs)):
+            yield f"“{self._written(apart[0][0])}” and “{self._written(apart[0][1])}” are apart there"
+
+    def _other_counts(self, counts: Sequence[tuple[Word, Word, str]]) -> Iterable[str]:
+        """Counts and days of the passage, where the claim has another number of the same, or the day in another month."""
+        for number, counted, _ in _counts(self._text, self.words):
+            there = [
+                (value.keys & number.keys and unit.keys & counted.keys, words)
+                for value, unit, words in counts
+                if unit.keys & counted.keys or (counted.value and unit.value and value.keys & number.keys)
+            ]
+            if there and not any(same for same, _ in there):
+                yield f"there it is {there[0][1]}"
 
     def _met(self, word: Word) -> frozenset[int]:
         """The claim's words that a word of a memory is."""
@@ -175,20 +343,15 @@ def base_score(cosine: float | None, overlap: Overlap) -> float:
     return (COSINE * max(0.0, cosine or 0.0) + (1 - COSINE) * overlap.share) * (1 - LACKING * overlap.lacking_share)
 
 
-def with_reranker(base: Mapping[str, float], raw: Mapping[str, float | None]) -> dict[str, float]:
-    """The scores by memory id with a reranker's raw scores of the claim's candidates; one that it could not read keeps its base."""
-    read = [score for score in raw.values() if score is not None]
-    if not read or max(read) == min(read):
-        return dict(base)
-    low, high = min(read), max(read)
-
-    def mixed(memory_id: str) -> float:
-        score = raw.get(memory_id)
-        if score is None:
-            return base[memory_id]
-        return (1 - RERANKER) * base[memory_id] + RERANKER * (score - low) / (high - low)
-
-    return {memory_id: mixed(memory_id) for memory_id in base}
+def judged(overlap: Overlap, cosine: float | None) -> tuple[Verdict, str]:
+    """Whether a memory supports a claim, and why not, in words."""
+    near, share = cosine or 0.0, overlap.share
+    said = [f"not in the passage: {', '.join(overlap.lacking)}"] if overlap.lacking else []
+    said += overlap.against or ([f"{share:.0%} of the claim's words"] if share < SURE else [])
+    lacks = any(value.lower() not in NUMBER_WORDS for value in overlap.lacking)  # "two weeks" may be 14 days
+    if lacks or (share < SURE and near < FAR) or (share < MAYBE and near < NEAR):
+        return "no", "; ".join(said)
+    return ("cannot tell" if said else "supports"), "; ".join(said)
 
 
 SHOWN_CHARS, MARGIN = 600, 120

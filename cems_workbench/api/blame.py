@@ -32,8 +32,8 @@ class BlameReport(Result):
 
     @property
     def ids(self) -> tuple[str | None, ...]:
-        """Of each claim the memory that supports it best; None where none does."""
-        return tuple(claim.memories[0].id if claim.memories else None for claim in self.found.claims)
+        """Of each claim the memory that supports it best; None where none does, or it cannot tell."""
+        return tuple(claim.memories[0].id if claim.supporting else None for claim in self.found.claims)
 
     @property
     def title(self) -> str:
@@ -43,7 +43,7 @@ class BlameReport(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Of each claim which memory supports it best and what became of it."""
+        """Of each claim which memory supports it best and what became of it, that none does, or that it cannot tell."""
         return tuple(claim.sentence for claim in self.found.claims)
 
     @property
@@ -58,6 +58,7 @@ class BlameReport(Result):
                         claim.claim.text,
                         rank,
                         one.id,
+                        one.support.verdict,
                         one.support.score,
                         place and place.rank,
                         place and place.lost_at,
@@ -71,8 +72,20 @@ class BlameReport(Result):
                     (one.id, other.memory.id, other.source, other.words, other.standing and other.standing.rank)
                     for other in one.otherwise
                 ]
-        columns = ("claim", "number", "memory", "support", "rank", "lost at", "stale", "irrelevant", "next", "content")
-        tables = [Table(columns, tuple(rows), "memories that support it")]
+        columns = (
+            "claim",
+            "number",
+            "memory",
+            "verdict",
+            "support",
+            "rank",
+            "lost at",
+            "stale",
+            "irrelevant",
+            "next",
+            "content",
+        )
+        tables = [Table(columns, tuple(rows), "memories that support it or come close")]
         if others:
             tables.append(Table(("memory", "other", "by", "why", "rank"), tuple(others), "what says otherwise"))
         return tuple(tables)

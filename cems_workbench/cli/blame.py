@@ -61,8 +61,8 @@ def blame_command(
 ) -> None:
     """Find the memories that an answer rests on.
 
-    Splits it into claims, ranks the memories whose text supports each, and says which of them the query returns, which is stale or judged
-    irrelevant, which memory says otherwise, and what to do next. Nothing is changed.
+    Splits it into claims, says of each whether a memory supports it, which of these the query returns, which is stale or judged irrelevant,
+    which memory says otherwise, and what to do next. Nothing is changed.
     """
     chosen = chosen_config(preset, config, changes)
     request = None
@@ -91,8 +91,8 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
     say(found.sentence)
     for blamed in found.claims:
         say()
-        if len(found.claims) > 1 or not blamed.memories:
-            say(f"“{blamed.claim.text}”" if blamed.memories else blamed.sentence)
+        if len(found.claims) > 1:
+            say(f"“{blamed.claim.text}”" if blamed.supporting else blamed.sentence)
         if not blamed.memories:
             continue
         rows = [[one.id, one.support.score, one.words or None, _marked(one)] for one in blamed.memories]
@@ -109,7 +109,7 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
                 say(f"{name}: {following.words}:")
                 say(f"    {command_line(shlex.split(following.command(options)))}")
     say()
-    about = f"claims split by {found.split_by}" + (f"; read by {found.reranker}" if found.reranker else "")
+    about = f"claims split by {found.split_by}"
     say(f"{about}; config {found.config_name}" if found.query is not None else about)
     for note in found.notes:
         say(f"note: {note}", err=True)

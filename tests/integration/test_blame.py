@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.bench_support import judged_pairs, pairs, precision
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import preset
 from cems_workbench.errors import InputError
@@ -69,6 +70,39 @@ def test_a_claim_without_a_memory_says_so(resources: Resources) -> None:
     found = blame_answer("You play the cello in an amateur orchestra.", resources, WORKBENCH)
     assert not found.claims[0].memories
     assert found.sentence == "No memory supports this: “You play the cello in an amateur orchestra.”"
+
+
+def test_a_note_with_the_same_words_does_not_support_a_claim(resources: Resources) -> None:
+    """Issue 66, 2026-11-29: an on-call note with "noticing" and "July" was said to support it too."""
+    (claim,) = blame_answer("Notice for ours must be out by the end of July.", resources, WORKBENCH).claims
+    verdicts = {one.id: one.support.verdict for one in claim.memories}
+    assert verdicts.pop("m249") == "supports" and "supports" not in verdicts.values()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "Each tenant may send 800 requests per minute.",
+            "No memory supports this: “Each tenant may send 800 requests per minute.”; "
+            "the closest is m023: not in the passage: 800; there it is 600 requests",
+        ),
+        (
+            "You may force-push to main.",
+            "Cannot tell whether a memory supports this: “You may force-push to main.”; "
+            "the closest is m250: “force-push” is negated in one of the two",
+        ),
+    ],
+)
+def test_a_near_miss_is_named_with_what_differs(resources: Resources, text: str, sentence: str) -> None:
+    found = blame_answer(text, resources, WORKBENCH)
+    assert found.sentence == sentence and found.claims[0].supporting is None
+
+
+def test_memories_that_are_said_to_support_a_claim_do(resources: Resources) -> None:
+    """Pairs that set no threshold; precision by benchmarks/bench_support.py."""
+    right, said = precision(judged_pairs([pair for pair in pairs(True) if pair.part == "held out"], resources))
+    assert said >= 20 and right / said >= 0.95
 
 
 def test_the_command_prints_the_sentence_and_the_next_command(command: Command, store: Path) -> None:

@@ -37,25 +37,26 @@ class OtherMemory(Reply):
 
 
 class SupportingMemory(Reply):
-    """A memory that supports a claim: `support` 0..1, and what became of it for the query; `next` names tools and what for.
+    """A memory that supports a claim or comes close: `verdict` is supports, cannot tell or no, with the `reason`; `support` is 0..1.
 
-    `lacking` are numbers, dates and names of the claim that it does not have.
+    What became of it is for the query; `next` names tools and what for.
     """
 
     memory_id: str
+    verdict: str
+    reason: str | None = None
     support: float | None
     rank: int | None = None
     lost_at: str | None = None
     stale: str | None = None
     judged_irrelevant: bool | None = None
-    lacking: tuple[str, ...] = ()
     says_otherwise: tuple[OtherMemory, ...] = ()
     next: tuple[str, ...] = ()
     untrusted: Text
 
 
 class ClaimRow(Reply):
-    """A claim of the text, with the memories that support it, best first; none if no memory does."""
+    """A claim of the text, with the memories that support it, best first, then those that come close; `said` if none does for sure."""
 
     claim: str
     memories: tuple[SupportingMemory, ...] = ()
@@ -122,7 +123,7 @@ def _claim(blamed: BlamedClaim) -> ClaimRow:
     return ClaimRow(
         claim=cut(blamed.claim.text, CLAIM_CHARS),
         memories=[_memory(one) for one in blamed.memories],
-        said=None if blamed.memories else "no memory supports this",
+        said=None if blamed.supporting else blamed.about,
     )
 
 
@@ -134,12 +135,13 @@ def _memory(one: BlamedMemory) -> SupportingMemory:
         steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
     return SupportingMemory(
         memory_id=one.id,
+        verdict=one.support.verdict,
+        reason=one.support.reason or None,
         support=rounded(one.support.score),
         rank=one.standing and one.standing.rank,
         lost_at=(one.standing and one.standing.lost_at) or None,
         stale=one.stale,
         judged_irrelevant=one.irrelevant or None,
-        lacking=list(one.support.overlap.lacking),
         says_otherwise=[_other(other) for other in one.otherwise],
         next=steps,
         untrusted=text_of(one.support.memory),

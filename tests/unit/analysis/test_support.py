@@ -15,7 +15,7 @@ from cems_workbench.analysis.support import (
     ClaimWords,
     Overlap,
     base_score,
-    with_reranker,
+    judged,
     words_of,
 )
 from cems_workbench.analysis.text_evidence import idf
@@ -103,7 +103,49 @@ def test_a_text_supports_itself_fully(text: str) -> None:
         assert found.share == pytest.approx(1) and not found.lacking
 
 
-def test_a_reranker_moves_only_what_it_read() -> None:
-    base = {"a": 0.5, "b": 0.6, "c": 0.4}
-    assert with_reranker(base, {"a": 3.0, "b": 1.0, "c": None}) == {"a": 0.75, "b": 0.3, "c": 0.4}
-    assert with_reranker(base, {"a": 1.0, "b": None}) == base
+NOTES = "The consumer had lost its connection without noticing. Alerts I silenced: KubeJobFailed until 3 July."
+CLAIM = "Notice for ours must be out by the end of July."
+
+
+@pytest.mark.parametrize(
+    ("claim", "content", "reason"),
+    [
+        (
+            "Notice for ours must be out by the end of July",
+            "We move. Notice for ours must be out by the end of July.",
+            "",
+        ),
+        ("Elias paid 12,400 euros for the car", "Elias paid €12,400 for the car.", ""),
+        ("Jon lost his job", "Jon: Hey Gina! I lost my job yesterday.", ""),
+        ("Gina lost her job", "Jon: Hey Gina! I lost my job yesterday.", "“Gina” is not in the passage"),
+        (
+            "Every task is retried five times",
+            "Every task is retried three times, with five minutes between.",
+            "three times",
+        ),
+        (
+            "The finance export is ready since 21 June",
+            "The finance export, ready since 21 July, has May and June.",
+            "21 July",
+        ),
+        ("Dark mode is built", "Dark mode is not built.", "“built” is negated in one of the two"),
+        ("The insurance paid for the bike", "The insurance paid nothing for the bike.", "“paid” is negated"),
+        ("The export was signed by Ostrow", "The export waits for Ostrow to sign.", "not said there as done: “signed”"),
+        ("Dad has turned 70 in May", "Dad turns 70 in May.", "not said there as done: “turned”"),
+        ("You paid 12,400 euros for the car", "Elias paid €12,400 for the car.", "there it is Elias"),
+        ("Your lips swelled up", "Elias' lips swelled up.", "there it is Elias'"),
+        ("Henrik signs off the export", "Henrik owns the collectors, Dunja signs off the export.", "are apart there"),
+        ("The office has ten rooms", "Has the office ten rooms?", "not in the passage: ten"),
+        (CLAIM, NOTES, "“Notice” and “July” are apart there"),
+    ],
+)
+def test_same_words_do_not_support_what_is_denied_planned_or_of_another(claim: str, content: str, reason: str) -> None:
+    """Issue 66, 2026-11-29: "Notice for ours" was supported by an on-call note with "noticing" and "July"."""
+    verdict, said = judged(overlap(claim, content), 0.8)
+    assert reason in said and (verdict == "supports") == (not reason)
+
+
+def test_a_value_that_is_elsewhere_refuses_and_a_number_word_leaves_it_open() -> None:
+    assert judged(overlap("The limit is 800 requests", "The limit is 600 requests."), 0.9)[0] == "no"
+    assert judged(overlap("Logs are kept two weeks", "Logs are kept 14 days."), 0.9)[0] == "cannot tell"
+    assert judged(overlap("The cello is new", "Nothing of the kind."), 0.1)[0] == "no"

@@ -29,7 +29,7 @@ HELP = (
     "What the agent said, one sentence or more. It is split into claims, and each is compared with every memory of the store. A language "
     "model splits it if one is set (CEMS_WORKBENCH_LLM_MODEL); otherwise rules do."
 )
-PARTS = "Words in common, weighted by rarity, numbers, dates and names most: {overlap:.2f}; cosine {cosine}{reranker}"
+PARTS = "Words in common, weighted by rarity, numbers, dates and names most: {overlap:.2f}; cosine {cosine}"
 
 
 def draw(context: InspectContext) -> None:
@@ -91,8 +91,7 @@ def _draw_blame(found: Blame) -> None:
             _draw_buttons(f"inspect:blame:{number}:{rank}", memory, "secondary" if rank else "primary")
     for note in found.notes:
         st.caption(plain(_capital(note).removesuffix(".")) + ".")
-    read = f"; read by {plain(found.reranker)}" if found.reranker else ""
-    st.caption(f"Claims split by {plain(found.split_by)}{read}.")
+    st.caption(f"Claims split by {plain(found.split_by)}.")
 
 
 def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "secondary"]) -> None:
@@ -161,12 +160,13 @@ class OtherText:
 
 
 def claim_html(blamed: BlamedClaim) -> Markup:
-    """The claim, marked if no memory supports it."""
+    """The claim, marked if no memory supports it for sure."""
     best = blamed.memories[0].support.overlap.claim if blamed.memories else ()
     return render(
         "inspect/blame/claim.html",
         claim=_marked(blamed.claim.text, best, "in the memory that supports it best"),
-        supported=bool(blamed.memories),
+        about=blamed.about,
+        supported=blamed.supporting is not None,
     )
 
 
@@ -174,13 +174,12 @@ def memory_html(memory: BlamedMemory) -> Markup:
     """A memory that supports a claim: what became of it, its text with the common words marked, and what says otherwise."""
     support = memory.support
     cosine = "–" if support.cosine is None else f"{support.cosine:.2f}"
-    reranker = "" if support.reranker is None else f"; reranker {support.reranker:.2f}"
     return render(
         "inspect/blame/memory.html",
         memory_id=memory.id,
         title=_marked(support.memory.title or "", support.overlap.title, "in the claim too"),
         support=f"{support.score:.2f}",
-        parts=PARTS.format(overlap=support.overlap.share, cosine=cosine, reranker=reranker),
+        parts=PARTS.format(overlap=support.overlap.share, cosine=cosine),
         facts=facts(memory),
         text=_marked(support.memory.content, support.overlap.content, "in the claim too"),
         others=[
