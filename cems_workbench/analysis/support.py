@@ -254,7 +254,7 @@ class ClaimWords:
             sum(self.weights[i] for i in lacking) / total if total else 0.0,
             (
                 *self._other_subject(read, always, met),
-                *self._apart(read, always, met),
+                *self._parted(read, always, met),
                 *self._other_counts(counts),
                 *refusals(self._profile, profile_of(passage, self._language)),
             ),
@@ -282,7 +282,7 @@ class ClaimWords:
         if first not in met and not self.words[first].value:
             yield f"“{self._written(first)}” is not in the passage"
 
-    def _apart(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
+    def _parted(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
         """Neighbours in a clause of the claim that no clause of the memory has both: the first two, or more than APART of all."""
         own = _clauses(self._text, self.words)
         theirs: dict[int, set[int]] = {}
@@ -290,9 +290,9 @@ class ClaimWords:
             for i in here:
                 theirs.setdefault(i, set()).add(clause)
         pairs = [*itertools.pairwise(i for i in sorted(met) if self.words[i].keys != NEGATED)]
-        apart = [(i, k) for i, k in pairs if own[i] == own[k] and not always & {i, k} and not theirs[i] & theirs[k]]
-        if apart and (apart[0] == pairs[0] or len(apart) > APART * len(pairs)):
-            yield f"“{self._written(apart[0][0])}” and “{self._written(apart[0][1])}” are apart there"
+        parted = [(i, k) for i, k in pairs if own[i] == own[k] and not always & {i, k} and not theirs[i] & theirs[k]]
+        if parted and (parted[0] == pairs[0] or len(parted) > APART * len(pairs)):
+            yield f"“{self._written(parted[0][0])}” and “{self._written(parted[0][1])}” are apart there"
 
     def _other_counts(self, counts: Sequence[tuple[Word, Word, str]]) -> Iterable[str]:
         """Counts and days of the passage, where the claim has another number of the same, or the day in another month."""
