@@ -5,8 +5,8 @@
 benchmarks/data/support_pairs.csv has the claim, the id of the memory (of the sample set; those with a slash are turns of LoCoMo, which is
 read from --data and left out without it) and the kind, annotated by reading both. *verbatim* and *paraphrase*: the memory says the claim.
 The rest are not supported. Near misses: another *number*, *date*, *name* or *subject*, a *negation*, another *tense* (planned, not done).
-*chance*: words in common, nothing else; *topic*: about the same, but not said; *half*: only one half of it is said; *foreign*: the closest
-memory to a claim about something else. Two thirds of the memories set the thresholds and the rules ("set"), one third did not ("held out").
+*chance*: words in common, nothing else; *topic*: about the same, but not said; *half*: one half of it is in the memory; *foreign*: the
+closest memory to a claim about something else. The part "set" set the thresholds and the rules; "held out" was written after them.
 Intervals are Wilson's, 95 %.
 """
 

@@ -268,7 +268,7 @@ class ClaimWords:
         return word_lists(self._language) and word.start > 0 and self._text[word.start].isupper()
 
     def _other_subject(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
-        """The claim's first word is not in the memory, or far from what is said of it; or what "you" did, somebody else did."""
+        """The claim's first word is not in the memory, or somebody else did what "you" did."""
         begun = _BEGINNING.match(self._text)
         first = next((i for i, word in enumerate(self.words) if begun and word.start >= begun.end()), None)
         if begun is None or first is None or (self.words[first].start > begun.end() and not begun["you"]):
