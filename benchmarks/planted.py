@@ -190,7 +190,7 @@ def ndcg(store: Any, config: Any) -> dict[str, float]:
     """nDCG@10 by query text."""
     from cems_workbench import evaluate, gather
 
-    report = evaluate(gather(store, "all", config), None, "nDCG@10")
+    report = evaluate(gather(store, "all", config), config, "nDCG@10")
     frame = report.per_query.to_pandas()
     return dict(zip(frame["query"], frame["nDCG@10"], strict=True))
 

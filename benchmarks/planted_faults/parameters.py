@@ -129,7 +129,7 @@ FAULTS = [
         "memories that are merely alike count as duplicates",
         {"dedup.similarity": 0.25, "dedup.enabled": True},
         "dedup",
-        words=r"duplicate of|0\.25",
+        words=r"duplicates m\d|0\.25",
     ),
     fault("budget", "the context holds 60 tokens", {"assembly.max_tokens": 60}, "assembly", words=r"budget|tokens"),
     fault(

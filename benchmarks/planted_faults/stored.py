@@ -60,7 +60,8 @@ def of_memories(change: Callable[[Pair], dict[str, Rows]], **planted: Any) -> Ca
     """A plant that imports what `change` makes of each pair."""
 
     def plant(healthy: Path, folder: Path) -> Planted:
-        pairs, files = pairs_of_sample(healthy), {}
+        pairs = pairs_of_sample(healthy)
+        files: dict[str, Rows] = {}
         for pair in pairs:
             for name, rows in change(pair).items():
                 files.setdefault(name, []).extend(rows)
