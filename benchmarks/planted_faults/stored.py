@@ -77,10 +77,10 @@ def changed(**values: Any) -> Callable[[Pair], dict[str, Rows]]:
 
 
 def superseded(pair: Pair) -> dict[str, Rows]:
-    """A later memory about another thing that is said to supersede the right one."""
+    """A later memory that only repeats the question and is said to supersede the right one."""
     new = {
         "id": f"later-{pair[1]}",
-        "content": "The printer on the second floor takes A3 paper from the upper tray since Tuesday.",
+        "content": f"Asked again in the retrospective: {pair[0]}? That was put on the list for the next one.",
         "created_at": "2026-08-20T08:00:00Z",
     }
     edge = {"source_id": new["id"], "target_id": pair[1], "kind": "supersedes", "weight": 1.0}
@@ -180,7 +180,7 @@ FAULTS = [
     Fault(
         "copies",
         "copies of one text fill the results",
-        set_right(stages="lists fusion", words=r"copies|duplicate|near.duplicate|same text|dedup"),
+        set_right(stages="lists fusion -", words=r"copies|near.duplicate|same text|dedup|mmr"),
         of_memories(copies),
         PLAIN,
     ),
