@@ -205,7 +205,7 @@ FAULTS = [
         "envelope",
         "the query carries the envelope of its message",
         set_right(
-            stages="- lists fusion",
+            stages="",
             words=r"envelope|metadata|untrusted|search(ed)? (for )?the message|--searched|first \d+ characters|words of the query that",
         ),
         asked(enveloped),
