@@ -94,14 +94,14 @@ def judged_pairs(store: Path) -> list[Pair]:
 
 def configured(preset: str, changes: Mapping[str, Any]) -> Any:
     """The config of a preset with changes."""
-    from cems_workbench import load_config
+    from cems_workbench.api import load_config
 
     return load_config(preset, dict(changes))
 
 
 def rank_of(store: Any, query: str, memory_id: str, config: Any, planted: Planted | None = None) -> int | None:
     """Rank of a memory in the results of one query."""
-    from cems_workbench import search
+    from cems_workbench.api import search
 
     asked: dict[str, Any] = {"as_of": MOMENT}
     for name, value in zip(planted.options[::1], planted.options[1::1], strict=False) if planted else ():
@@ -115,7 +115,7 @@ def rank_of(store: Any, query: str, memory_id: str, config: Any, planted: Plante
 
 def victims(healthy: Path, fault: Fault, planted: Planted, count: int) -> list[Pair]:
     """Judged pairs that the healthy config has in the first half of the results, and the planted one not at all in the first `K`."""
-    from cems_workbench import open_store
+    from cems_workbench.api import open_store
 
     found: list[Pair] = []
     well = configured(planted.preset, fault.healthy)
@@ -188,7 +188,7 @@ def cause_of(fault: Fault, answer: Mapping[str, Any], read: str) -> str:
 
 def ndcg(store: Any, config: Any) -> dict[str, float]:
     """nDCG@10 by query text."""
-    from cems_workbench import evaluate, gather
+    from cems_workbench.api import evaluate, gather
 
     report = evaluate(gather(store, "all", config), config, "nDCG@10")
     frame = report.per_query.to_pandas()
@@ -197,7 +197,7 @@ def ndcg(store: Any, config: Any) -> dict[str, float]:
 
 def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]) -> tuple[str, str]:
     """Whether the offered change is one: true, false or none offered; and the change."""
-    from cems_workbench import open_store
+    from cems_workbench.api import open_store
 
     offered = answer.get("fix") or {}
     changes = offered.get("changes") or {}
@@ -213,7 +213,7 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
             return "false", f"{sentence} [{error}]"
         if for_this:
             terms = next((r.get("terms") or [] for r in answer.get("rescues", []) if r.get("terms")), [])
-            from cems_workbench import search
+            from cems_workbench.api import search
 
             ids = list(search(store, pair[0], config, as_of=MOMENT, expand=terms).ids)
             rank = ids.index(pair[1]) + 1 if pair[1] in ids else None

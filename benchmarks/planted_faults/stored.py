@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 def pairs_of_sample(healthy: Path) -> list[Pair]:
     """Judged pairs that the plain config has among the first three, of different memories."""
     from benchmarks.planted import configured, judged_pairs, rank_of
-    from cems_workbench import open_store
+    from cems_workbench.api import open_store
 
     found: dict[str, Pair] = {}
     config = configured("workbench", PLAIN)
