@@ -94,14 +94,14 @@ def judged_pairs(store: Path) -> list[Pair]:
 
 def configured(preset: str, changes: Mapping[str, Any]) -> Any:
     """The config of a preset with changes."""
-    from cems_workbench.api import load_config
+    import cems_workbench as workbench
 
-    return load_config(preset, dict(changes))
+    return workbench.load_config(preset, dict(changes))
 
 
 def rank_of(store: Any, query: str, memory_id: str, config: Any, planted: Planted | None = None) -> int | None:
     """Rank of a memory in the results of one query."""
-    from cems_workbench.api import search
+    import cems_workbench as workbench
 
     asked: dict[str, Any] = {"as_of": MOMENT}
     for name, value in zip(planted.options[::1], planted.options[1::1], strict=False) if planted else ():
@@ -109,18 +109,18 @@ def rank_of(store: Any, query: str, memory_id: str, config: Any, planted: Plante
             asked["project"] = value
     if planted and "--restrict-to-project" in planted.options:
         asked["only_project"] = True
-    ids = list(search(store, query, config, **asked).ids)
+    ids = list(workbench.search(store, query, config, **asked).ids)
     return ids.index(memory_id) + 1 if memory_id in ids else None
 
 
 def victims(healthy: Path, fault: Fault, planted: Planted, count: int) -> list[Pair]:
     """Judged pairs that the healthy config has in the first half of the results, and the planted one not at all in the first `K`."""
-    from cems_workbench.api import open_store
+    import cems_workbench as workbench
 
     found: list[Pair] = []
     well = configured(planted.preset, fault.healthy)
     broken = configured(planted.preset, {**fault.healthy, **planted.changes})
-    with open_store(healthy) as one, open_store(planted.store) as other:
+    with workbench.open_store(healthy) as one, workbench.open_store(planted.store) as other:
         for query, memory_id in judged_pairs(healthy)[::2][: 4 * DRAWN]:
             rank = rank_of(one, query, memory_id, well)
             if rank is None or rank > K // 2:
@@ -188,16 +188,16 @@ def cause_of(fault: Fault, answer: Mapping[str, Any], read: str) -> str:
 
 def ndcg(store: Any, config: Any) -> dict[str, float]:
     """nDCG@10 by query text."""
-    from cems_workbench.api import evaluate, gather
+    import cems_workbench as workbench
 
-    report = evaluate(gather(store, "all", config), config, "nDCG@10")
+    report = workbench.evaluate(workbench.gather(store, "all", config), config, "nDCG@10")
     frame = report.per_query.to_pandas()
     return dict(zip(frame["query"], frame["nDCG@10"], strict=True))
 
 
 def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]) -> tuple[str, str]:
     """Whether the offered change is one: true, false or none offered; and the change."""
-    from cems_workbench.api import open_store
+    import cems_workbench as workbench
 
     offered = answer.get("fix") or {}
     changes = offered.get("changes") or {}
@@ -206,16 +206,16 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
         return "none", sentence
     before = {**fault.healthy, **planted.changes}
     for_this = "this query only" in sentence
-    with open_store(planted.store) as store:
+    with workbench.open_store(planted.store) as store:
         try:
             config = configured(planted.preset, {**before, **changes})
         except Exception as error:
             return "false", f"{sentence} [{error}]"
         if for_this:
             terms = next((r.get("terms") or [] for r in answer.get("rescues", []) if r.get("terms")), [])
-            from cems_workbench.api import search
+            import cems_workbench as workbench
 
-            ids = list(search(store, pair[0], config, as_of=MOMENT, expand=terms).ids)
+            ids = list(workbench.search(store, pair[0], config, as_of=MOMENT, expand=terms).ids)
             rank = ids.index(pair[1]) + 1 if pair[1] in ids else None
             return ("true" if rank and rank <= K else "false"), sentence
         rank = rank_of(store, pair[0], pair[1], config, planted)

@@ -17,12 +17,12 @@ Rows = list[dict[str, Any]]
 
 def pairs_of_sample(healthy: Path) -> list[Pair]:
     """Judged pairs that the plain config has among the first three, of different memories."""
+    import cems_workbench as workbench
     from benchmarks.planted import configured, judged_pairs, rank_of
-    from cems_workbench.api import open_store
 
     found: dict[str, Pair] = {}
     config = configured("workbench", PLAIN)
-    with open_store(healthy) as store:
+    with workbench.open_store(healthy) as store:
         for query, memory_id in judged_pairs(healthy):
             rank = rank_of(store, query, memory_id, config)
             if rank and rank <= 3 and memory_id not in found and len(query.split()) >= 4:
