@@ -6,7 +6,7 @@ One fault at a time is planted in a healthy store of the sample, or in a small p
 query and a memory that the healthy config returns and the broken one does not are asked through the commands alone: `why`, and what
 `import`, `connect`, `doctor` and `evaluate --losses` print where the fault is one of the data or of a set.
 
-cause   right: the stage is right and what is broken is named. wrong: another stage is blamed, or the memory is said to need nothing.
+cause   right: the stage is right and what is broken is named. wrong: another stage is blamed, or the memory would need nothing.
         partly: the stage is right, and no more. cannot tell: neither.
 fix     true: with it the memory is among the results, and the mean nDCG@10 of the other judged queries is no more than 0.01 lower.
 

@@ -77,7 +77,7 @@ def changed(**values: Any) -> Callable[[Pair], dict[str, Rows]]:
 
 
 def superseded(pair: Pair) -> dict[str, Rows]:
-    """A later memory that only repeats the question and is said to supersede the right one."""
+    """A later memory that only repeats the question, with an edge to the right one."""
     new = {
         "id": f"later-{pair[1]}",
         "content": f"Asked again in the retrospective: {pair[0]}? That was put on the list for the next one.",
