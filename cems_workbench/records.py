@@ -56,6 +56,13 @@ class Memory:
         """Whether it no longer holds at a moment."""
         return self.valid_until is not None and self.valid_until <= moment
 
+    def out_of_date(self, moment: datetime) -> str:
+        """ "expired 2026-03-01" or "not valid before 2027-08-02"; empty if it holds at the moment."""
+        if self.expired(moment):
+            return f"expired {self.valid_until:%Y-%m-%d}"
+        begins = self.valid_from is not None and self.valid_from > moment
+        return f"not valid before {self.valid_from:%Y-%m-%d}" if begins else ""
+
 
 VALIDITY = ("valid_from", "valid_until")
 TIMES = ("created_at", "last_accessed", "updated_at", *VALIDITY)

@@ -1,6 +1,6 @@
-"""Staleness of one ranked memory in words: which memory superseded it, when, and where that one is now; or when it expired.
+"""Staleness of one ranked memory in words: which memory superseded it, when, and where that one is now; or when it expired or begins.
 
-A memory is stale as `pipeline/stages/supersession.py` and the measure `stale` have it: it has expired at the moment of the query, or it is
+A memory is stale as `pipeline/stages/supersession.py` and the measure `stale` have it: it does not hold at the moment of the query, or is
 superseded and none of its successors ranks above it. Everything is read from the trace; the store is not asked.
 """
 
@@ -39,12 +39,18 @@ class Staleness:
     later: str = ""
     where: str = ""
     expired: datetime | None = None
+    validity: str = ""
     stale: bool = False
 
     @property
     def words(self) -> str:
         """ "superseded by m312 (157 days later), which is 12th; expired 2026-03-01"."""
-        return "; ".join(part for part in (self._superseded, self._expired) if part)
+        return "; ".join(part for part in (self._superseded, self.validity) if part)
+
+    @property
+    def clause(self) -> str:
+        """The words with their verb: "is superseded by m312 …", "expired 2026-03-01", "is not valid before 2027-08-02"."""
+        return self.words if self.words.startswith("expired") else f"is {self.words}"
 
     @property
     def in_a_list(self) -> bool:
@@ -53,8 +59,8 @@ class Staleness:
 
     @property
     def short(self) -> str:
-        """The badge: "superseded by m312" or "expired 2026-03-01"."""
-        return superseded_words(self.successor) if self.successor else self._expired
+        """The badge: "superseded by m312", "expired 2026-03-01" or "not valid before 2027-08-02"."""
+        return superseded_words(self.successor) if self.successor else self.validity
 
     @property
     def _superseded(self) -> str:
@@ -63,15 +69,12 @@ class Staleness:
         later = f" ({self.later})" if self.later else ""
         return f"superseded by {self.successor}{later}, which {self.where}"
 
-    @property
-    def _expired(self) -> str:
-        return expired_words(self.expired)
-
     def to_json(self) -> dict[str, Any]:
         """The same as plain values; absent ones are left out."""
         said = {
             "words": self.words,
             "stale": self.stale,
+            "validity": self.validity or None,
             "superseded_by": self.successor,
             "successor_rank": self.successor_rank,
             "expired": self.expired and self.expired.isoformat(),
@@ -90,12 +93,13 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
         return None
     as_of = trace.evidence.as_of
     expired = memory.valid_until if as_of is not None and memory.expired(as_of) else None
-    if not successors and expired is None:
+    validity = "" if as_of is None else memory.out_of_date(as_of)
+    if not successors and not validity:
         return None
     ranks = _ranks(trace)
     rank = ranks.get(memory_id)
     if not successors:
-        return Staleness(memory_id, rank, expired=expired, stale=True)
+        return Staleness(memory_id, rank, expired=expired, validity=validity, stale=True)
     chosen = _chosen(trace, successors, ranks)
     place = ranks.get(chosen.memory_id)
     above = place is not None and (rank is None or place < rank)
@@ -107,7 +111,8 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
         days_later(memory.created_at, chosen.created_at),
         _where(trace, chosen.memory_id, place, k),
         expired,
-        expired is not None or not above,
+        validity,
+        bool(validity) or not above,
     )
 
 
@@ -127,8 +132,8 @@ def stale_badges(trace: Trace) -> dict[str, str]:
     for memory_id, memory in trace.evidence.memories.items():
         if successors := superseded.get(memory_id):
             said[memory_id] = superseded_words(_chosen(trace, successors, ranks).memory_id)
-        elif memory.valid_until is not None and as_of is not None and memory.expired(as_of):
-            said[memory_id] = expired_words(memory.valid_until)
+        elif as_of is not None and (validity := memory.out_of_date(as_of)):
+            said[memory_id] = validity
     return said
 
 
@@ -147,8 +152,7 @@ def first_result_stale(trace: Trace) -> Staleness | None:
 
 def first_result_words(found: Staleness) -> str:
     """ "The first result, m249, is superseded by m312 (157 days later), which is lost at rerank." """
-    verb = "is " if found.successor else ""
-    return f"The first result, {found.memory_id}, {verb}{found.words}."
+    return f"The first result, {found.memory_id}, {found.clause}."
 
 
 def supersedes_words(trace: Trace, memory_id: str) -> str | None:
@@ -162,7 +166,7 @@ def supersedes_words(trace: Trace, memory_id: str) -> str | None:
 def standing_sentence(trace: Trace, memory_id: str, k: int | None = None) -> str:
     """ "m249 is superseded by m312 (157 days later), which is 12th." or "m312 supersedes m249, which is 1st."; empty for other memories."""
     found, newer = staleness(trace, memory_id, k), supersedes_words(trace, memory_id)
-    parts = [f"{'is ' if found.successor else ''}{found.words}"] if found is not None else []
+    parts = [found.clause] if found is not None else []
     parts += [newer] if newer else []
     return f"{memory_id} {'; it '.join(parts)}." if parts else ""
 
@@ -180,8 +184,8 @@ def stored_standings(
         if own := successors.get(memory.id):
             later = days_later(memory.created_at, own[0].created_at)
             parts.append(f"superseded by {own[0].memory_id}" + (f" ({later})" if later else ""))
-        if memory.expired(now):
-            parts.append(expired_words(memory.valid_until))
+        if validity := memory.out_of_date(now):
+            parts.append(validity)
         if parts:
             said[memory.id] = "; ".join(parts)
     return said
@@ -202,11 +206,6 @@ def superseded_words(successor: str) -> str:
     return f"superseded by {successor}"
 
 
-def expired_words(until: datetime | None) -> str:
-    """ "expired 2026-03-01"; empty for None."""
-    return "" if until is None else f"expired {until.date().isoformat()}"
-
-
 def _ranks(trace: Trace) -> dict[str, int]:
     return {result.memory_id: result.rank for result in trace.results}
 
@@ -221,7 +220,7 @@ def _chosen(trace: Trace, successors: tuple[Successor, ...], ranks: Mapping[str,
 
 
 def _expired(trace: Trace, memory: Memory | None) -> bool:
-    return memory is not None and trace.evidence.as_of is not None and memory.expired(trace.evidence.as_of)
+    return memory is not None and trace.evidence.as_of is not None and bool(memory.out_of_date(trace.evidence.as_of))
 
 
 def _where(trace: Trace, memory_id: str, rank: int | None, k: int | None) -> str:

@@ -291,7 +291,9 @@ def _knows_stale(evidence: Evidence) -> bool:
     """Whether it is known which memories are stale: edges were looked for, or some have a date of expiry."""
     if SUPERSEDED in evidence.notes:
         return True
-    return evidence.as_of is not None and any(memory.valid_until for memory in evidence.memories.values())
+    return evidence.as_of is not None and any(
+        memory.valid_until or memory.valid_from for memory in evidence.memories.values()
+    )
 
 
 def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:

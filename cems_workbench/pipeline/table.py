@@ -229,13 +229,16 @@ class CandidateTable:
 
     @property
     def expired(self) -> Bools:
-        """(Q, C) whether a candidate was valid until a moment that is not after the query's."""
+        """(Q, C) whether a candidate does not hold at the query's moment: no longer, or not yet."""
 
         def made() -> Bools:
             until = self.of_memories(
                 "valid until", lambda memory: np.inf if memory.valid_until is None else memory.valid_until.timestamp()
             )
-            return self.valid & (until <= self.as_of[:, None])
+            since = self.of_memories(
+                "valid from", lambda memory: -np.inf if memory.valid_from is None else memory.valid_from.timestamp()
+            )
+            return self.valid & ((until <= self.as_of[:, None]) | (since > self.as_of[:, None]))
 
         return memoized(self.memo, "expired", None, made)
 

@@ -180,7 +180,7 @@ class SupersessionConfig(Section):
     expired: Literal["keep", "drop"] = param(
         "keep",
         "Expired memories",
-        "drop: memories that are no longer valid at the moment of the query are dropped; keep: they stay.",
+        "drop: memories that are not valid at the moment of the query, no longer or not yet, are dropped; keep: they stay.",
         added=True,
     )
 

@@ -17,6 +17,11 @@ from cems_workbench.formats.base.files import type_name
 MAX_COUNT = 2**63 - 1
 NO_END = datetime(9999, 12, 30, tzinfo=UTC)
 """From here on a date says that there is no end, as 9999-12-31 does in many databases."""
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_PERIOD = re.compile(r"(\d{4})(?:[-/](\d{1,2})|[- ]?Q([1-4]))?|([A-Za-z]+)\.?,? (\d{4})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 Row = Mapping[str, Any]
 
@@ -138,7 +143,7 @@ def texts_by_name(row: Row, field: str) -> dict[str, str]:
 
 
 def moment(row: Row, field: str) -> datetime | None:
-    """An ISO 8601 date or time as aware UTC; one without a zone is UTC already."""
+    """An ISO 8601 date or time as aware UTC; one without a zone is UTC already. A year, quarter, month or week is its first moment."""
     value = row.get(field)
     if value is None or value == "":
         return None
@@ -146,10 +151,21 @@ def moment(row: Row, field: str) -> datetime | None:
     if not isinstance(value, str):
         raise FieldError(field, f"{allowed}, found {_shown(value)}")
     try:
-        parsed = datetime.fromisoformat(value.strip())
+        parsed = _period(value.strip()) or datetime.fromisoformat(value.strip())
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         raise FieldError(field, f"{allowed}, found {_shown(value)}") from None
+
+
+def _period(text: str) -> datetime | None:
+    """The first moment of a year, quarter or month; None for anything else: of a week `fromisoformat` gives it. Raises ValueError."""
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        return None
+    year, month, quarter, name, of_name = found.groups()
+    if name is not None:
+        month = next((n for n, full in enumerate(MONTHS, 1) if len(name) > 2 and full.startswith(name.lower())), 0)
+    return datetime(int(year or of_name), int(month or 3 * int(quarter or 1) - 2) if name is None else int(month), 1)
 
 
 def validity(row: Row) -> tuple[datetime | None, datetime | None]:

@@ -213,8 +213,12 @@ def _tags(row: Row, field: str) -> tuple[str, ...]:
     return tuple([tag for each in fields.tags({field: value}, field) if (tag := each.strip())])
 
 
+YEARS = range(1900, 2200)
+"""Numbers that are a year, and no second of 1970."""
+
+
 def moment(row: Row, field: str) -> datetime | None:
-    """A time or date of SQL, ISO 8601, or seconds, milliseconds, microseconds or nanoseconds since 1970, also as digits.
+    """A time or date of SQL, ISO 8601, a year, or seconds, milliseconds, microseconds or nanoseconds since 1970, also as digits.
 
     UTC unless it has a zone. Raises FieldError.
     """
@@ -228,6 +232,8 @@ def moment(row: Row, field: str) -> datetime | None:
             return fields.moment(row, field)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         return fields.moment(row, field)
+    elif value in YEARS:
+        return fields.moment({field: str(value)}, field)
     else:
         number = value
     by = next((by for least, by in UNITS if abs(number) >= least), 1.0)

@@ -5,8 +5,8 @@
     follow   the latest successor at an end of the chain takes rank and score of the best ranked candidate that it supersedes, also if no
              list found it or a stage dropped it; the superseded ones are dropped. A memory that has expired is no end
 
-With `expired: drop`, candidates whose valid_until is not after the query's as_of are dropped first. Successors are those of the evidence,
-all along the chain: `pipeline/supersession.py`. A pin does not protect a memory.
+With `expired: drop`, candidates whose valid_until is not after the query's as_of, or whose valid_from is after it, are dropped first.
+Successors are those of the evidence, all along the chain: `pipeline/supersession.py`. A pin does not protect a memory.
 
 Source: docs/internals/specification.md, "supersession".
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def apply_supersession(
 
     def reason(q: int, c: int) -> str:
         if expired[q, c]:
-            return f"expired {_date(table, q, c)}"
+            return table.memories[q][c].out_of_date(datetime.fromtimestamp(table.as_of[q], UTC))
         if config.mode == "follow":
             return f"superseded by {_successor(table, before, moves.by, q, c)}; it takes the rank"
         return f"superseded by {_successor(table, before, moves.by, q, c)}"
@@ -201,7 +202,7 @@ def _successor(table: CandidateTable, before: Ranking, by: Ints, q: int, c: int)
 def stale_results(table: CandidateTable, order: Ints) -> Bools:
     """(Q, R) which results are stale; `order` has their candidates, best first, -1 past the end.
 
-    A result is stale if it has expired, or if it is superseded and none of its successors is ranked above it.
+    A result is stale if it has expired, is not valid yet, or if it is superseded and none of its successors is ranked above it.
     """
     filled, rows = order >= 0, np.arange(len(order))[:, None]
     candidates = np.maximum(order, 0)
@@ -219,11 +220,6 @@ def stale_results(table: CandidateTable, order: Ints) -> Bools:
     np.minimum.at(best, (pairs.query, pairs.older), rank[pairs.query, pairs.newer])
     found |= filled & (best[rows, candidates] > rank[rows, candidates])
     return found
-
-
-def _date(table: CandidateTable, q: int, c: int) -> str:
-    until = table.memories[q][c].valid_until
-    return "" if until is None else until.date().isoformat()
 
 
 def _words(row: SupersessionRow, stage: StageTrace[SupersessionRow, StageFields]) -> str:

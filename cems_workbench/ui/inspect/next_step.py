@@ -187,9 +187,9 @@ def _draw_supersession(trace: Trace) -> None:
                 args=({"supersession.mode": mode},),
                 help=help,
             )
-    if found.expired is not None and trace.config.supersession.expired == "keep":
+    if found.validity and trace.config.supersession.expired == "keep":
         st.button(
-            "Drop what has expired",
+            "Drop what is not valid then",
             key="inspect:next:expired",
             icon=":material/event_busy:",
             on_click=state.apply,

@@ -77,3 +77,25 @@ def test_a_value_that_no_memory_can_have_is_left_out_and_said(field, value, reas
 def test_the_project_is_the_references_unless_it_is_there_itself() -> None:
     assert memory_of("1", "text", {"source_ref": "project:org/repo#7"})[0].project == "org/repo"
     assert memory_of("1", "text", {"source_ref": "project:org/repo", "project": "own"})[0].project == "own"
+
+
+@pytest.mark.parametrize(
+    ("given", "day"),
+    [
+        ("2026", "2026-01-01"),
+        (2026, "2026-01-01"),
+        ("2026-03", "2026-03-01"),
+        ("2026/3", "2026-03-01"),
+        ("2026-Q3", "2026-07-01"),
+        ("August 2026", "2026-08-01"),
+        ("Sept. 2026", "2026-09-01"),
+        ("2026-W20", "2026-05-11"),
+        ("2026-13", None),
+        ("Ma 2026", None),
+        ("Summer 2026", None),
+    ],
+)
+def test_a_date_with_less_precision_is_the_first_moment_of_its_period(given, day):
+    """vectorize-io/hindsight#3893, 2026-08-30: one rule for a year, a month and a week."""
+    memory, problems = memory_of("m", "text", {"created_at": given}, {})
+    assert (memory.created_at, len(problems)) == (day and datetime.fromisoformat(f"{day}T00:00:00+00:00"), day is None)

@@ -1,13 +1,14 @@
 """The stage supersession: demote, drop, follow, and what has expired."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch
 from cems_workbench.analysis.ranks import branch_of
+from cems_workbench.analysis.supersession import first_result_words, result_staleness, stale_badges
 from cems_workbench.config import parse_config, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
@@ -194,3 +195,19 @@ def test_successor_that_no_list_has_is_lost_only_where_it_was_brought_in():
     assert branch_of(trace, "y", 2) == Branch("supersession", "below")
     assert branch_of(trace, "a", 2) == Branch("supersession", "dropped")
     assert branch_of(replay(given, config()), "y", 2) == NEVER_FOUND
+
+
+def test_memory_of_a_later_day_is_dropped_as_an_expired_one_is():
+    """caura PR#529, 2026-07-06: valid from a day after the query's."""
+    given = evidence("abc", {})
+    later = replace(given.memories["a"], valid_from=NOW + timedelta(days=1))
+    from_now = replace(given.memories["b"], valid_from=NOW)
+    given = replace(given, memories={**given.memories, "a": later, "b": from_now})
+    assert results(given) == ["a", "b", "c"]
+    assert results(given, expired="drop") == ["b", "c"]
+    assert told(given, "off", "a", "drop") == f"not valid before {later.valid_from:%Y-%m-%d}"
+    trace = replay(given, config())
+    assert first_result_words(result_staleness(trace)["a"]) == (
+        f"The first result, a, is not valid before {later.valid_from:%Y-%m-%d}."
+    )
+    assert stale_badges(trace) == {"a": f"not valid before {later.valid_from:%Y-%m-%d}"}
