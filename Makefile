@@ -48,10 +48,11 @@ check: $(VENV)/.tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The browser tests drive Debian's chromium; as root it is installed, elsewhere they skip without it.
+# The browser tests drive Debian's chromium, and qemu-user runs a model as another processor; as root they are installed, elsewhere the tests
+# skip without them.
 browser:
-	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 \
-	  && apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } || true
+	@{ command -v chromium && command -v qemu-x86_64; } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 \
+	  && apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core qemu-user; } || true
 
 bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_replay

@@ -6,8 +6,9 @@ Ids (B, L) of one length in, the last layer's vectors (B, L, 384) out: nothing i
 norms and the GELU are onnxruntime's fused operators, with the exact GELU that the model was trained with. Each weight is declared with
 its shape and as lying elsewhere; `cems_workbench.models.minilm_embedder` gives all of them when it opens the graph. In the second graph the
 matrices are int8, and what they are multiplied with is rounded to 8 bits as it runs: by the largest value of a text, and what a GELU gave
-by the largest of each wordpiece, since those of a few wordpieces are many times those of the others. Beside it stands how large the values
-become that each matrix is multiplied with, in texts of the sample store.
+by the largest of each wordpiece, since those of a few wordpieces are many times those of the others. Its attention is of single
+operators, with Softmax as a function, because the fused one gives other last digits on other processors. Beside it stands by which factors
+large values are moved into the matrices, from texts of the sample store.
 
 Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); Xiao et al. 2023 (SmoothQuant); onnxruntime's contrib operators.
 """
@@ -20,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from cems_workbench import formats
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.minilm_embedder import (
-    ACTIVATION_RANGES,
     EIGHT_BIT_GRAPH,
+    EVENING,
     GRAPH,
     HEADS,
     INNER,
@@ -36,19 +37,24 @@ from cems_workbench.models.minilm_embedder import (
     WIDTH,
     WORDPIECES,
     MiniLMEmbedder,
+    matrices,
     open_session,
 )
-from cems_workbench.models.onnx_session import SATURATION_GRAPH, SATURATION_SIZE
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID, packaged_minilm
 from cems_workbench.records import indexed_text
+from training import softmax
 
 FUSED = "com.microsoft"
 EPSILON = 1e-12
 TYPES = 2
+SWAP = [0, 2, 1, 3]
+"""The axes of (texts, wordpieces, heads, width of one), which swaps heads and wordpieces, and back."""
 LEAST = 1e-3
 """Nothing is divided by less: what is that small before a matrix counts for nothing behind it."""
 SAMPLE = Path(__file__).parents[1] / "sample_data"
+SMOOTHING_SHARE = 0.6
+"""The share of a large activation that is moved into the weights."""
 EVERY = 4
 """Of the sample's memories each fourth is read."""
 
@@ -100,7 +106,15 @@ def network(*, eight_bits: bool = False) -> bytes:
             return node("MultiHeadAttention", [*projected, bias], at + "attended", num_heads=HEADS)
         together = rounded(evened(read, at + "qkv", WIDTH), at + "qkv", WIDTH, 3 * WIDTH, at + "projected", bias)
         nodes.append(helper.make_node("Split", [together], parts, axis=-1))
-        return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
+        query, key, value = (
+            node("Transpose", [node("Reshape", [part, "by_head"], part + "_split", "")], part + "_heads", "", perm=SWAP)
+            for part in parts
+        )
+        near = node("FusedMatMul", [query, key], at + "near", transB=1, alpha=(WIDTH / HEADS) ** -0.5)
+        nodes.append(softmax.called(near, at + "shares"))
+        heads = node("MatMul", [at + "shares", value], at + "heads", domain="")
+        together = node("Transpose", [heads], at + "together", domain="", perm=SWAP)
+        return node("Reshape", [together, "by_text"], at + "attended", domain="")
 
     def bent(read: str, of: str, at: str) -> str:
         bias = weight(of + "intermediate.dense.bias", INNER)
@@ -121,6 +135,8 @@ def network(*, eight_bits: bool = False) -> bytes:
 
     if eight_bits:
         weights.append(helper.make_tensor("least", TensorProto.FLOAT, [], [LEAST]))
+        weights.append(helper.make_tensor("by_head", TensorProto.INT64, [4], [0, 0, HEADS, WIDTH // HEADS]))
+        weights.append(helper.make_tensor("by_text", TensorProto.INT64, [3], [0, 0, WIDTH]))
     weights.append(helper.make_tensor("first_row", TensorProto.INT32, [], [0]))
     begin = "embeddings."
     words = node("Gather", [weight(begin + "word_embeddings.weight", WORDPIECES, WIDTH), "ids"], "word_vectors", "")
@@ -154,7 +170,9 @@ def network(*, eight_bits: bool = False) -> bytes:
     ]
     found = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["texts", "wordpieces", WIDTH])]
     graph = helper.make_graph(nodes, "all-MiniLM-L6-v2", given, found, weights)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
+    opsets = [helper.make_opsetid("", softmax.OPSET), helper.make_opsetid(FUSED, 1)]
+    if eight_bits:
+        opsets.append(softmax.opset())
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
@@ -170,17 +188,6 @@ def tensors_in(weights: Path) -> dict[str, tuple[int, int]]:
         header = json.loads(file.read(size))
     spans = {name: tensor["data_offsets"] for name, tensor in header.items() if name != "__metadata__"}
     return {name: (8 + size + begin, 8 + size + end) for name, (begin, end) in spans.items()}
-
-
-def saturation() -> bytes:
-    """One product of 8-bit matrices with weights of 127, which shows whether a processor saturates sums."""
-    weights = numpy_helper.from_array(np.full((SATURATION_SIZE, SATURATION_SIZE), 127, np.int8), "weights")
-    given = helper.make_tensor_value_info("read", TensorProto.UINT8, ["rows", SATURATION_SIZE])
-    found = helper.make_tensor_value_info("sums", TensorProto.INT32, ["rows", SATURATION_SIZE])
-    product = helper.make_node("MatMulInteger", ["read", "weights"], ["sums"])
-    graph = helper.make_graph([product], "saturation", [given], [found], [weights])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(model.SerializeToString())
 
 
 def largest() -> dict[str, Float32]:
@@ -205,10 +212,21 @@ def largest() -> dict[str, Float32]:
     return found
 
 
+def evening() -> dict[str, Float32]:
+    """By matrix the factors that even out what it is multiplied with, mean 1: by how large both become (SmoothQuant)."""
+    found = {}
+    large = largest()
+    for name, matrix in matrices(packaged_weights()):
+        if name in large:
+            weights = np.maximum(np.abs(matrix).max(axis=1), 1e-5)
+            even = np.maximum(large[name], 1e-4) ** SMOOTHING_SHARE / weights ** (1 - SMOOTHING_SHARE)
+            found[name] = (even / np.exp(np.log(even).mean())).astype(np.float32)
+    return found
+
+
 if __name__ == "__main__":
     GRAPH.parent.mkdir(exist_ok=True)
     for graph, eight_bits in ((GRAPH, False), (EIGHT_BIT_GRAPH, True)):
         print(f"{graph.name}: {graph.write_bytes(network(eight_bits=eight_bits)):,} bytes")
-    print(f"{SATURATION_GRAPH.name}: {SATURATION_GRAPH.write_bytes(saturation()):,} bytes")
-    np.savez(ACTIVATION_RANGES, **{name: values.astype(np.float16) for name, values in largest().items()})  # type: ignore[arg-type]
-    print(f"{ACTIVATION_RANGES.name}: {ACTIVATION_RANGES.stat().st_size:,} bytes")
+    np.savez(EVENING, **evening())  # type: ignore[arg-type]
+    print(f"{EVENING.name}: {EVENING.stat().st_size:,} bytes")

@@ -21,6 +21,7 @@ import torch
 from cems_workbench.models.resolve import packaged_minilm
 from training.judge_graph import write_network
 from training.network import PairNetwork, load_encoder
+from training.proof import write_pairs
 
 TOKENIZER = ("tokenizer.json",)
 OPSET = 17
@@ -139,6 +140,7 @@ def main() -> int:
     for name in TOKENIZER:
         shutil.copy(Path(packaged_minilm() or "") / name, options.out / name)
     write_network(options.out)
+    write_pairs(options.out)
     total = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
     print(f"{options.out}: {total / 1e6:.1f} MB")
     return 0

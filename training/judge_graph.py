@@ -3,8 +3,8 @@
     python -m training.judge_graph
 
 onnxruntime optimises model.onnx at each load, a tenth of a second, and copies its 24 MB. Here that is done once, with the mask left out
-(each pair is read alone, unpadded) and zero points too (all are 0), which changes no score. A large tensor is named by its place in
-model.onnx, from where onnxruntime maps it. `training.export` writes it too.
+(each pair is read alone, unpadded) and zero points too (all are 0), which changes no score; Softmax calls a function (training/softmax.py).
+A large tensor is named by its place in model.onnx, from where onnxruntime maps it. `training.export` writes it too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from cems_workbench.models.minilm_judge import FOLDER, MADE_OF, MODEL, NETWORK, digest_of, samples_of
-from cems_workbench.models.onnx_session import session_options
+from cems_workbench.models.onnx_session import Way, session_options
+from training import softmax
 
 LEAST_MAPPED = 20_000
 """Bytes of a tensor from which it stays in model.onnx."""
+IR_VERSION = 8
+"""The first with functions."""
 ZERO_POINT = {"MatMulIntegerToFloat": 5, "DynamicQuantizeMatMul": 3}
 """By operator which input is the zero point of its weights."""
 
@@ -40,6 +43,10 @@ def network(model: Path) -> bytes:
             node.input[place] = ""
         if node.op_type == "Softmax" and source[node.input[0]].op_type == "Add":
             node.input[0] = source[node.input[0]].input[0]
+        if node.op_type == "Softmax":
+            node.CopyFrom(softmax.called(node.input[0], node.output[0]))
+    made.opset_import.append(softmax.opset())
+    made.ir_version = IR_VERSION
     prune(graph)
     contents = model.read_bytes()
     for tensor in graph.initializer:
@@ -56,7 +63,7 @@ def optimised(model: Path) -> onnx.ModelProto:
     """What onnxruntime makes of a model, with operators for every processor."""
     import onnxruntime
 
-    options = session_options()
+    options = session_options(Way())
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with tempfile.TemporaryDirectory() as scratch:
         options.optimized_model_filepath = str(Path(scratch) / "optimised.onnx")

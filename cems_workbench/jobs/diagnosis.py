@@ -1,7 +1,7 @@
 """Diagnosis: the checks of `doctor`: packages, store, indexes, sources, embedder, reranker, cross-encoder, judge and servers.
 
-Servers are probed in parallel with the other checks. Some stored texts are embedded again if nothing else shows whether the
-store's vectors are the embedder's; no other model is loaded.
+Servers are probed in parallel with the other checks. The packaged models are loaded. Some stored texts are embedded again if nothing else
+shows whether the store's vectors are the embedder's; no other model is loaded.
 
 A missing component is a warning if the config or a user's setting needs it, otherwise a remark. A check fails only if the workbench
 cannot work without the component.
@@ -30,7 +30,9 @@ from cems_workbench.models.device import NAMES, chosen, describe, driver, unavai
 from cems_workbench.models.dimensions import candidates
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
-from cems_workbench.models.minilm_judge import MODEL_ID, available
+from cems_workbench.models.minilm_embedder import MiniLMEmbedder
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
+from cems_workbench.models.onnx_session import Proof
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
@@ -265,7 +267,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
             settings.chroma_url,
             openai_embedder(settings, SERVER_TIMEOUT_S, tries=1) if _server(settings) == "openai" else None,
         )
-        packages, on_device = _packages(), _device(settings, config)
+        packages, on_device, computed = _packages(), _device(settings, config), processor_check(settings)
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
         stored = (
             [store]
@@ -277,6 +279,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         packages,
         _embedder(settings, servers),
         on_device,
+        computed,
         reranker_check(settings, config, servers),
         cross_encoder,
         judge,
@@ -344,6 +347,26 @@ def _device(settings: Settings, config: PipelineConfig) -> Check:
     advice = "" if all(one.same for one in found) else "set CEMS_WORKBENCH_DEVICE to cpu"
     lines = [f"{describe(device)}; models in 8 bits run on the processor", *map(str, found)]
     return Check(name, "warning" if advice else "ok", "; ".join(lines), advice)
+
+
+def processor_check(settings: Settings) -> Check:
+    """Whether the packaged models give here what is recorded of them."""
+    name, proofs = "processor", dict[str, Proof | None]()
+    try:
+        if available():
+            proofs[MODEL_ID] = MiniLMJudge().proof
+        if settings.served_embedder is None and isinstance(embeds := embedder(settings), MiniLMEmbedder):
+            proofs[embeds.resolved.model_id] = embeds.network.proof
+    except ModelError as error:
+        return Check(name, "warning", f"the packaged models were not compared with what is recorded of them: {error}")
+    findings = [f"{model}: {proof}" for model, proof in proofs.items()]
+    off = any(proof and proof.inexact for proof in proofs.values())
+    advice = (
+        "scores and vectors of other machines differ from those made here: label and compare on one machine"
+        if off
+        else ""
+    )
+    return Check(name, "warning" if off else "ok", "; ".join(findings) or "no packaged model is in use", advice)
 
 
 def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:

@@ -82,6 +82,11 @@ class TokenEmbedder(CachedQueries):
         return self.resolved.line + (f", stated to be {self._same_as}" if self._same_as else "")
 
     @property
+    def doubt(self) -> str:
+        """One line if its vectors are known to be other than the model's; otherwise empty."""
+        return ""
+
+    @property
     def place(self) -> str:
         """The device it runs on, in words."""
         return self.torch.place if self.torch else "on the processor"

@@ -10,7 +10,7 @@ embedded. Threads share the runs.
 `workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
 takes less than half the time, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are
 rounded by the largest value of a text, those behind a GELU by the largest of each wordpiece; the few large ones are evened out first
-(SmoothQuant), by how large they became in texts of the sample store, which training/embedder_graph.py writes down.
+(SmoothQuant), by factors that training/embedder_graph.py writes down: computed here, their last digits would be each processor's own.
 
 Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
 (SmoothQuant).
@@ -24,7 +24,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ import numpy as np
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.embedder import MAX_CHARS, TokenEmbedder
 from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import session_options
+from cems_workbench.models.onnx_session import WAYS, Proof, Way, proved, session_options, with_softmax
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved
 from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
@@ -57,10 +57,10 @@ SHAPE = {
     "hidden_act": "gelu",
 }
 """Values of config.json that the graph requires."""
-ACTIVATION_RANGES = GRAPH.with_name("largest.npz")
-"""By matrix the largest absolute value of each of its input dimensions."""
-SMOOTHING_SHARE = 0.6
-"""The share of a large activation that is moved into the weights."""
+EVENING = GRAPH.with_name("evening.npz")
+"""By matrix the factor of each of its input dimensions, by which large activations are moved into the weights."""
+PROOF = GRAPH.with_name("proof.npz")
+"""Texts, and by model id their vectors."""
 MAX_CACHED_WORDS, MAX_CACHED_WORD_CHARS = 100_000, 40
 """Size of the cache of wordpiece counts per word, and maximum characters of a cached word."""
 SLOWER_FUSED = ["SkipLayerNormFusion"]
@@ -100,6 +100,7 @@ class Network:
     special: frozenset[int]
     first: int
     last: int
+    proof: Proof | None = None
 
     def read(self, texts: Sequence[Sequence[int]]) -> Float32:
         """(texts, length + 2, WIDTH) vectors of [CLS] ids [SEP] of texts of one length, not normalised."""
@@ -110,6 +111,12 @@ class Network:
         """Inputs of the graph for texts of one length."""
         rows = np.array([[self.first, *ids, self.last] for ids in texts], np.int32)
         return {"ids": rows, "places_read": np.arange(rows.shape[1], dtype=np.int32)}
+
+    def vector(self, text: str) -> Float32:
+        """The unit vector of a text that the model reads whole."""
+        ids = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
+        vector: Float32 = _mean(self.read([ids]))[0]
+        return vector
 
 
 class MiniLMEmbedder(TokenEmbedder):
@@ -135,6 +142,12 @@ class MiniLMEmbedder(TokenEmbedder):
         return "_network" in self.__dict__
 
     @property
+    def doubt(self) -> str:
+        """One line once the weights are loaded, if this processor computes other vectors than those recorded; otherwise empty."""
+        proof = self.network.proof if self.loaded else None
+        return f"embedder {self.resolved.model_id}: {proof}" if proof and proof.inexact else ""
+
+    @property
     def network(self) -> Network:
         """Raises ModelError in one line when the weights cannot be loaded."""
         # Two threads that need it at once must not load it twice.
@@ -143,7 +156,7 @@ class MiniLMEmbedder(TokenEmbedder):
 
     @cached_property
     def _network(self) -> Network:
-        return loaded(self._folder, self.resolved.asked, eight_bits=self._eight_bits)
+        return loaded(self._folder, self.resolved.asked, self.resolved.model_id)
 
     @cached_property
     def room(self) -> int:
@@ -236,29 +249,42 @@ class MiniLMEmbedder(TokenEmbedder):
         return list(self.network.tokenizer.encode_batch(sent, add_special_tokens=False))
 
 
-def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
+def loaded(folder: Path, asked: str, model_id: str = PACKAGED_ID, ways: Sequence[Way] | None = None) -> Network:
     """Graph, weights and tokenizer of a folder. Raises ModelError in one line for every fault in the files."""
+    eight_bits = model_id == EIGHT_BIT_ID
+    # In single precision a last digit stays one, and Softmax is part of another operator.
+    ways = ways or (WAYS if eight_bits else WAYS[:1])
     try:
         tokenizer = tokenizer_of((folder / "tokenizer.json").read_bytes())
         added = tokenizer.get_added_tokens_decoder()
         special = frozenset(number for number, token in added.items() if token.special)
         first, last = framing_tokens(tokenizer)
         weights = folder / WEIGHTS
-        session = (
-            open_session(EIGHT_BIT_GRAPH.read_bytes(), weights, quantized(matrices(weights), read_activation_ranges()))
-            if eight_bits
-            else open_session(GRAPH.read_bytes(), weights)
-        )
+        graph = (EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes()
+        made = quantized(matrices(weights), read_evening()) if eight_bits else None
+        recorded, found = PROOF.read_bytes() if PROOF.is_file() else b"", weights.stat()
+
+        def opened(way: Way) -> Network:
+            return Network(open_session(graph, weights, made, way), tokenizer, special, first, last)
+
+        def errors(network: Network) -> Iterator[float]:
+            if recorded:
+                with np.load(PROOF, allow_pickle=False) as kept:
+                    for text, vector in zip(kept["texts"].tolist(), kept[model_id], strict=True):
+                        yield float(np.abs(network.vector(text) - vector).max())
+
+        of = [graph, recorded, model_id.encode(), f"{weights.resolve()} {found.st_size} {found.st_mtime_ns}".encode()]
+        network, proof = proved(of, opened, errors, ways if recorded else ways[-1:])
     except Exception as error:  # the three libraries raise their own exceptions, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
-    return Network(session, tokenizer, special, first, last)
+    return replace(network, proof=proof)
 
 
-def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | None = None) -> Any:
-    """A session of a graph with the weights of a file, and those that were `made` of them."""
+def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | None = None, way: Way = WAYS[0]) -> Any:
+    """A session of a graph with the weights of a file, and those that were `made` of them in 8 bits."""
     import onnxruntime
 
-    options, file = session_options(), weights.resolve()
+    options, file = session_options(way), weights.resolve()
     given = dict(made or {})
     if file.name == WEIGHTS and layout_of(file) == LAYOUT:
         # onnxruntime maps what the graph says is in this folder.
@@ -274,7 +300,10 @@ def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | N
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in given.items()}
     options.add_external_initializers(list(values), list(values.values()))
     return onnxruntime.InferenceSession(
-        graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER_FUSED
+        graph if made is None else with_softmax(graph, way),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=SLOWER_FUSED,
     )
 
 
@@ -299,24 +328,21 @@ def matrices(weights: Path) -> Iterator[tuple[str, Float32]]:
             yield at + "narrow", tensors.get_tensor(of + "output.dense.weight").T
 
 
-def read_activation_ranges() -> dict[str, Float32]:
-    """By matrix of the 8-bit graph the largest absolute value of each of its input dimensions. Raises OSError, ValueError."""
-    with np.load(ACTIVATION_RANGES, allow_pickle=False) as found:
-        return {name: np.asarray(found[name], np.float32) for name in found.files}
+def read_evening() -> dict[str, Float32]:
+    """By matrix of the 8-bit graph the factor of each of its input dimensions. Raises OSError, ValueError."""
+    with np.load(EVENING, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
 
 
-def quantized(named: Iterable[tuple[str, Float32]], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
+def quantized(named: Iterable[tuple[str, Float32]], evening: Mapping[str, Float32]) -> dict[str, np.ndarray]:
     """What the 8-bit graph needs of matrices (in, out): each as int8 with a scale per column, "…_scale" (out).
 
-    Inputs in `largest` (in) are multiplied by "…_even" (in) first, and their matrix is divided by it.
+    Inputs in `evening` (in) are divided by it, "…_even" (in), and their matrix is multiplied by it.
     """
     found: dict[str, np.ndarray] = {}
     for name, matrix in named:
-        if name in largest:
-            weights = np.maximum(np.abs(matrix).max(axis=1), 1e-5)
-            even = np.maximum(largest[name], 1e-4) ** SMOOTHING_SHARE / weights ** (1 - SMOOTHING_SHARE)
-            even = (even / np.exp(np.log(even).mean())).astype(np.float32)
-            found[name + "_even"], matrix = 1 / even, matrix * even[:, None]
+        if name in evening:
+            found[name + "_even"], matrix = 1 / evening[name], matrix * evening[name][:, None]
         step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
         found[name] = np.ascontiguousarray(np.clip(np.rint(matrix / step), -127, 127).astype(np.int8))
         found[name + "_scale"] = step.astype(np.float32)

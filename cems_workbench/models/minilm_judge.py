@@ -3,7 +3,8 @@
 It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its tokenizer, calibration and model card in
 `weights/minilm_judge/`. It is the fallback for a cross-encoder that is not available. Raw scores are logits, about -10..10.
 network.onnx is the same network, optimised by training/judge_graph.py over weights that are mapped from model.onnx; network.json says which
-files it was made of. Where they are others, model.onnx itself is loaded.
+files it was made of. Where they are others, model.onnx itself is loaded. proof.json has the logits of 16 pairs, by which the first load on
+a processor finds how the network gives them there (onnx_session.py).
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
@@ -18,9 +19,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,8 @@ import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import session_options
-from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
+from cems_workbench.models.onnx_session import WAYS, Proof, Way, proved, session_options, with_softmax
+from cems_workbench.models.protocol import INEXACT, TRUNCATED, MadeBy, PairScore
 from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
 from cems_workbench.records import JudgeScale
 
@@ -38,13 +39,13 @@ MODEL_ID = "workbench/minilm-judge"
 FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 FILES = (MODEL, TOKENIZER, "calibration.json")
-NETWORK, MADE_OF = "network.onnx", "network.json"
+NETWORK, MADE_OF, PROOF = "network.onnx", "network.json", "proof.json"
 SAMPLES, SAMPLE_BYTES = 64, 4096
 """Of model.onnx so many blocks are compared at a load: other training changes each of them."""
 MAX_TOKENS = 512
 MAX_QUERY_TOKENS = 448
 """Maximum tokens of a query, so that there is room for some of the text."""
-VERSION = "minilm-judge/2"
+VERSION = "minilm-judge/3"
 
 
 class MiniLMJudge:
@@ -93,6 +94,11 @@ class MiniLMJudge:
             scores = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
         return [scores[text] for text in texts]
 
+    @property
+    def proof(self) -> Proof | None:
+        """How its scores come out on this processor. Raises ModelError when the weights cannot be loaded."""
+        return self._weights().proof
+
     def _weights(self) -> Weights:
         with self._lock:
             if self._loaded is None:
@@ -111,6 +117,7 @@ class Weights:
     between: int
     scale: JudgeScale
     digest: str
+    proof: Proof | None = None
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
@@ -129,7 +136,8 @@ class Weights:
         if not math.isfinite(logit):
             return PairScore(None, f"not finite: the model gave {logit}")
         cut = len(asked) < len(query) or len(taken) < len(read)
-        return PairScore(logit, detail=TRUNCATED if cut else None)
+        inexact = self.proof is not None and self.proof.inexact
+        return PairScore(logit, detail={**(TRUNCATED if cut else {}), **(INEXACT if inexact else {})} or None)
 
 
 def available(folder: Path = FOLDER) -> bool:
@@ -143,26 +151,54 @@ def _cached(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
     return loaded(folder)
 
 
-def loaded(folder: Path) -> Weights:
+def loaded(folder: Path, ways: Sequence[Way] = WAYS) -> Weights:
     """Raises ModelError in one line for every fault in the files."""
     import onnxruntime
 
     try:
-        model, options, digest = (folder / MODEL).resolve(), session_options(), recorded_digest(folder)
+        model, recorded = (folder / MODEL).resolve(), recorded_digest(folder)
+        digest, mapped = recorded or digest_of(folder), bool(recorded) and model.name == MODEL
         tokenizer = tokenizer_of((folder / TOKENIZER).read_bytes())
         first, between = framing_tokens(tokenizer)
-        if digest and model.name == MODEL:
-            # onnxruntime maps the weights that network.onnx says are in this folder.
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            graph = (folder / NETWORK).read_bytes()
-        else:
-            graph, digest = model.read_bytes(), digest_of(folder)
-        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        graph = (folder / NETWORK if mapped else model).read_bytes()
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
+        pairs = proof_pairs(folder, digest)
+
+        def opened(way: Way) -> Weights:
+            options = session_options(way)
+            if mapped:
+                # onnxruntime maps the weights that network.onnx says are in this folder.
+                options.add_session_config_entry(
+                    "session.model_external_initializers_file_folder_path", str(model.parent)
+                )
+                # Precise mode is one of the extended optimisations; there is nothing else to optimise.
+                levels = onnxruntime.GraphOptimizationLevel
+                options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if way.precise else levels.ORT_DISABLE_ALL
+            session = onnxruntime.InferenceSession(
+                with_softmax(graph, way) if mapped else graph, options, providers=["CPUExecutionProvider"]
+            )
+            return Weights(session, tokenizer, first, between, scale, digest)
+
+        def errors(weights: Weights) -> Iterator[float]:
+            for query, text, logit in pairs:
+                raw = weights.pair(weights.ids(query), text).raw
+                yield math.inf if raw is None else abs(raw - logit)
+
+        of = [graph if mapped else b"", digest.encode(), repr(pairs).encode()]
+        weights, proof = proved(of, opened, errors, ways if pairs else ways[-1:])
     except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
-    return Weights(session, tokenizer, first, between, scale, digest)
+    return replace(weights, proof=proof)
+
+
+def proof_pairs(folder: Path, digest: str) -> list[tuple[str, str, float]]:
+    """Query, text and logit of the recorded pairs; empty if they are of other weights, or missing."""
+    try:
+        kept = json.loads((folder / PROOF).read_bytes())
+        pairs = [(str(query), str(text), float(logit)) for query, text, logit in kept["pairs"]]
+        return pairs if kept["digest"] == digest else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def digest_of(folder: Path) -> str:

@@ -64,6 +64,8 @@ CAUSES = (
 """Causes of a failed score; `PairScore.error` begins with one of these and a colon."""
 
 TRUNCATED: Mapping[str, Any] = {"truncated": True}
+INEXACT: Mapping[str, Any] = {"inexact": True}
+"""In the detail of a score that another processor would give otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class PairScore:
     """A reranker's result for one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
 
     `detail` says how the score was read if a backend has several ways ({"outcome": "only yes seen"}) and how long the
-    call took ({"seconds": 0.12}); {"truncated": True} if the model did not read the whole text.
+    call took ({"seconds": 0.12}); {"truncated": True} if the model did not read the whole text; {"inexact": True} from a
+    processor that computes other numbers than those recorded with the model.
     """
 
     raw: float | None

@@ -20,6 +20,7 @@ from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
@@ -240,6 +241,8 @@ def gather_lists(
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
         warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
     warnings["lists"] += _unproven_vectors(resources)
+    if isinstance(resources.embedder, TokenEmbedder) and resources.embedder.doubt:
+        warnings["lists"].append(resources.embedder.doubt)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found

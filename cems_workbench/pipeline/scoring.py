@@ -108,15 +108,28 @@ def score_missing(
             }
     key = model_key(config.rerank)
     merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
-    cut = sum(bool(score.detail and score.detail.get("truncated")) for score in scores.values())
-    if cut:
+    if cut := _having("truncated", scores):
         warnings.append(f"{cut} texts are longer than the model reads; their ends were cut off")
-    cached = sum(bool(score.detail and score.detail.get("cached")) for score in scores.values())
+    warnings += _inexact(scores)
+    cached = _having("cached", scores)
     counts = {"scored": len(scores) - cached, "cached": cached}
     notes = with_warnings(evidence.notes, "rerank", warnings)
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
     notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
+
+
+def _having(mark: str, scores: Mapping[str, ModelScore]) -> int:
+    """How many scores have this mark in their detail."""
+    return sum(bool(score.detail and score.detail.get(mark)) for score in scores.values())
+
+
+def _inexact(scores: Mapping[str, ModelScore]) -> list[str]:
+    """A line if scores are of a processor that computes the packaged cross-encoder differently."""
+    count = _having("inexact", scores)
+    return [f"{count} scores are off: the processor computes other numbers than those recorded, see doctor"] * bool(
+        count
+    )
 
 
 def _counted(progress: Progress, before: int, most: int, label: str, done: int, total: int) -> None:
@@ -290,9 +303,8 @@ def judge_missing(
     if not about:
         return evidence
     name = _name(config, model)
-    notes = with_warnings(
-        evidence.notes, "judge", [instead] if instead and not as_meant(config, model, resources) else []
-    )
+    warnings = [instead] if instead and not as_meant(config, model, resources) else []
+    notes = with_warnings(evidence.notes, "judge", warnings + _inexact(scores))
     notes |= {"models": {**notes.get("models", {}), "judge": model.label}}
     notes |= {"judges": {**notes.get("judges", {}), name: about}}  # of every config tried on this evidence
     return replace(evidence, judge_scores={**evidence.judge_scores, name: scores}, notes=notes)
