@@ -21,7 +21,7 @@ import torch
 from cems_workbench.models.resolve import packaged_minilm
 from training.judge_graph import write_network
 from training.network import PairNetwork, load_encoder
-from training.proof import write_pairs
+from training.recorded import write_pairs
 
 TOKENIZER = ("tokenizer.json",)
 OPSET = 17

@@ -32,7 +32,7 @@ from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
-from cems_workbench.models.onnx_session import Proof
+from cems_workbench.models.onnx_session import Agreement
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
@@ -351,16 +351,16 @@ def _device(settings: Settings, config: PipelineConfig) -> Check:
 
 def processor_check(settings: Settings) -> Check:
     """Whether the packaged models give here what is recorded of them."""
-    name, proofs = "processor", dict[str, Proof | None]()
+    name, agreements = "processor", dict[str, Agreement | None]()
     try:
         if available():
-            proofs[MODEL_ID] = MiniLMJudge().proof
+            agreements[MODEL_ID] = MiniLMJudge().agreement
         if settings.served_embedder is None and isinstance(embeds := embedder(settings), MiniLMEmbedder):
-            proofs[embeds.resolved.model_id] = embeds.network.proof
+            agreements[embeds.resolved.model_id] = embeds.network.agreement
     except ModelError as error:
         return Check(name, "warning", f"the packaged models were not compared with what is recorded of them: {error}")
-    findings = [f"{model}: {proof}" for model, proof in proofs.items()]
-    off = any(proof and proof.inexact for proof in proofs.values())
+    findings = [f"{model}: {agreement}" for model, agreement in agreements.items()]
+    off = any(agreement and agreement.inexact for agreement in agreements.values())
     advice = (
         "scores and vectors of other machines differ from those made here: label and compare on one machine"
         if off

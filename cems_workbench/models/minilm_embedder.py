@@ -34,7 +34,7 @@ import numpy as np
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.embedder import MAX_CHARS, TokenEmbedder
 from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import WAYS, Proof, Way, proved, session_options, with_softmax
+from cems_workbench.models.onnx_session import WAYS, Agreement, Way, first_agreeing, session_options, with_softmax
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved
 from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
@@ -59,7 +59,7 @@ SHAPE = {
 """Values of config.json that the graph requires."""
 EVENING = GRAPH.with_name("evening.npz")
 """By matrix the factor of each of its input dimensions, by which large activations are moved into the weights."""
-PROOF = GRAPH.with_name("proof.npz")
+RECORDED = GRAPH.with_name("recorded.npz")
 """Texts, and by model id their vectors."""
 MAX_CACHED_WORDS, MAX_CACHED_WORD_CHARS = 100_000, 40
 """Size of the cache of wordpiece counts per word, and maximum characters of a cached word."""
@@ -100,7 +100,7 @@ class Network:
     special: frozenset[int]
     first: int
     last: int
-    proof: Proof | None = None
+    agreement: Agreement | None = None
 
     def read(self, texts: Sequence[Sequence[int]]) -> Float32:
         """(texts, length + 2, WIDTH) vectors of [CLS] ids [SEP] of texts of one length, not normalised."""
@@ -144,8 +144,8 @@ class MiniLMEmbedder(TokenEmbedder):
     @property
     def doubt(self) -> str:
         """One line once the weights are loaded, if this processor computes other vectors than those recorded; otherwise empty."""
-        proof = self.network.proof if self.loaded else None
-        return f"embedder {self.resolved.model_id}: {proof}" if proof and proof.inexact else ""
+        agreement = self.network.agreement if self.loaded else None
+        return f"embedder {self.resolved.model_id}: {agreement}" if agreement and agreement.inexact else ""
 
     @property
     def network(self) -> Network:
@@ -262,22 +262,22 @@ def loaded(folder: Path, asked: str, model_id: str = PACKAGED_ID, ways: Sequence
         weights = folder / WEIGHTS
         graph = (EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes()
         made = quantized(matrices(weights), read_evening()) if eight_bits else None
-        recorded, found = PROOF.read_bytes() if PROOF.is_file() else b"", weights.stat()
+        recorded, found = RECORDED.read_bytes() if RECORDED.is_file() else b"", weights.stat()
 
         def opened(way: Way) -> Network:
             return Network(open_session(graph, weights, made, way), tokenizer, special, first, last)
 
         def errors(network: Network) -> Iterator[float]:
             if recorded:
-                with np.load(PROOF, allow_pickle=False) as kept:
+                with np.load(RECORDED, allow_pickle=False) as kept:
                     for text, vector in zip(kept["texts"].tolist(), kept[model_id], strict=True):
                         yield float(np.abs(network.vector(text) - vector).max())
 
         of = [graph, recorded, model_id.encode(), f"{weights.resolve()} {found.st_size} {found.st_mtime_ns}".encode()]
-        network, proof = proved(of, opened, errors, ways if recorded else ways[-1:])
+        network, agreement = first_agreeing(of, opened, errors, ways if recorded else ways[-1:])
     except Exception as error:  # the three libraries raise their own exceptions, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
-    return replace(network, proof=proof)
+    return replace(network, agreement=agreement)
 
 
 def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | None = None, way: Way = WAYS[0]) -> Any:

@@ -3,8 +3,8 @@
 It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its tokenizer, calibration and model card in
 `weights/minilm_judge/`. It is the fallback for a cross-encoder that is not available. Raw scores are logits, about -10..10.
 network.onnx is the same network, optimised by training/judge_graph.py over weights that are mapped from model.onnx; network.json says which
-files it was made of. Where they are others, model.onnx itself is loaded. proof.json has the logits of 16 pairs, by which the first load on
-a processor finds how the network gives them there (onnx_session.py).
+files it was made of. Where they are others, model.onnx itself is loaded. recorded.json has the logits of 16 pairs, by which the first load
+on a processor finds how the network gives them there (onnx_session.py).
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
@@ -30,7 +30,7 @@ import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import WAYS, Proof, Way, proved, session_options, with_softmax
+from cems_workbench.models.onnx_session import WAYS, Agreement, Way, first_agreeing, session_options, with_softmax
 from cems_workbench.models.protocol import INEXACT, TRUNCATED, MadeBy, PairScore
 from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
 from cems_workbench.records import JudgeScale
@@ -39,7 +39,7 @@ MODEL_ID = "workbench/minilm-judge"
 FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 FILES = (MODEL, TOKENIZER, "calibration.json")
-NETWORK, MADE_OF, PROOF = "network.onnx", "network.json", "proof.json"
+NETWORK, MADE_OF, RECORDED = "network.onnx", "network.json", "recorded.json"
 SAMPLES, SAMPLE_BYTES = 64, 4096
 """Of model.onnx so many blocks are compared at a load: other training changes each of them."""
 MAX_TOKENS = 512
@@ -95,9 +95,9 @@ class MiniLMJudge:
         return [scores[text] for text in texts]
 
     @property
-    def proof(self) -> Proof | None:
+    def agreement(self) -> Agreement | None:
         """How its scores come out on this processor. Raises ModelError when the weights cannot be loaded."""
-        return self._weights().proof
+        return self._weights().agreement
 
     def _weights(self) -> Weights:
         with self._lock:
@@ -117,7 +117,7 @@ class Weights:
     between: int
     scale: JudgeScale
     digest: str
-    proof: Proof | None = None
+    agreement: Agreement | None = None
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
@@ -136,7 +136,7 @@ class Weights:
         if not math.isfinite(logit):
             return PairScore(None, f"not finite: the model gave {logit}")
         cut = len(asked) < len(query) or len(taken) < len(read)
-        inexact = self.proof is not None and self.proof.inexact
+        inexact = self.agreement is not None and self.agreement.inexact
         return PairScore(logit, detail={**(TRUNCATED if cut else {}), **(INEXACT if inexact else {})} or None)
 
 
@@ -162,7 +162,7 @@ def loaded(folder: Path, ways: Sequence[Way] = WAYS) -> Weights:
         first, between = framing_tokens(tokenizer)
         graph = (folder / NETWORK if mapped else model).read_bytes()
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
-        pairs = proof_pairs(folder, digest)
+        pairs = recorded_pairs(folder, digest)
 
         def opened(way: Way) -> Weights:
             options = session_options(way)
@@ -185,16 +185,16 @@ def loaded(folder: Path, ways: Sequence[Way] = WAYS) -> Weights:
                 yield math.inf if raw is None else abs(raw - logit)
 
         of = [graph if mapped else b"", digest.encode(), repr(pairs).encode()]
-        weights, proof = proved(of, opened, errors, ways if pairs else ways[-1:])
+        weights, agreement = first_agreeing(of, opened, errors, ways if pairs else ways[-1:])
     except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
-    return replace(weights, proof=proof)
+    return replace(weights, agreement=agreement)
 
 
-def proof_pairs(folder: Path, digest: str) -> list[tuple[str, str, float]]:
+def recorded_pairs(folder: Path, digest: str) -> list[tuple[str, str, float]]:
     """Query, text and logit of the recorded pairs; empty if they are of other weights, or missing."""
     try:
-        kept = json.loads((folder / PROOF).read_bytes())
+        kept = json.loads((folder / RECORDED).read_bytes())
         pairs = [(str(query), str(text), float(logit)) for query, text, logit in kept["pairs"]]
         return pairs if kept["digest"] == digest else []
     except (OSError, ValueError, KeyError, TypeError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +44,7 @@ WAYS = (Way(), Way(ordered=True), Way(ordered=True, precise=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Agreement:
     """The way a network runs here, and by how much its numbers differ from those recorded; None if none are recorded of it."""
 
     way: Way
@@ -52,7 +53,7 @@ class Proof:
     @property
     def inexact(self) -> bool:
         """Whether other numbers come out than those recorded."""
-        return self.error is not None and not self.error <= TOLERANCE  # also where it is not a number
+        return self.error is not None and self.error > TOLERANCE
 
     def __str__(self) -> str:
         if self.error is None:
@@ -81,32 +82,33 @@ def with_softmax(graph: bytes, way: Way) -> bytes:
     return graph + (SOFTMAX / ("ordered.onnx" if way.ordered else "plain.onnx")).read_bytes()
 
 
-def proved(
+def first_agreeing(
     of: Sequence[bytes],
     opened: Callable[[Way], Session],
     errors: Callable[[Session], Iterable[float]],
     ways: Sequence[Way] = WAYS,
-) -> tuple[Session, Proof]:
+) -> tuple[Session, Agreement]:
     """A session in the first way that gives the recorded numbers, or in the last one.
 
     `of` identifies the network and what is recorded of it; `errors` are a session's differences from that, none if nothing is recorded.
     """
     import onnxruntime
 
-    parts = (processor().encode(), onnxruntime.__version__.encode(), *of)
-    path = _cache_folder() / f"proof-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
-    if (kept := _kept(path)) is not None and kept.way in ways:
+    parts = (processor().encode(), onnxruntime.__version__.encode(), repr(ways).encode(), *of)
+    path = _cache_folder() / f"agreement-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
+    if (kept := _kept(path)) is not None:
         return opened(kept.way), kept
-    for way in ways[:-1]:
-        session, proof = opened(way), Proof(way, 0.0)
-        if all(error <= TOLERANCE for error in errors(session)):
+    for way in ways:
+        session, worst = opened(way), None
+        for error in errors(session):
+            worst = max(worst or 0.0, error if error == error else math.inf)
+            if not error <= TOLERANCE and way != ways[-1]:
+                break  # the rest would take time
+        agreement = Agreement(way, worst)
+        if worst is not None and not agreement.inexact:
             break
-    else:
-        session = opened(ways[-1])
-        found = list(errors(session))
-        proof = Proof(ways[-1], max(found, key=lambda error: (error != error, error)) if found else None)
-    _keep(path, proof)
-    return session, proof
+    _keep(path, agreement)
+    return session, agreement
 
 
 @cache
@@ -127,18 +129,18 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "cems-workbench"
 
 
-def _kept(path: Path) -> Proof | None:
+def _kept(path: Path) -> Agreement | None:
     try:
         read = json.loads(path.read_bytes())
-        return Proof(Way(bool(read["ordered"]), bool(read["precise"])), float(read["error"]))
+        return Agreement(Way(bool(read["ordered"]), bool(read["precise"])), float(read["error"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _keep(path: Path, proof: Proof) -> None:
-    # Without a folder that can be written, each process proves anew.
-    if proof.error is not None and path.is_absolute():
+def _keep(path: Path, agreement: Agreement) -> None:
+    # Without a folder that can be written, each process compares again.
+    if agreement.error is not None and path.is_absolute():
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with write_atomically(path) as part:
-                part.write_text(json.dumps({**asdict(proof.way), "error": proof.error}) + "\n")
+                part.write_text(json.dumps({**asdict(agreement.way), "error": agreement.error}) + "\n")

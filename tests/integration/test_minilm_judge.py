@@ -13,7 +13,7 @@ import pytest
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models import minilm_judge
-from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, PROOF, MiniLMJudge, available
+from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
 from cems_workbench.models.onnx_session import Way
 from cems_workbench.models.protocol import PairScore
 
@@ -67,22 +67,22 @@ def test_the_optimised_network_gives_the_scores_of_the_model_to_the_last_digit(
     assert minilm_judge.recorded_digest(FOLDER) == minilm_judge.digest_of(FOLDER)
     optimised = minilm_judge.loaded(copied, [Way(precise=True)])
     (copied / NETWORK).unlink()
-    (copied / PROOF).unlink()
+    (copied / RECORDED).unlink()
     model, query = MiniLMJudge(copied), optimised.ids(QUERY)
     assert model.score(QUERY, TEXTS) == [optimised.pair(query, text) for text in TEXTS]
     assert model.cache_model(QUERY) == judge.cache_model(QUERY)
 
 
 def test_scores_say_so_where_a_processor_gives_others_than_those_recorded(copied: Path) -> None:
-    kept = json.loads((copied / PROOF).read_text())
+    kept = json.loads((copied / RECORDED).read_text())
     kept["pairs"][-1][2] += 0.1
-    (copied / PROOF).write_text(json.dumps(kept))
+    (copied / RECORDED).write_text(json.dumps(kept))
     other = MiniLMJudge(copied)
     assert [score.detail for score in other.score(QUERY, [ANSWER, "word " * 600])] == [
         {"inexact": True},
         {"truncated": True, "inexact": True},
     ]
-    assert str(other.proof) == "this processor computes other numbers than those recorded, by up to 0.1"
+    assert str(other.agreement) == "this processor computes other numbers than those recorded, by up to 0.1"
 
 
 def test_threads_may_share_it(judge: MiniLMJudge) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.models import minilm_embedder, minilm_judge, onnx_session
-from cems_workbench.models.onnx_session import TOLERANCE, WAYS, Way, proved
+from cems_workbench.models.onnx_session import TOLERANCE, WAYS, Way, first_agreeing
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, packaged_minilm
 
 pytestmark = pytest.mark.models
@@ -22,9 +22,9 @@ EMULATED = f"""
 import json
 from pathlib import Path
 from cems_workbench.models import minilm_embedder, minilm_judge
-found = [minilm_judge.loaded(minilm_judge.FOLDER).proof]
-found.append(minilm_embedder.loaded(Path({packaged_minilm()!r}), "", {EIGHT_BIT_ID!r}).proof)
-print(json.dumps([[proof.way.ordered, proof.way.precise, proof.error] for proof in found]))
+found = [minilm_judge.loaded(minilm_judge.FOLDER).agreement]
+found.append(minilm_embedder.loaded(Path({packaged_minilm()!r}), "", {EIGHT_BIT_ID!r}).agreement)
+print(json.dumps([[agreement.way.ordered, agreement.way.precise, agreement.error] for agreement in found]))
 """
 
 
@@ -36,11 +36,11 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_every_way_that_may_run_here_gives_the_recorded_numbers() -> None:
     """At least the slowest, which is that of every processor."""
     for ways in (WAYS, WAYS[-1:]):
-        judge = minilm_judge.loaded(minilm_judge.FOLDER, ways).proof
+        judge = minilm_judge.loaded(minilm_judge.FOLDER, ways).agreement
         assert judge is not None and judge.error is not None and judge.error <= TOLERANCE
         for model_id in (PACKAGED_ID, EIGHT_BIT_ID):
-            proof = minilm_embedder.loaded(Path(packaged_minilm() or ""), model_id, model_id, ways).proof
-            assert proof is not None and proof.error is not None and proof.error <= TOLERANCE
+            agreement = minilm_embedder.loaded(Path(packaged_minilm() or ""), model_id, model_id, ways).agreement
+            assert agreement is not None and agreement.error is not None and agreement.error <= TOLERANCE
 
 
 @pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
@@ -66,10 +66,10 @@ def test_the_first_way_without_an_error_is_kept(monkeypatch: pytest.MonkeyPatch)
     def errors(way: Way) -> Iterator[float]:
         yield 0.0 if way.ordered else float("nan")
 
-    assert proved([b"network"], open_in, errors)[1].way == WAYS[1]
+    assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
     assert opened == [*WAYS[:2]]
-    assert proved([b"network"], open_in, errors)[1].way == WAYS[1]
+    assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
     assert opened == [*WAYS[:2], WAYS[1]]
     monkeypatch.setattr(onnx_session, "processor", lambda: "another")
-    assert proved([b"network"], open_in, lambda _: [0.0, 0.2])[1] == onnx_session.Proof(WAYS[-1], 0.2)
+    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == onnx_session.Agreement(WAYS[-1], 0.2)
     assert opened[3:] == [*WAYS]
