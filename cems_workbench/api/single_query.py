@@ -320,8 +320,9 @@ class Explanation(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The fix, the cause and the verdict."""
-        return (*([self.fix] if self.fix else []), self.cause, self.verdict)
+        """The fix, the cause, known mistakes and the verdict."""
+        mistakes = (f"known mistake: {one.line}" for one in self.why.mistakes)
+        return (*([self.fix] if self.fix else []), self.cause, *mistakes, self.verdict)
 
     @property
     def tables(self) -> tuple[Table, ...]:

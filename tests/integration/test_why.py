@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cems_workbench.analysis.why import Counterfactual, Why, explain, gathered
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
 
 if TYPE_CHECKING:
@@ -129,6 +130,76 @@ def test_a_memory_of_another_project_is_found_when_every_project_is_searched(res
     assert why.path.status == "in no list"
     assert "and only harbor/dashboard is searched" in why.cause
     assert any(rescue.everywhere for rescue in why.counterfactuals)
+
+
+WORKBENCH = {"judge.backend": "none", "assembly.limit": 5}
+
+
+@pytest.mark.parametrize(
+    ("query", "as_of", "memory_id", "changes", "fix"),
+    [
+        # getzep/graphiti#1642 (2026-07-09), mem0ai/mem0#6448 (2026-07-20): the reranker is given too few
+        (
+            "how do releases reach the cluster",
+            "2026-01-01",
+            "m024",
+            {"rerank.depth": 5, "rerank.below_depth": "drop"},
+            {"rerank.depth": 13},
+        ),
+        (
+            "which came first: doctor visit or camping trip?",
+            "2026-09-01",
+            "m020",
+            {"rerank.depth": 5},
+            {"rerank.depth": 11},
+        ),
+        (
+            "which came first: doctor visit or camping trip?",
+            "2026-09-01",
+            "m020",
+            {"rerank.position": "returned"},
+            {"rerank.position": "before_adjust"},
+        ),
+        # JKHeadley/instar PR#1680 (2026-07-27): all words of a question must occur in one memory
+        (
+            "why is the test database not on its usual port",
+            "2026-09-01",
+            "m004",
+            {
+                "lists.fts5.enabled": True,
+                "lists.fts5.match": "all",
+                "lists.lexical.enabled": False,
+                "lists.vector.enabled": False,
+                "query.mode": "hybrid",
+                "rerank.backend": "none",
+            },
+            {"lists.fts5.match": "any"},
+        ),
+    ],
+)
+def test_parameter_that_the_cause_names_is_the_fix_and_holds_when_gathered(
+    resources: Resources, query: str, as_of: str, memory_id: str, changes: dict[str, Any], fix: dict[str, Any]
+) -> None:
+    config = with_values(preset("workbench").config, WORKBENCH | changes)
+    request = Request(query, as_of=datetime.fromisoformat(as_of).replace(tzinfo=UTC))
+    evidence = gather(request, config, resources)
+    found = explain(memory_id, evidence, config, request=request, resources=resources)
+    assert found.fix is not None and found.fix.change is not None and found.fix.change.values == fix
+    after = found.fix.change.config(config)
+    results = replay(gather(request, after, resources), after).results
+    assert results[(found.fix.change.rank or 0) - 1].memory_id == memory_id
+    if "lists.fts5.match" in fix:
+        assert "fts5:0: it returned nothing" in found.cause
+        assert [place.words for place in found.path.places if place.list == "fts5:0"] == ["it returned nothing"]
+
+
+def test_memory_may_be_named_by_a_piece_of_its_text(command: Command, store: Path) -> None:
+    """`why Q "We did not give notice"` said "no such memory"."""
+    for text in ("we did not give notice", "Flat after all: we did NOT give notice"):
+        found = command("why", "when are we moving house", text, "--store", store)
+        assert found.code == 0 and found.out.startswith(f"“{text}”: m312, The move is off")
+    several = command("why", "when are we moving house", "on call", "--store", store)
+    assert several.code == 2 and several.err.startswith("error: several memories have “on call”: m036 (Backfill")
 
 
 def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path) -> None:

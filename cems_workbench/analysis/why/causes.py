@@ -51,7 +51,7 @@ _RULES: Mapping[str, tuple[str, ...]] = {
 
 def cause_parameters(trace: Trace, path: MemoryPath, mistakes: Iterable[KnownMistake]) -> frozenset[str]:
     """Paths of the parameters that made the loss; empty if the memory was only outranked."""
-    found = {mistake.parameter for mistake in mistakes}
+    found = {mistake.parameter for mistake in mistakes if mistake.parameter}
     if found & {CROWDED}:
         found |= {own for (switch, _), more in DIVERSITY.items() for own in (switch, *more)}
     if path.status == "in no list":

@@ -6,7 +6,7 @@ counterfactual. Terms are rare ones of the memory itself that the query lacks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,11 +84,15 @@ def gather_counterfactuals(
 
 
 def with_a_parameter(
-    missed: Sequence[Missed], trials: Trials, config: PipelineConfig, progress: Progress = silent
+    missed: Sequence[Missed],
+    trials: Trials,
+    config: PipelineConfig,
+    score: Callable[[Evidence, PipelineConfig], Evidence],
+    progress: Progress = silent,
 ) -> list[Counterfactual]:
     """At most `MAX_COUNTERFACTUALS`, each one of the `PROMISING` nearest gather changes plus one parameter replayed on its evidence.
 
-    A breakpoint holds on that evidence.
+    A breakpoint holds on that evidence; `score` returns it with the scores that a config lacks.
     """
     counterfactuals = []
     for counterfactual, evidence in missed[:PROMISING]:
@@ -97,17 +101,24 @@ def with_a_parameter(
         if inner.column is None:
             continue
         for further in single_counterfactuals(inner, after, progress)[0]:
-            both = replace(counterfactual, changes=(*counterfactual.changes, *further.changes), needs=further.needs)
-            counterfactuals.append(_measured(both, trials, inner, config))
+            both = replace(counterfactual, changes=(*counterfactual.changes, *further.changes))
+            scored = inner.on(score(evidence, both.config(config))) if further.needs else inner
+            if scored.succeeds(both.config(config)):
+                counterfactuals.append(_measured(both, trials, scored, config))
     return sorted(counterfactuals, key=lambda counterfactual: (counterfactual.distance, str(counterfactual.values)))[
         :MAX_COUNTERFACTUALS
     ]
 
 
 def cause_tries(trials: Trials, config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
-    """Of the parameters that made the loss, the other values of choices and switches that only gathering reads."""
+    """Of the parameters that made the loss, the other values of choices and switches that only gathering reads.
+
+    No other model is asked: of a backend only "none" is tried.
+    """
     for path in sorted(causes):
-        yield from _choices(trials, config, field_spec(path))
+        for one in _choices(trials, config, field_spec(path)):
+            if path.split(".")[0] not in ("rerank", "judge", "expansion") or one.values[path] == "none":
+                yield one
 
 
 def depth_tries(

@@ -115,11 +115,9 @@ def search_changes(
             counterfactual_of(trials, config, [SuccessfulValue(best.spec, best.value, best.distance, None)])
             for best in tried[:1]
         ]
-    if not found:
-        found = with_a_parameter(missed, trials, config, progress)
     if open_store:
         score = partial(_scored, open_store[1], trials.switched_off, progress)
-        found = with_scores(found, trials, config, score)
+        found = with_scores(found or with_a_parameter(missed, trials, config, score, progress), trials, config, score)
         if not found:
             gather(word_tries(trials, config, open_store[1]))
     near += [one for one, _ in missed]

@@ -1,7 +1,8 @@
 """Trial: configs replayed on one query's evidence, with the outcome for one memory; outcomes are cached.
 
 A memory that is level with others counts as the last of them, so that no change brings it in by its id. A change that leaves fewer than
-half as many results, or fewer than half as many different scores among them, removes what ranks instead of moving the memory: no fix.
+half as many results, or fewer than half as many different scores among them, or replaces them all, removes what ranks instead of moving
+the memory: no fix.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Outcome:
     levels: int
 
 
+MANY = 3
+"""Results of which at least one must stay."""
 SCORE_DECIMALS = 12
 """Scores of results are different if they are at this many decimals."""
 
@@ -110,9 +113,13 @@ class Trials:
         return found.rank is not None and found.rank <= self.k and not self.spoils(found)
 
     def spoils(self, found: Outcome) -> bool:
-        """Whether fewer than half of the present results, or of the different scores among them, are left."""
+        """Whether fewer than half of the present results, or of the different scores among them, are left, or none of `MANY` or more."""
         now = self.now
-        return now is not None and (2 * len(found.results) < len(now.results) or 2 * found.levels < now.levels)
+        if now is None:
+            return False
+        others = set(now.results) - {self.memory_id}
+        replaced = len(others) >= MANY and others.isdisjoint(found.results)
+        return replaced or 2 * len(found.results) < len(now.results) or 2 * found.levels < now.levels
 
     def stale_above(self, config: PipelineConfig) -> str | None:
         """The best ranked result shown that the memory supersedes and that is above it; None if there is none."""
