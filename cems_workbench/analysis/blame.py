@@ -32,7 +32,7 @@ from cems_workbench.analysis.proposed_edges import (
     scored_pairs,
 )
 from cems_workbench.analysis.ranks import loss
-from cems_workbench.analysis.supersession import days_later, stale_words, stored_standings
+from cems_workbench.analysis.supersession import days_later, excluded_words, stale_words, stored_standings
 from cems_workbench.analysis.supersession_signals import Span as MarkedSpan
 from cems_workbench.analysis.support import ClaimWords, Overlap, Span, Verdict, base_score, judged
 from cems_workbench.command_words import ProposedCommand, asked_options, why_command
@@ -341,7 +341,7 @@ class _About:
         grade = self._grades.get(memory.id)
         found = BlamedMemory(
             support,
-            self._standing(memory.id),
+            self._standing(memory),
             self._stale(memory, edges),
             grade,
             grade is not None and grade < self._relevant_from,
@@ -351,8 +351,8 @@ class _About:
             return found
         return replace(found, next=self._next(found), fix=self._fix(found))
 
-    def _standing(self, memory_id: str) -> Standing | None:
-        return None if self._trace is None else standing(self._trace, memory_id)
+    def _standing(self, memory: Memory) -> Standing | None:
+        return None if self._trace is None else standing(self._trace, memory)
 
     def _stale(self, memory: Memory, edges: Sequence[SupersedingEdge]) -> str | None:
         """In the words of every page, for a candidate with the rank of its successor."""
@@ -368,7 +368,7 @@ class _About:
                 "edge",
                 True,
                 f"{one.kind.replace('_', ' ')}{_later(memory, one)}" + (f", by {one.author}" if one.author else ""),
-                standing=self._standing(one.memory_id),
+                standing=self._standing(texts[one.memory_id]),
             )
             for one in successors[:MAX_OTHERWISE]
             if one.memory_id in texts
@@ -407,7 +407,7 @@ class _About:
             f"{when}; {'; '.join(edge.signals.words)}",
             _of_field(spans, "content"),
             _of_field(spans, "title"),
-            self._standing(other.id),
+            self._standing(other),
         )
 
     def _next(self, found: BlamedMemory) -> Next | None:
@@ -433,6 +433,8 @@ class _About:
         place = right.standing
         if place is not None and place.rank is not None and place.rank < found.standing.rank:
             return None
+        if excluded_words(self._trace, right.memory):  # no mode brings in what was not searched
+            return None
         words = f"let {right.memory.id} take the rank of {found.id}"
         query, options = self._trace.evidence.query, (*self._asked, "--set", "supersession.mode=follow")
         return Next(
@@ -446,14 +448,14 @@ class _About:
         return asked_options(self._trace.evidence.project, self._trace.evidence.as_of)
 
 
-def standing(trace: Trace, memory_id: str) -> Standing:
+def standing(trace: Trace, memory: Memory) -> Standing:
     """The rank of a memory among the results of a trace, or where it is lost, in words."""
-    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), None)
+    rank = next((result.rank for result in trace.results if result.memory_id == memory.id), None)
     if rank is not None:
         return Standing(rank, None, f"{ordinal(rank)} of {len(trace.results)} results")
-    lost = loss(trace, memory_id)
+    lost = loss(trace, memory.id)
     if lost is None:
-        return Standing(None, "", "no list found it")
+        return Standing(None, "", excluded_words(trace, memory) or "no list found it")
     rank_words = "" if lost.in_lists or lost.rank is None else f", {ordinal(lost.rank)} there"
     return Standing(None, lost.stage, lost.words + rank_words, lost.reason)
 

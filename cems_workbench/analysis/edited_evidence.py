@@ -174,7 +174,7 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
         noted = _superseded(memories, evidence, scratch.where, edit)
         memories |= resources.store.memories.read(noted.added - memories.keys() - {memory_id})
         memories |= own if memory_id in noted.added else {}
-        notes = {**notes, SUPERSEDED: noted.to_json()}
+        notes = noted.noted_in(notes)
     known += metadata_lists(memories, known, config)
     embeddings = resources.indexes.vectors.embeddings(sorted(memories))
     chunks = resources.store.chunks.read(memories)

@@ -1,7 +1,8 @@
 """Staleness of one ranked memory in words: which memory superseded it, when, and where that one is now; or when it expired or begins.
 
 A memory is stale as `pipeline/stages/supersession.py` and the measure `stale` have it: it does not hold at the moment of the query, or is
-superseded and none of its successors ranks above it. Everything is read from the trace; the store is not asked.
+superseded and none of its successors ranks above it. One whose successors the query's scope or project excludes is stale here too; the
+measure and the stage see only what was searched, and do not count it. Everything is read from the trace; the store is not asked.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.supersession import Successor, find_successors
+from cems_workbench.pipeline.supersession import Successor, excluded_successor, find_successors
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Memory
-from cems_workbench.store.filter import ANY
+from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.relations import SupersedingEdge
 
 NO_LIST = "no list found"
@@ -55,7 +56,12 @@ class Staleness:
     @property
     def in_a_list(self) -> bool:
         """Whether a list found the successor."""
-        return self.successor is not None and self.where != NO_LIST
+        return self.successor is not None and self.where.startswith("is ")
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the query's scope or project excludes every successor."""
+        return self.where.startswith("the query's")
 
     @property
     def short(self) -> str:
@@ -94,10 +100,14 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
     as_of = trace.evidence.as_of
     expired = memory.valid_until if as_of is not None and memory.expired(as_of) else None
     validity = "" if as_of is None else memory.out_of_date(as_of)
-    if not successors and not validity:
+    hidden = excluded_successor(trace.evidence.notes, memory_id)
+    if not successors and hidden is None and not validity:
         return None
     ranks = _ranks(trace)
     rank = ranks.get(memory_id)
+    if not successors and hidden is not None:
+        later, where = days_later(memory.created_at, hidden[0].created_at), f"the query's {hidden[1]} excludes"
+        return Staleness(memory_id, rank, hidden[0].memory_id, None, later, where, expired, validity, True)
     if not successors:
         return Staleness(memory_id, rank, expired=expired, validity=validity, stale=True)
     chosen = _chosen(trace, successors, ranks)
@@ -132,6 +142,8 @@ def stale_badges(trace: Trace) -> dict[str, str]:
     for memory_id, memory in trace.evidence.memories.items():
         if successors := superseded.get(memory_id):
             said[memory_id] = superseded_words(_chosen(trace, successors, ranks).memory_id)
+        elif (hidden := excluded_successor(trace.evidence.notes, memory_id)) is not None:
+            said[memory_id] = superseded_words(hidden[0].memory_id)
         elif as_of is not None and (validity := memory.out_of_date(as_of)):
             said[memory_id] = validity
     return said
@@ -189,6 +201,15 @@ def stored_standings(
         if parts:
             said[memory.id] = "; ".join(parts)
     return said
+
+
+def excluded_words(trace: Trace, memory: Memory) -> str:
+    """ "excluded by the scope": why the search of a trace could not find a memory of the store; empty if its filter lets it pass."""
+    evidence = trace.evidence
+    project_only = bool((evidence.notes.get("query") or {}).get("project_only"))
+    where = Filter(evidence.project, project_only, trace.config.query.scope)
+    by = where.excluded_by(memory.project, memory.scope)
+    return f"excluded by the {by}" if by else ""
 
 
 def days_later(older: datetime | None, newer: datetime | None) -> str:

@@ -196,7 +196,7 @@ def _with_candidates(
         where = search_filter(Request(evidence.query, evidence.project, project_only=within), config)
         found, later = successors_of({**evidence.memories, **fresh}, evidence.as_of, where, resources)
         fresh |= later
-        notes = {**notes, SUPERSEDED: found.to_json()}
+        notes = found.noted_in(notes)
     chunks = resources.store.chunks.read(fresh)
     return replace(
         evidence,

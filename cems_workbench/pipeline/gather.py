@@ -35,7 +35,7 @@ from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
-from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
+from cems_workbench.pipeline.supersession import Supersession, find_successors
 from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
@@ -298,7 +298,7 @@ def gather_lists(
         | ({"engine": answered} if answered else {})
         | ({ENGINES: answers} if answers else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
-        | ({SUPERSEDED: noted.to_json()} if notes_superseded(config, resources) else {}),
+        | (noted.noted_in({}) if notes_superseded(config, resources) else {}),
     )
     progress("searching", 3, 3)
     return evidence

@@ -3,7 +3,8 @@
 A `supersedes` or `replaces` edge leads from the newer memory to the older one, `superseded_by` and `replaced_by` the other way. A memory
 is superseded by the ends of its edges, by theirs, and so on. What did not exist at the moment of the query supersedes nothing: an edge
 counts only if the newer memory was created by then (a memory without a date counts). An edge in a cycle is ignored, with a warning.
-A successor that the query's filter or a deletion hides is none, but the chain goes on behind it.
+A successor that the query's filter or a deletion hides is none, but the chain goes on behind it. Where the filter hides all of them, a
+second note names the latest, and whether scope or project excludes it: it takes no part, and is only named.
 
 The note names of each superseded candidate its successors, and gathering adds these to the candidates although no list found them,
 so that replay can use them.
@@ -12,7 +13,7 @@ so that replay can use them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SUPERSEDED = "superseded"
 """The note of the superseded candidates."""
+EXCLUDED = "superseded_by_excluded"
+"""The note of candidates whose successors are all outside the query's scope or project."""
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -49,6 +52,8 @@ class Supersession:
 
     successors: Mapping[str, tuple[Successor, ...]]
     cyclic: tuple[str, ...] = ()
+    excluded: Mapping[str, tuple[Successor, str]] = field(default_factory=dict)
+    """Of memories whose successors the filter hides the latest of them, and what excludes it: "scope" or "project"."""
 
     @property
     def added(self) -> set[str]:
@@ -65,21 +70,30 @@ class Supersession:
             f"{len(self.cyclic)} memories supersede each other in a circle; the edges between them are ignored: {some}"
         ]
 
-    def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """The note."""
-        return {key: [one.to_json() for one in own] for key, own in sorted(self.successors.items())}
+    def noted_in(self, notes: Mapping[str, Any]) -> dict[str, Any]:
+        """Notes of evidence with those of what is superseded."""
+        found: dict[str, Any] = {
+            SUPERSEDED: {key: [one.to_json() for one in own] for key, own in sorted(self.successors.items())}
+        }
+        hidden = {key: one.to_json() | {"excluded_by": by} for key, (one, by) in sorted(self.excluded.items())}
+        others = {name: note for name, note in notes.items() if name != EXCLUDED}
+        return others | found | ({EXCLUDED: hidden} if hidden else {})
 
 
 def superseded(notes: Mapping[str, Any]) -> dict[str, tuple[Successor, ...]]:
     """Of each superseded candidate the successors, latest first, as the notes of evidence have them; empty without the note."""
     noted = notes.get(SUPERSEDED) or {}
-    return {
-        str(key): tuple(
-            Successor(str(one["id"]), _moment(one.get("created_at")), str(one["kind"]), one.get("author"))
-            for one in own
-        )
-        for key, own in noted.items()
-    }
+    return {str(key): tuple(map(_read, own)) for key, own in noted.items()}
+
+
+def excluded_successor(notes: Mapping[str, Any], memory_id: str) -> tuple[Successor, str] | None:
+    """The latest successor of a candidate whose successors the query's filter hides, and what excludes it; None for others."""
+    one = (notes.get(EXCLUDED) or {}).get(memory_id)
+    return None if one is None else (_read(one), str(one["excluded_by"]))
+
+
+def _read(noted: Mapping[str, Any]) -> Successor:
+    return Successor(str(noted["id"]), _moment(noted.get("created_at")), str(noted["kind"]), noted.get("author"))
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -102,17 +116,21 @@ def find_successors(edges: Iterable[SupersedingEdge], as_of: datetime | None, wh
         }
         reached = {older: _reached(older, leading) for older in leading}
     by_newer = {newer: edge for own in leading.values() for newer, edge in sorted(own.items())}
-    found = {}
+    found, excluded = {}, {}
     for older, newer in reached.items():
-        own = [
-            # The own edge tells more than the one by which the chain goes on.
-            _successor(leading[older].get(key, by_newer[key]))
-            for key in newer
-            if by_newer[key].live and where.passes(by_newer[key].project, by_newer[key].scope)
-        ]
-        if own:
+        # The own edge tells more than the one by which the chain goes on.
+        live = [_successor(leading[older].get(key, by_newer[key])) for key in newer if by_newer[key].live]
+        hidden = {
+            one.memory_id: by
+            for one in live
+            if (by := where.excluded_by(by_newer[one.memory_id].project, by_newer[one.memory_id].scope))
+        }
+        if own := [one for one in live if one.memory_id not in hidden]:
             found[older] = tuple(latest_first(own))
-    return Supersession(found, tuple(sorted(cyclic)))
+        elif live:
+            latest = latest_first(live)[0]
+            excluded[older] = (latest, hidden[latest.memory_id])
+    return Supersession(found, tuple(sorted(cyclic)), excluded)
 
 
 def latest_first(successors: Iterable[Successor]) -> list[Successor]:
@@ -147,6 +165,18 @@ def check_note(note: Any, memories: Collection[str]) -> str | None:
         problem = _fault_of(own, memories)
         if problem:
             return f"{key}: {problem}"
+    return None
+
+
+def check_excluded(note: Any) -> str | None:
+    """What is wrong with a note of excluded successors; None if nothing is."""
+    if not isinstance(note, Mapping):
+        return "expected an object"
+    for key, one in note.items():
+        if not isinstance(one, Mapping) or one.get("excluded_by") not in ("scope", "project"):
+            return f"{key!r:.60}: expected a successor that scope or project excludes"
+        if problem := _fault_of([one], [str(one.get("id"))]):
+            return f"{key!r:.60}: {problem}"
     return None
 
 

@@ -18,7 +18,7 @@ from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline.evidence import LANGUAGE, VARIANT_KINDS, Evidence, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.recorded import RECORDED
-from cems_workbench.pipeline.supersession import SUPERSEDED, check_note
+from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED, check_excluded, check_note
 from cems_workbench.records import LANGUAGES, Chunk, Judgment, Memory, Query
 
 MAX_GRADE = 1_000_000_000
@@ -108,6 +108,8 @@ def check_query(evidence: Evidence, source: str) -> None:
         problem = check_note(evidence.notes[SUPERSEDED], evidence.memories)
         if problem:
             raise fault(source, f"notes.{SUPERSEDED}", problem)
+    if problem := check_excluded(evidence.notes.get(EXCLUDED, {})):
+        raise fault(source, f"notes.{EXCLUDED}", problem)
 
 
 def _check_recorded(evidence: Evidence, source: str) -> None:

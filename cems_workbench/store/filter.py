@@ -43,7 +43,13 @@ class Filter:
 
     def passes(self, project: str | None, scope: str) -> bool:
         """Whether a memory of this project and scope passes."""
-        return self.required_project in (None, project) and self.required_scope in (None, scope)
+        return not self.excluded_by(project, scope)
+
+    def excluded_by(self, project: str | None, scope: str) -> str:
+        """What excludes a memory of this project and scope: "scope" or "project"; empty if nothing does."""
+        if self.required_scope not in (None, scope):
+            return "scope"
+        return "" if self.required_project in (None, project) else "project"
 
     def sql(self) -> tuple[str, list[str]]:
         """A WHERE fragment over `project` and `scope` and its parameters; `TRUE` when trivial."""

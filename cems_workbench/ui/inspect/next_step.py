@@ -176,7 +176,7 @@ def _draw_supersession(trace: Trace) -> None:
     found = first_result_stale(trace)
     if found is None:
         return
-    for mode, (label, icon, help) in MODES.items() if found.successor is not None else ():
+    for mode, (label, icon, help) in MODES.items() if found.successor is not None and not found.excluded else ():
         # What no list found has no rank to be moved below.
         if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):
             st.button(

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cems_workbench.analysis.blame import standing
 from cems_workbench.analysis.supersession import (
     days_later,
     first_result_stale,
     first_result_words,
+    stale_badges,
     stale_words,
     staleness,
     standing_sentence,
@@ -21,7 +23,7 @@ from cems_workbench.cli.tracing import print_trace
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.mcp.tools.queries import _candidate
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
-from cems_workbench.pipeline.supersession import SUPERSEDED
+from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED
 from cems_workbench.records import Memory
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.store.relations import SupersedingEdge
@@ -145,3 +147,17 @@ def test_stored_memories_say_their_latest_successor_at_the_moment():
     edges = [SupersedingEdge("a", "b", "supersedes", None, NOW - timedelta(days=2), None, "personal", True)]
     assert stored_standings([old], edges, NOW) == {"a": "superseded by b (7 days later); expired 2026-07-01"}
     assert stored_standings([old], edges, NOW - timedelta(days=3)) == {}
+
+
+def test_a_successor_that_the_scope_excludes_is_named_with_it():
+    """obsidian-mind#199 (2026-08-03): a correction is kept in one project, and a search of the shared scope gets what it corrects."""
+    before = traced(["old", "other"], {})
+    newer = Memory("new", "text of new", created_at=NOW, scope="personal")
+    note = {"old": {"id": "new", "created_at": NOW.isoformat(), "kind": "supersedes", "excluded_by": "scope"}}
+    config = with_values(before.config, {"query.scope": "shared", "supersession.mode": "drop"})
+    trace = replay(replace(before.evidence, notes={**before.evidence.notes, EXCLUDED: note}), config)
+    found = first_result_stale(trace)
+    assert found.words == "superseded by new (1 day later), which the query's scope excludes"
+    assert found.excluded and not found.in_a_list and stale_badges(trace) == {"old": "superseded by new"}
+    assert standing(trace, newer).words == "excluded by the scope"
+    assert standing(trace, replace(newer, scope="shared")).words == "no list found it"

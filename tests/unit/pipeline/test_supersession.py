@@ -4,7 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cems_workbench.pipeline.supersession import check_note, find_successors, superseded
+from cems_workbench.pipeline.supersession import (
+    EXCLUDED,
+    Successor,
+    check_excluded,
+    check_note,
+    excluded_successor,
+    find_successors,
+    superseded,
+)
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.relations import SupersedingEdge
 
@@ -44,9 +52,29 @@ def test_hidden_successor_is_none_but_the_chain_goes_on():
     assert of(shared, where=Filter(scope="personal")) == {} and of(shared) == {"a": ["b"]}
 
 
+def test_the_latest_of_successors_that_the_filter_hides_is_noted_with_what_excludes_it():
+    edges = [
+        edge("a", "b", MAY, "shared"),
+        edge("a", "c", JUNE, "shared"),
+        edge("d", "e", MAY),
+        edge("d", "f", JUNE, "shared"),
+    ]
+    found = find_successors(edges, JULY, Filter(scope="personal"))
+    assert list(found.successors) == ["d"] and list(found.excluded) == ["a"]
+    successor, by = excluded_successor(found.noted_in({EXCLUDED: "a former note"}), "a") or (None, "")
+    assert successor == Successor("c", JUNE) and by == "scope"
+    assert excluded_successor(found.noted_in({}), "d") is None
+    own = find_successors(edges, JULY, Filter("harbor", True, "shared"))
+    assert excluded_successor(own.noted_in({}), "a")[1] == "project"
+    assert EXCLUDED not in find_successors(edges, JULY, ANY).noted_in({EXCLUDED: "a former note"})
+    assert check_excluded(found.noted_in({})[EXCLUDED]) is None and "scope or project" in check_excluded(
+        {"a": {"id": "b"}}
+    )
+
+
 def test_note_is_read_back():
     found = find_successors([edge("a", "b"), edge("a", "c", None)], JULY, ANY)
-    assert superseded({"superseded": found.to_json()}) == found.successors
+    assert superseded(found.noted_in({})) == found.successors
     assert superseded({}) == {}
 
 
