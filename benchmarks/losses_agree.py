@@ -13,14 +13,16 @@ import argparse
 import random
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.config import preset
+from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.losses import losses_of, with_words
-from cems_workbench.pipeline import replay
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.records import Query
 
 PRESETS = "cems,ace,ace_b,cems_head,engram_recall,qmd,recollection,workbench"
 CUTOFFS = (1, 5, 10)
@@ -53,6 +55,17 @@ def compared(batch: LabelledBatch, name: str, k: int) -> tuple[int, Counter[str]
     if relevant != told.relevant:
         wrong.append(f"{name}@{k}: {told.relevant} counted of {relevant}")
     return relevant, branches, wrong
+
+
+def branches_of(
+    evidences: Mapping[str, Evidence], grades: Mapping[str, Mapping[str, int]], k: int
+) -> dict[tuple[str, str], str]:
+    """By query and relevant memory of recorded pipelines: the stage that loses it, "never" for none, or "returned"."""
+    batch = LabelledBatch([Query(qid, "q") for qid in evidences], evidences, grades)
+    relevant = [(qid, key) for qid, found in grades.items() for key, grade in found.items() if grade >= 1]
+    rows = losses_of([batch], [PipelineConfig()], 1, k, rows=len(relevant)).maps[0].rows
+    lost = {(row.qid, row.memory_id): row.branch.stage or "never" for row in rows}
+    return {pair: lost.get(pair, "returned") for pair in relevant}
 
 
 def main() -> int:

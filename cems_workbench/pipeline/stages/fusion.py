@@ -706,7 +706,7 @@ def _warnings(
         living = raw[q, alive[q]]
         if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:
             found.append("every candidate has the same fused score; minmax makes all of them 1.0")
-        if present[q].any(axis=1).sum() == 1 and not bypassed[q]:
+        if method.reads == "ranks" and present[q].any(axis=1).sum() == 1 and not bypassed[q]:
             found.append("one non-empty list: the fused score says only the rank in it")
         if alive[q].any() and not (alive[q] & table.important[q]).any():
             found += [f"no candidate is of high importance: {what} does nothing" for what in _of_importance(config)]

@@ -155,6 +155,13 @@ def test_minmax_of_equal_scores_is_one_for_all_and_warns() -> None:
     assert warned(fusion, "same fused score")
 
 
+@pytest.mark.parametrize(("method", "ranks_alone"), [("rrf", True), ("combsum", False)])
+def test_one_list_is_warned_of_only_where_its_ranks_are_fused(method: str, ranks_alone: bool) -> None:
+    """Preset mem0 was warned of, whose fused score is the cosine (found beside peers, 29 November 2026)."""
+    fusion = stage("fusion", evidence({"vector": {"a": 0.9, "b": 0.8}}), {"fusion.method": method})
+    assert warned(fusion, "one non-empty list") is ranks_alone
+
+
 def test_score_blends_the_best_vector_or_lexical_score() -> None:
     subject = evidence({"vector": {"a": 0.6}, "lexical": {"b": 8.0, "a": 6.0}})
     rows = stage("fusion", subject, {"fusion.score_blend": 0.25}).by_id

@@ -74,6 +74,62 @@ def test_a_memory_is_lost_at_the_stage_after_which_it_is_never_within_k(
     assert branch is not None and (branch.stage, branch.manner) == (stage, manner)
 
 
+@pytest.mark.parametrize(
+    ("k", "stages"),
+    [
+        (1, {"a": None, "b": "lists", "c": "topk", "d": "topk", "e": "min_score", "f": "min_score", "x": ""}),
+        (2, {"a": None, "b": None, "c": "topk", "d": "topk", "e": "min_score", "f": "min_score", "x": ""}),
+        (5, {"a": None, "b": None, "c": "topk", "d": "topk", "e": "min_score", "f": "min_score", "x": ""}),
+    ],
+)
+def test_one_list_a_filter_and_a_cut_lose_what_retrieval_observatory_says(
+    k: int, stages: dict[str, str | None]
+) -> None:
+    """Recorded from retrieval-observatory 0.8.0 by benchmarks/observatory_agree.py, whose `retained_below_cutoff` is b at 1.
+
+    A filter that kept the order was blamed for what the cut took (found beside peers, 29 November 2026).
+    """
+    only = RecordedStages(
+        (RecordedList("bm25", hits("a", "b", "c", "d", "e", "f", score=9.0)),),
+        (
+            RecordedStage("min_score", "other", hits("a", "b", "c", "d", score=9.0)),
+            RecordedStage("topk", "assembly", hits("a", "b", score=9.0)),
+        ),
+    )
+    trace = replay(traced(only), PipelineConfig())
+    found = {key: branch_of(trace, key, k) for key in stages}
+    assert {key: branch and branch.stage for key, branch in found.items()} == stages
+
+
+def test_a_list_that_has_it_below_k_lost_it_and_the_sentence_says_so() -> None:
+    """`why` said "lost at fusion" of a memory that the only list has 2nd (found beside peers, 29 November 2026)."""
+    second = RecordedStages(
+        (RecordedList("vector", hits("a", "b")),), (RecordedStage("fusion", "fusion", hits("a", "b")),)
+    )
+    trace = replay(traced(second), PipelineConfig())
+    assert cause(memory_path(trace, "b", 1), trace) == (
+        "Lost at lists: below 1 in every list (best: 2nd in vector); b was 2nd in vector."
+    )
+
+
+def test_what_a_reranker_never_read_it_lost_and_what_it_left_where_it_was_the_lists_did() -> None:
+    read = RecordedStages(
+        (RecordedList("bm25", hits("a", "b", "c", "d")), RecordedList("faiss", hits("b", "a", "d", "c"))),
+        (
+            RecordedStage("rrf", "fusion", hits("a", "b", "c", "d")),
+            RecordedStage("cohere", "rerank", hits("b", "a"), input=hits("a", "b", "c")),
+        ),
+    )
+    trace = replay(traced(read), PipelineConfig())
+    found = {key: branch_of(trace, key, 2) for key in "abcd"}
+    assert {key: branch and branch.stage for key, branch in found.items()} == {
+        "a": None,
+        "b": None,
+        "c": "lists",
+        "d": "cohere",
+    }
+
+
 def test_the_cause_names_the_stage_and_the_ranks_before_and_after() -> None:
     trace = replay(traced(HYBRID), PipelineConfig())
     assert (
