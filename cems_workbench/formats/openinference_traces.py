@@ -61,9 +61,14 @@ def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) 
     for number, row in read_records(path, errors, progress):
         for where, values in spans_of(row):
             try:
-                yield read_span(number, values)
+                span = read_span(number, values)
             except FieldError as error:
                 errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
+                continue
+            if span.query is None and span.lost is not None and span.has_documents and not span.parent_id:
+                reason = f"has no words of a query: {span.lost}"
+                errors.append(RowError(str(path), number, reason, f"{where}input.value"))
+            yield span
 
 
 def answer_of(query: TracedQuery) -> Asked:

@@ -2,7 +2,7 @@
 
 They are the note `recorded_stages` of evidence, so that bundles and evidence files hold them. Replay returns them under any config:
 
-    {"lists":  [{"name": "bm25", "hits": [["m1", 12.3], ["m7", null]], "left_out": ["m7"]}],
+    {"lists":  [{"name": "bm25", "hits": [["m1", 12.3], ["m7", null]], "left_out": ["m7"], "lost": "2 of its 9 documents …"}],
      "kept":   null, or the ids that the lists pass on together,
      "stages": [{"name": "rerank", "kind": "rerank", "ranked": true, "input": null, "output": [["m7", 0.9]],
                  "dropped": {"m1": ["below the threshold", false]}, "ms": 4.2}],
@@ -39,11 +39,15 @@ Scored = tuple[tuple[str, float | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordedList:
-    """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth."""
+    """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth.
+
+    `lost` says which of its documents the trace lacks, and why; empty if none.
+    """
 
     name: str
     hits: Scored
     left_out: frozenset[str] = frozenset()
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class RecordedStages:
             "lists": [
                 {"name": one.name, "hits": [list(hit) for hit in one.hits]}
                 | ({"left_out": sorted(one.left_out)} if one.left_out else {})
+                | ({"lost": one.lost} if one.lost else {})
                 for one in self.lists
             ],
             "stages": [_stage_values(stage) for stage in self.stages],
@@ -124,6 +129,7 @@ def read_recorded(note: Any) -> RecordedStages:
             _name(one, f"lists[{i}]"),
             _scored(one.get("hits"), f"lists[{i}].hits"),
             _ids(one.get("left_out", []), f"lists[{i}].left_out"),
+            _typed(one.get("lost", ""), str, f"lists[{i}].lost"),
         )
         for i, one in enumerate(_objects(values.get("lists", []), "lists"))
     )

@@ -21,7 +21,7 @@ from cems_workbench.trace.spans import TEXT_LIMIT, iso, json_line
 
 KEPT = (
     "openinference.", "input.value", "retrieval.", "reranker.", "document.", "workbench.", "gen_ai.operation.", "gen_ai.retrieval.",
-    "gen_ai.memory.", "exception.", "error.type",
+    "gen_ai.memory.", "exception.", "error.type", "logfire.scrubbed",
 )  # fmt: skip
 """How the attributes begin that are written. Prompts, answers, addresses and headers are not."""
 CONTENTS = ("document.content", "document.metadata")
@@ -57,13 +57,19 @@ class JsonLinesExporter(SpanExporter):
         if span.status.description:
             fields["status_message"] = span.status.description[:TEXT_LIMIT]
         attributes = dict(span.attributes or {})
+        # Of a span that was cut, the output may have the documents whose attributes are gone.
+        whole = span.dropped_attributes and attributes.get("openinference.span.kind") in ("RETRIEVER", "RERANKER")
+        if span.dropped_attributes:
+            fields["dropped_attributes_count"] = span.dropped_attributes
         for event in span.events:
             if event.name == "exception":
                 attributes |= {name: str(value)[:TEXT_LIMIT] for name, value in (event.attributes or {}).items()}
                 attributes.pop("exception.stacktrace", None)
         if not self._sink.texts and attributes.get("input.mime_type") == "application/json":
             attributes.pop("input.value", None)  # the arguments of a call, which may be documents
-        return fields | {"attributes": {name: value for name, value in attributes.items() if self._kept(name)}}
+        output = self._sink.texts and whole and "output.value"
+        kept = {name: value for name, value in attributes.items() if self._kept(name) or name == output}
+        return fields | {"attributes": kept}
 
     def _kept(self, name: str) -> bool:
         return name.startswith(KEPT) and (self._sink.texts or not name.endswith(CONTENTS))

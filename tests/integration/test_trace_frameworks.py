@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from cems_workbench import trace
+from cems_workbench.formats.base.spans import read_span
 from cems_workbench.trace.opentelemetry import JsonLinesExporter
 from tests.event_loop import run
 
@@ -213,3 +214,19 @@ def test_opentelemetry_exporter_leaves_texts_out(tmp_path: Path) -> None:
         ).end()
     written = (tmp_path / "trace.jsonl").read_text()
     assert "m0" in written and '"input.value":"q"' in written and "text of" not in written
+
+
+def test_opentelemetry_exporter_says_how_many_attributes_were_dropped(tmp_path: Path) -> None:
+    """opentelemetry-sdk 1.45.2, run on 2026-11-29: a span keeps its last 128 attributes."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(tmp_path / "trace.jsonl")))
+    given = {"input.value": "q", **{f"retrieval.documents.{n}.document.id": f"m{n}" for n in range(130)}}
+    span = provider.get_tracer("test").start_span("search", attributes=given)
+    span.set_attribute("output.value", "[]")
+    span.set_attribute("openinference.span.kind", "RETRIEVER")
+    span.end()
+    (written,) = map(json.loads, (tmp_path / "trace.jsonl").read_text().splitlines())
+    assert written["dropped_attributes_count"] == 5 and written["attributes"]["output.value"] == "[]"
+    read = read_span(1, written)
+    assert read.output is not None and [one.id for one in read.output][3:6] == [None, "m4", "m5"]
+    assert read.lost == "5 attributes of the span were dropped at the tracer's limit, 128 by default"

@@ -132,6 +132,10 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         return f"{name} is {where}" + ("." if k == 1 else f", at rank {path.rank}.")
     if path.status == "in no list":
         places = "; ".join(f"{list_label(place.list)}: {place.words}" for place in path.places)
+        recorded = trace.evidence.recorded
+        lost = [f"{one.name}: {one.lost}" for one in recorded.lists if one.lost] if recorded is not None else []
+        if lost:
+            return f"No recorded list has {name}, but the trace lacks documents of some ({'; '.join(lost)})."
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if trace.external:
         told = _traced(path, trace)

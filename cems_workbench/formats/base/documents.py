@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from cems_workbench.formats.base.engine_answers import METADATA_IDS
@@ -177,17 +178,25 @@ def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def with_ids(rows: list[dict[str, Any]], output: Any) -> list[dict[str, Any]]:
-    """The fields of documents, with the ids and scores of those in the output where only these have any and the texts are the same.
+def with_ids(rows: list[dict[str, Any]], output: Any, dropped: Any = None) -> list[dict[str, Any]]:
+    """The fields of documents, with those of the documents in the output where only these have them.
 
-    The instrumentor of LangChain (0.1.80) leaves out the ids, which its `output.value` has.
+    The instrumentor of LangChain (0.1.80) leaves out the ids, which its `output.value` has. Of a span that was cut (`dropped` attributes,
+    or an empty row) some documents may be in the output alone. Both lists must agree where both have an id, else a text.
     """
-    if all("id" in row for row in rows):
+    if all("id" in row for row in rows) and not dropped:
         return rows
     others = [document_fields(one) for one in documents_in(output) or ()]
-    if [one.get("content") for one in others] != [row.get("content") for row in rows]:
+    cut = bool(dropped) or not all(rows)
+    if len(others) < len(rows) or (
+        not cut and [one.get("content") for one in others] != [row.get("content") for row in rows]
+    ):
         return rows
-    return [{**other, **row} for other, row in zip(others, rows, strict=True)]
+    pairs = list(zip_longest(others, rows, fillvalue=dict[str, Any]()))
+    for name in ("id", "content"):
+        if any(name in one and name in row and one[name] != row[name] for one, row in pairs):
+            return rows
+    return [{**other, **row} for other, row in pairs]
 
 
 def _of_text(text: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.base.spans import (
     NO_LIST,
+    NOT_IN_TRACE,
     PARENT_IDS,
     QUERIES,
     QUERY_FIELDS,
@@ -32,7 +33,9 @@ from cems_workbench.formats.base.spans import (
     flat,
     has_failed,
     kind_of,
+    lacking_line,
     listed,
+    lost_of,
     microseconds,
     moment_of,
     returned_of,
@@ -47,15 +50,18 @@ EMBEDDED = "embedding.embeddings.0.embedding.text"
 OPERATION = "gen_ai.operation.name"
 GENAI_QUERIES = {"retrieval": "gen_ai.retrieval.query.text", "search_memory": "gen_ai.memory.query.text"}
 FOUND_IN = ", ".join(QUERY_FIELDS[:4])
+MAX_AROUND, MAX_AROUND_CHARS = 20, 2000
+"""Spans around a cut one whose input is looked at, and how long it may be."""
 _VECTORS = ("embedding", "vector")
 
 
 @dataclass(slots=True)
 class _Retrieval:
-    """One asking, and where its span stands; `wordless` is what is wrong with an input without words."""
+    """One asking, and where its span stands; `wordless` is what is wrong with an input without words, `cut` whether its span was."""
 
     asked: Asked
     wordless: RowError | None
+    cut: bool
     trace: str
     span: str
     parent: str
@@ -87,6 +93,10 @@ class _Reading:
         self._source, self._errors, self._documents = source, errors, documents
         self._found: list[_Retrieval] = []
         self._others = self._inner = self._embedded = 0
+        self._lacking: list[str] = []
+        """A line for each retrieval that may lack documents."""
+        self._around: dict[tuple[str, str], tuple[str, str]] = {}
+        """By trace and span the parent and the input of spans of other kinds."""
         self._words: dict[str, set[str]] = {}
         """By trace the texts that were embedded in it as queries."""
 
@@ -97,6 +107,12 @@ class _Reading:
             self._others += 1
             if kind == EMBEDDING and (text := _embedded(values)):
                 self._words.setdefault(str(first_of(values, TRACE_IDS) or ""), set()).add(text)
+            trace, span, parent = _place(values)
+            given = values.get(QUERIES[0])
+            self._around[trace, span] = (
+                parent,
+                given if isinstance(given, str) and len(given) <= MAX_AROUND_CHARS else "",
+            )
             return
         if has_failed(values):
             raise FieldError("status", "the retrieval ended in an error and answered nothing")
@@ -104,19 +120,27 @@ class _Reading:
         wordless = None
         if query is None:
             field, reason = _wordless(values)
+            reason = f"{reason}: {cut}" if not values.get(field) and (cut := lost_of(values, None)) else reason
             wordless = RowError(self._source, number, reason, f"{where}{field}")
         moment = self._moment(number, where, values)
         lists, unread = listed(values)
         self._errors += [RowError(self._source, number, NO_LIST, f"{where}{name}") for name in unread]
         rows = returned_of(values, RETRIEVER, lists)
+        lost = lost_of(values, rows)
+        if lost is not None and rows is not None:
+            gone = [place for place, row in enumerate(rows) if not (row.get("id") or row.get("content"))]
+            # A document that is missing keeps its place, so that the others have their ranks.
+            rows = [
+                row | {"id": f"{NOT_IN_TRACE}{place + 1}"} if place in gone else row for place, row in enumerate(rows)
+            ]
+            self._lacking.append(f"row {number}: {lacking_line(len(gone), len(rows), lost)}")
         asked: Asked = Asking(number, "", query, None, moment)
         if rows is not None:
             returned = _plain_results(rows)
             if returned is None:
                 returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
             asked = RecordedAnswer(number, "", query, None, returned, asked_at=moment)
-        place = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
-        self._found.append(_Retrieval(asked, wordless, *place))
+        self._found.append(_Retrieval(asked, wordless, lost is not None, *_place(values)))
 
     def _moment(self, number: int, where: str, values: Mapping[str, Any]) -> datetime | None:
         try:
@@ -127,8 +151,16 @@ class _Reading:
 
     def askings(self) -> list[Asked]:
         """Each retrieval once, in the order of the file."""
-        self._find_words()
         by_span = {(one.trace, one.span): one for one in self._found if one.span}
+        for (
+            one
+        ) in self._found:  # the query is the first attribute that a tracer drops; the calls around and inside have it
+            if one.wordless is not None and one.cut and (words := self._words_around(one)):
+                one.asked, one.wordless = replace(one.asked, query=words), None
+            outer = by_span.get((one.trace, one.parent)) if one.parent else None
+            if outer is not None and outer.wordless is not None and one.wordless is None:
+                outer.asked, outer.wordless = replace(outer.asked, query=one.asked.query), None
+        self._find_words()
         kept = []
         for one in self._found:
             outer = by_span.get((one.trace, one.parent)) if one.parent else None
@@ -138,6 +170,15 @@ class _Reading:
             self._inner += 1
             outer.asked = _fuller(outer.asked, one.asked)
         return [one.asked for one in kept]
+
+    def _words_around(self, one: _Retrieval) -> str | None:
+        """The words of the next span around it that has some."""
+        parent = one.parent
+        for _ in range(MAX_AROUND):
+            parent, given = self._around.get((one.trace, parent), ("", ""))
+            if given and (words := words_of_query(given)):
+                return words
+        return None
 
     def _find_words(self) -> None:
         """Give retrievals without words those of their trace; without any they are left out, with a line for each reason."""
@@ -159,12 +200,21 @@ class _Reading:
     def notes(self) -> list[str]:
         """What was passed over."""
         notes = [f"{self._others} spans are of another kind than {RETRIEVER}"] if self._others else []
+        if self._lacking:
+            several = f"; so {len(self._lacking):,} retrievals, this is the first" if len(self._lacking) > 1 else ""
+            notes.append(f"{self._lacking[0]}{several}")
         if self._inner:
             notes.append(f"{self._inner} spans are the same retrieval as the one around them, recorded twice")
         if self._embedded:
             several = "1 retrieval was" if self._embedded == 1 else f"{self._embedded:,} retrievals were"
             notes.append(f"{several} given an embedding: the words are those that the trace embedded")
         return notes
+
+
+def _place(values: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The trace, the span and its parent."""
+    trace, span, parent = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
+    return trace, span, parent
 
 
 def _plain_results(rows: Sequence[Mapping[str, Any]]) -> tuple[Returned, ...] | None:

@@ -14,12 +14,18 @@ columns `attributes.…` of a table, and lists of documents one JSON text.
 
 The kind, input and output of Langfuse's and MLflow's tracers are those of OpenInference under other names (ALIASES).
 
+A tracer keeps 128 attributes of a span unless it is told otherwise, and drops the oldest (Python) or the newest, so that of many documents
+some lack fields or are gone; logfire masks values that look like secrets and lists them in `logfire.scrubbed`. A document keeps the place
+that its attributes name, one that is gone is a `SpanDocument` without id and text, and `Span.lost` says what happened. Recorded with
+opentelemetry-sdk 1.45.2, openinference-instrumentation-langchain 0.1.80 and -llama-index 4.6.1, and logfire 5.4.0.
+
 Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md, the JSON encoding of OTLP 1, and the semantic
 conventions of GenAI 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai).
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,11 +54,13 @@ MESSAGES = ("status_message", "status.description", "status.message")
 FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
 QUERIES = ("input.value", "reranker.query", "gen_ai.retrieval.query.text", "gen_ai.memory.query.text")
 OUTPUT = "output.value"
+NOT_IN_TRACE = "not in the trace: "
+"""How the id of a document begins that the spans lack; its rank, and in a traced pipeline its list, follow."""
 QUERY_FIELDS = (
     "query",
     "input",
     "question",
-    "query_str",
+    QUERY_OF_BUNDLE := "query_str",
     "str_or_query_bundle",
     "query_bundle",
     "query_text",
@@ -81,6 +89,9 @@ COUNTS = (f"{STAGE}results", "gen_ai.memory.record.count")
 NO_LIST = "is a text that is no JSON list, perhaps cut by a limit of length: what was returned is not known"
 MAX_DEPTH = 20
 MAX_NAME_CHARS = 80
+MAX_DOCUMENTS = 10_000
+"""Above it, a number of a document says nothing of others that are missing."""
+MOST_NAMED = 3
 _ROOTS = frozenset(
     {
         "retrieval",
@@ -96,6 +107,8 @@ _ROOTS = frozenset(
         "name",
     }
 )
+_MASK = re.compile(r"\[Scrubbed due to .*\]")
+"""What logfire writes in the place of a value."""
 _WHOLE = frozenset({"input.value", OUTPUT})
 """Values that stay as they are where they are no text."""
 ALIASES = {
@@ -107,6 +120,8 @@ ALIASES = {
     "mlflow.spanOutputs": OUTPUT,
 }
 """Attributes of other tracers (Langfuse 5.0, MLflow 3), by what OpenInference calls them."""
+DROPPED_COUNTS = ("droppedAttributesCount", "dropped_attributes_count", "dropped_attributes")
+SCRUBBED = "logfire.scrubbed"
 DROPPED = f"{STAGE}dropped"
 _LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", DROPPED)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -119,7 +134,7 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 
 class SpanDocument(NamedTuple):
-    """A document of a span, in its order; `id` is the span's, as text."""
+    """A document of a span, in its order; `id` is the span's, as text. One without id and content is not in the file (`Span.lost`)."""
 
     id: str | None
     score: float | None = None
@@ -159,6 +174,8 @@ class Span:
     problem: str | None
     """Why the tracer could not read what it returned or was given."""
     dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    lost: str | None = None
+    """Why fields of it may not be in the file: dropped at a limit, or masked; None if nothing says so."""
 
     def to_values(self) -> list[Any]:
         """The span as plain tuples, dicts, texts and numbers, for `from_values`."""
@@ -205,8 +222,10 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
     values = flat(span)
     kind = kind_of(values)
     lists, unread = listed(values)
-    output = _documents(returned_of(values, kind, lists))
-    read = _documents(lists.get(f"{STAGE}input", lists.get(READ)))
+    returned = returned_of(values, kind, lists)
+    lost = lost_of(values, returned)
+    output = _documents(returned, lost is not None)
+    read = _documents(lists.get(f"{STAGE}input", lists.get(READ)), lost is not None)
     stage_kind = values.get(f"{STAGE}kind")
     if stage_kind is not None and stage_kind not in STAGE_KINDS:
         stage_kind = "other"
@@ -231,6 +250,27 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
         values.get(f"{STAGE}ranked") not in (False, "false"),
         _text(values.get(f"{STAGE}problem")) or (f"{unread[0]} {NO_LIST}" if unread else None),
         _dropped(lists.get(DROPPED, ())),
+        lost,
+    )
+
+
+def lost_of(values: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Why fields of a span that returned these documents may not be in the file; None if nothing says so, or its output has them all."""
+    masked = values.get(SCRUBBED)
+    said = [f"logfire masked {masked}"] if masked and isinstance(masked, str) else []
+    count = str(first_of(values, DROPPED_COUNTS) or 0)
+    whole = rows and all(row.get("id") for row in rows) and len(documents_in(values.get(OUTPUT)) or ()) == len(rows)
+    if count.isdigit() and int(count) and not whole:
+        said.append(f"{int(count):,} attributes of the span were dropped at the tracer's limit, 128 by default")
+    elif not said and any(not row for row in rows or ()):
+        said.append("numbers between those of its documents are left out, as a tracer's limit of 128 attributes does")
+    return "; ".join(said) or None
+
+
+def lacking_line(gone: int, documents: int, lost: str) -> str:
+    """How many of the documents of a span are not in the file, and why."""
+    return (
+        f"{f'{gone:,} of its {documents:,} documents are' if gone else 'documents may be'} missing in the file: {lost}"
     )
 
 
@@ -261,13 +301,49 @@ def flat(span: Mapping[str, Any]) -> dict[str, Any]:
         attributes = {str(pair.get("key")): otlp(pair.get("value"), 0) for _, pair in objects(attributes)}
     if isinstance(attributes, dict):
         if set(map(type, attributes.values())) <= _PLAIN:
-            return _with_known_names(values | attributes)
+            return _with_known_names(_unmasked(values | attributes))
         for name, value in attributes.items():
             if not isinstance(value, dict | list):
                 values[name] = value
             elif name.partition(".")[0] in _ROOTS:
                 flatten(name, value, values, 0)
-    return _with_known_names(values)
+    return _with_known_names(_unmasked(values))
+
+
+def _unmasked(values: dict[str, Any]) -> dict[str, Any]:
+    """The values without those that logfire masked, whose names and words are then the value of SCRUBBED."""
+    try:
+        masked = parse_json(values[SCRUBBED]) if isinstance(values.get(SCRUBBED), str) else values.get(SCRUBBED)
+    except ValueError:
+        masked = None
+    said = []
+    for _, one in objects(masked):
+        path = given if isinstance(given := one.get("path"), list) else []
+        keys = list(map(str, path[1:]))
+        # Of flat attributes the first key is the whole name, of lists and objects they are its parts.
+        for end in range(len(keys), 0, -1):
+            if (name := ".".join(keys[:end])) in values:
+                values[name] = _without(values[name], path[1 + end :])
+                said.append(f"{name} ({one.get('matched_substring')!r})")
+                break
+    if said:
+        more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+        values[SCRUBBED] = ", ".join(said[:MOST_NAMED]) + more
+    return values
+
+
+def _without(value: Any, path: Sequence[Any]) -> Any:
+    """The value, also the JSON text of one, without what is at a path; "" without a path, or for one that is not there."""
+    if not path:
+        return ""
+    try:
+        whole = at = parse_json(value) if isinstance(value, str) else value
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = None
+    except (ValueError, TypeError, KeyError, IndexError):
+        return ""
+    return json.dumps(whole, ensure_ascii=False) if isinstance(value, str) else whole
 
 
 def _with_known_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -318,11 +394,13 @@ def otlp(value: Any, depth: int) -> Any:
 
 
 def words_of_query(value: Any, depth: int = 0) -> str | None:
-    """The words of the query in an input that is text, JSON or its text; None for one without any, such as an embedding.
+    """The words of the query in an input that is text, JSON or its text; None for one without any, such as an embedding or a mask.
 
     Of a chat that is what its last user said.
     """
     if isinstance(value, str):
+        if _MASK.fullmatch(value.strip()):
+            return None
         if not value.lstrip().startswith(("{", "[", '"')):
             return value if value.strip() else None
         try:
@@ -335,7 +413,10 @@ def words_of_query(value: Any, depth: int = 0) -> str | None:
     if depth > MAX_QUERY_DEPTH:
         return None
     if isinstance(value, dict):
-        found = (words_of_query(value[name], depth + 1) for name in QUERY_FIELDS if name in value)
+        # LlamaIndex' instrumentor names arguments as the retriever does: its QueryBundle is known by what it has.
+        bundles = (name for name, inner in value.items() if isinstance(inner, dict) and QUERY_OF_BUNDLE in inner)
+        names = dict.fromkeys((*(name for name in QUERY_FIELDS if name in value), *bundles))
+        found = (words_of_query(value[name], depth + 1) for name in names)
         return next((words for words in found if words is not None), None)
     if isinstance(value, list):
         said = [one for one in value if not isinstance(one, dict) or (_role(one) or "user") in ASKERS]
@@ -408,7 +489,18 @@ def listed(values: Mapping[str, Any]) -> tuple[dict[str, list[dict[str, Any]]], 
             own[place][what] = value
         else:
             own[place] = {what: value}
-    return {name: [_fields(name, own[place]) for place in sorted(own)] for name, own in rows.items()}, unread
+    # A number that is missing below another one is a document that was dropped: the others keep their places.
+    return {
+        name: [_fields(name, own[place]) if place in own else {} for place in _places(name, own)]
+        for name, own in rows.items()
+    }, unread
+
+
+def _places(name: str, own: Mapping[int, Any]) -> Iterable[int]:
+    most = max(own, default=-1)
+    # Somebody may count from 1.
+    whole = name == DROPPED or most >= MAX_DOCUMENTS or (0 not in own and len(own) == most)
+    return sorted(own) if whole else range(most + 1)
 
 
 def _fields(name: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -426,15 +518,19 @@ def returned_of(
     # Of another kind the output is an answer, not a list.
     output = values.get(OUTPUT) if kind in SEARCHERS else None
     if name is not None:
-        return lists[name] if output is None else with_ids(lists[name], output)
+        return lists[name] if output is None else with_ids(lists[name], output, first_of(values, DROPPED_COUNTS))
     found = documents_in(output)
     if found is not None:
         return list(map(document_fields, found))
     return [] if any(str(values.get(count)) == "0" for count in COUNTS) else None
 
 
-def _documents(rows: Sequence[Mapping[str, Any]] | None) -> Documents | None:
-    return None if rows is None else tuple(one for row in rows if (one := _document(row)) is not None)
+def _documents(rows: Sequence[Mapping[str, Any]] | None, whole: bool) -> Documents | None:
+    """The documents; what has neither id nor content is left out unless it stands for one that is lost (`whole`)."""
+    if rows is None:
+        return None
+    found = ((_document(row), row) for row in rows)
+    return tuple(one or SpanDocument(None, _number(row.get("score"))) for one, row in found if one is not None or whole)
 
 
 def _document(values: Mapping[str, Any]) -> SpanDocument | None:

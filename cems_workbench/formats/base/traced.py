@@ -27,7 +27,15 @@ from typing import Any
 from cems_workbench.errors import one_line
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.spans import SEARCHERS, Documents, Span, SpanDocument, moment_of
+from cems_workbench.formats.base.spans import (
+    NOT_IN_TRACE,
+    SEARCHERS,
+    Documents,
+    Span,
+    SpanDocument,
+    lacking_line,
+    moment_of,
+)
 from cems_workbench.records import RankedIds
 
 LISTS = "lists"
@@ -157,6 +165,9 @@ def _trees(spans: Sequence[Span]) -> list[_Node]:
             roots.append(_Node(_stand_in(orphans), orphans, True))
     for node in nodes.values():
         node.children.sort(key=lambda child: child.span.ended)
+        if node.span.query is None:  # the first attribute that a tracer drops; the inner call has the words too
+            words = next((each.span.query for each in node.children if _is_same_call(each, node)), None)
+            node.span = node.span if words is None else replace(node.span, query=words)
     return roots
 
 
@@ -339,6 +350,8 @@ class _Reading:
         hits = [list(hit) for hit in output or []]
         self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
         self.texts.append(_texts(span.output or ()))
+        if lacking := _lacking(span.output, span):
+            self.lists[-1]["lost"] = lacking
         self.known |= {key for key, _ in output or []}
         return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
 
@@ -490,7 +503,10 @@ class _Reading:
         found: dict[str, float | None] = {}
         twice = []
         first: dict[str, str | None] = {}
-        for document in documents:
+        for rank, document in enumerate(documents, 1):
+            if document.id is None and document.content is None:
+                found[f"{NOT_IN_TRACE}{rank} of {_shown(self._name_of_span(span))}"] = document.score
+                continue
             # DSPy's outer span has the texts alone, the ids are those of the model that it called.
             inner = self.by_content.get(document.content or "") if document.id is None else None
             if document.content is None and document.id is not None:
@@ -519,7 +535,8 @@ class _Reading:
 
     def _said(self, span: Span) -> list[str]:
         said = [] if span.error is None else [f"ended in an error{_words(span.error)}"]
-        return [*said, *([] if span.problem is None else [one_line(span.problem, 300)])]
+        lacking = [] if span.lost is None else [_lacking(span.output, span)]
+        return [*said, *([] if span.problem is None else [one_line(span.problem, 300)]), *filter(None, lacking)]
 
     def _warn(self, stage: str | None, line: str) -> None:
         self.warnings.setdefault(stage or LISTS, []).append(line)
@@ -537,6 +554,14 @@ class _Reading:
 def _texts(documents: Documents) -> dict[str, str]:
     """By text the id; what lacks one of them is left out."""
     return {one.content: one.id for one in documents if one.content is not None and one.id is not None}
+
+
+def _lacking(documents: Documents | None, span: Span) -> str:
+    """Which documents of a list the trace lacks, and why; empty if it has all that the span says of."""
+    if span.lost is None or documents is None:
+        return ""
+    gone = sum(one.id is None and one.content is None for one in documents)
+    return lacking_line(gone, len(documents), one_line(span.lost, 300))
 
 
 def _joined(taken: Sequence[_Source]) -> Hits:

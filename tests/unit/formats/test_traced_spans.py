@@ -314,3 +314,99 @@ def test_a_file_with_stages_is_one_of_traces_and_plain_retrievers_are_a_log(tmp_
     parsed = read(path, "openinference-traces")
     # No stage joined its lists: what it returned is unknown, which is no empty answer.
     assert (len(parsed.queries), parsed.answers) == (1, ()) and "1 query: answer not recorded" in parsed.notes
+
+
+def cut(row: dict[str, Any], dropped: int, output: Any = None) -> dict[str, Any]:
+    """The span as the SDK of Python keeps it at its limit: without its first attributes."""
+    kept = dict(list(row["attributes"].items())[dropped:])
+    kept |= {"openinference.span.kind": "RETRIEVER"} | ({} if output is None else {"output.value": json.dumps(output)})
+    return row | {"attributes": kept, "droppedAttributesCount": dropped}
+
+
+def test_documents_of_a_span_that_was_cut_keep_their_ranks_and_are_said_to_be_missing() -> None:
+    """opentelemetry-sdk 1.45.2 and openinference-instrumentation-langchain 0.1.80, run on 2026-11-29: 128 attributes."""
+    hits: Hits = [(f"m{n}", None) for n in range(1, 41)]
+    (query,) = converted(ROOT, cut(retriever("R", 1, hits), 2 + 2 * 7))
+    (found,) = query.recorded["lists"]
+    assert [key for key, _ in found["hits"]] == [
+        *(f"not in the trace: {n} of R" for n in range(1, 8)),
+        *(k for k, _ in hits[7:]),
+    ]
+    said = "7 of its 40 documents are missing in the file: 16 attributes of the span were dropped at the tracer's limit, 128 by default"
+    assert found["lost"] == said and query.warnings == {"lists": [f"R: {said}"]}
+    # A half of a document keeps its place; without the count a gap in the numbers says it.
+    half = cut(retriever("R", 1, hits), 2 + 2 * 7 + 1)
+    (query,) = converted(ROOT, {key: value for key, value in half.items() if key != "droppedAttributesCount"})
+    assert [key for key, _ in query.recorded["lists"][0]["hits"]][7].startswith("traced-")
+    assert "numbers between those of its documents are left out" in query.recorded["lists"][0]["lost"]
+
+
+def test_documents_of_a_span_that_was_cut_are_in_its_output() -> None:
+    """openinference-instrumentation-llama-index 4.6.1, run on 2026-11-29: the output has every id, an inner call the words."""
+    hits: Hits = [(f"m{n}", 1 / n) for n in range(1, 71)]
+    output = [f"<NodeWithScore(node=TextNode(id_={key}), score={score})>" for key, score in hits]
+    whole = cut(retriever("retrieve", 1, hits, None), 86, output)
+    inner = retriever("_retrieve", 1, [], "retrieve")
+    inner["attributes"]["input.value"] = '{"q": {"query_str": "which port?", "embedding": null}}'
+    (query,) = converted(whole, inner)
+    assert query.query == "which port?" and not query.warnings
+    assert [key for key, _ in query.recorded["lists"][0]["hits"]] == [key for key, _ in hits]
+
+
+def test_query_of_a_log_of_cut_spans_is_that_of_the_span_around(tmp_path: Path) -> None:
+    hits: Hits = [(f"m{n}", None) for n in range(1, 41)]
+    path = tmp_path / "spans.jsonl"
+    path.write_text("\n".join(map(json.dumps, [cut(retriever("R", 1, hits), 16), ROOT])), "utf-8")
+    parsed = read(path, "openinference-spans")
+    assert [query.query for query in parsed.queries] == ["which port?"] and not parsed.errors
+    assert [row.memory_id for row in parsed.answers[0].returned][6:9] == ["not in the trace: 7", "m8", "m9"]
+    assert "row 1: 7 of its 40 documents are missing in the file: 16 attributes" in parsed.notes[1]
+
+
+def masked(name: str, at: int, question: str | None) -> dict[str, Any]:
+    """A span as logfire 5.4.0 wrote it: values that match its patterns are replaced, and named."""
+    mask = "[Scrubbed due to 'session']"
+    gone = ["retrieval.documents.0.document.id", "retrieval.documents.0.document.content"]
+    row = retriever(name, at, [("m1", None), ("m2", None)], None, trace_id=name)
+    row["attributes"] |= dict.fromkeys(gone, mask) | {"input.value": question or mask}
+    paths = [*gone, *(["input.value"] if question is None else [])]
+    row["attributes"]["logfire.scrubbed"] = json.dumps(
+        [{"path": ["attributes", path], "matched_substring": "session"} for path in paths]
+    )
+    return row
+
+
+def test_a_mask_of_logfire_is_no_query_and_no_id(tmp_path: Path) -> None:
+    """logfire 5.4.0, run on 2026-11-29: queries and ids that look like secrets are replaced before they leave."""
+    rows = [masked("one", 1, None), masked("two", 2, None), masked("three", 3, "what is for lunch")]
+    (query,) = converted(*rows)
+    assert query.query == "what is for lunch"
+    assert [key for key, _ in query.recorded["lists"][0]["hits"]] == ["not in the trace: 1 of three", "m2"]
+    assert "logfire masked retrieval.documents.0.document.id ('session')" in query.warnings["lists"][0]
+    path = tmp_path / "spans.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    for form in ("openinference-spans", "openinference-traces"):
+        parsed = read(path, form)
+        assert [each.query for each in parsed.queries] == ["what is for lunch"]
+        assert "logfire masked" in str(parsed.errors[0]) and "input.value ('session')" in str(parsed.errors[0])
+    within = masked("one", 1, json.dumps({"query": "[Scrubbed due to 'auth']", "k": 5}))
+    within["attributes"]["logfire.scrubbed"] = (
+        '[{"path": ["attributes", "input.value", "query"], "matched_substring": "auth"}]'
+    )
+    assert read_span(1, within).query is None
+    assert read_span(1, masked("one", 1, "why [Scrubbed due to it]?")).query == "why [Scrubbed due to it]?"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"q": {"query_str": "which port?", "image_path": None, "embedding": None}}, "which port?"),
+        ({"bundle": {"query_str": "which port?", "embedding": "<2-dimensional vector>"}}, "which port?"),
+        ({"q": {"vector": [0.1]}}, None),
+    ],
+)
+def test_query_bundle_is_known_whatever_its_parameter_is_called(given: Any, words: str | None) -> None:
+    """openinference-instrumentation-llama-index 4.6.1, run on 2026-11-29: a retriever may name it as it likes."""
+    row = retriever("r", 1, [("m1", 1.0)])
+    row["attributes"]["input.value"] = json.dumps(given)
+    assert read_span(1, row).query == words

@@ -226,3 +226,16 @@ def test_a_note_that_is_none_is_refused_with_its_field(note: object, said: str) 
     with pytest.raises(InputError, match="recorded_stages") as caught:
         evidence_from(bundle, "bundle")
     assert said in str(caught.value)
+
+
+def test_cause_says_that_the_trace_lacks_documents_of_a_list() -> None:
+    """opentelemetry-sdk 1.45.2, run on 2026-11-29: what is in no recorded list may have been dropped from the span."""
+    lists = (
+        RecordedList("R", hits("not in the trace: 1 of R", "a"), lost="1 of its 2 documents are missing"),
+        RecordedList("S", hits("a")),
+    )
+    trace = replay(traced(RecordedStages(lists, HYBRID.stages[:1])), PipelineConfig())
+    assert cause(memory_path(trace, "m3", 5), trace) == (
+        "No recorded list has m3, but the trace lacks documents of some (R: 1 of its 2 documents are missing)."
+    )
+    assert RecordedStages(lists, HYBRID.stages).to_json()["lists"][0]["lost"] == "1 of its 2 documents are missing"
