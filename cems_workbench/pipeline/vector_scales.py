@@ -1,7 +1,7 @@
 """Scales of the vector score: what a system's engine makes of the cosine before thresholds and sums read it.
 
     cosine             c
-    half_cosine        max((1 + c) / 2, 0)          Neo4j, FalkorDB, k-nearest-neighbour fields of Lucene engines
+    half_cosine        max((1 + c) / 2, 0)          Neo4j, Graphiti on FalkorDB, k-nearest-neighbour fields of Lucene
     inverse_l2         1 / (1 + squared L2) = 1 / (3 - 2c)   mem0 on Chroma and FAISS, of vectors of length 1
     negative_distance  c - 1                        stores that return minus the cosine distance
 

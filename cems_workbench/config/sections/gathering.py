@@ -92,9 +92,9 @@ class VectorList(Section):
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
         "cosine",
         "Vector scale",
-        "What thresholds, sums and normalisation read as the score of a vector hit. cosine; half_cosine (1 + cosine) / 2 (Neo4j, FalkorDB, "
-        "Lucene's k-nearest neighbours: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared distance) (mem0 on Chroma and FAISS: 0.333 is a "
-        "cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
+        "What thresholds, sums and normalisation read as the score of a vector hit. cosine; half_cosine (1 + cosine) / 2 (Neo4j, Lucene's "
+        "k-nearest neighbours, Graphiti on FalkorDB, which itself reports 1 − cosine: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared "
+        "distance) (mem0 on Chroma and FAISS: 0.333 is a cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
         added=True,
         exports=mem0("config.vector_store.provider", codec="mem0_store"),
     )

@@ -512,11 +512,11 @@ class RerankConfig(Section):
         cost="gather",
         added=True,
     )
-    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity", "raw"] = param(
+    raw_scale: Literal["divide_by_10", "sigmoid", "sigmoid_outside_unit", "minmax", "identity", "raw"] = param(
         "divide_by_10",
         "Raw → unit",
-        "How the model's score becomes 0–1; a logit needs sigmoid. raw: it stays as it is, below 0 and above 1 too, which fits where it replaces "
-        "the score (ACE).",
+        "How the model's score becomes 0–1; a logit needs sigmoid. sigmoid_outside_unit: only if a score of the query lies outside 0–1 (Hindsight). "
+        "raw: it stays as it is, below 0 and above 1 too, which fits where it replaces the score (ACE).",
     )
     combine: Literal["position_bands", "replace"] = param(
         "position_bands",

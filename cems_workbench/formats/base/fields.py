@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from cems_workbench.formats.base.files import type_name
@@ -213,8 +214,9 @@ class UnknownFields:
 
     MAX_NOTES = 20
 
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = frozenset(known)
+    def __init__(self, known: Iterable[str], says: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`says` is the time of a memory by each of its names: a row that has two names of one time is read by the likelier."""
+        self._known, self._says = frozenset(known), says
         self._rows: dict[str, int] = {}
         self._repeated: dict[str, int] = {}
         self._cut: dict[str, int] = {}
@@ -230,10 +232,15 @@ class UnknownFields:
         for name in row.keys() - self._known if unread is None else unread:
             self._rows[name] = self._rows.get(name, 0) + 1
 
+    def _fault(self, name: str) -> str:
+        said = self._says.get(name)
+        return "is not known" if said is None else f"says {said}, as another field of the row does,"
+
     def notes(self) -> tuple[str, ...]:
         """One note per field, the most frequent first."""
         unknown = [
-            f"field {_shown(name)} is not known and was left out ({rows} rows)" for name, rows in _ranked(self._rows)
+            f"field {_shown(name)} {self._fault(name)} and was left out ({rows} rows)"
+            for name, rows in _ranked(self._rows)
         ]
         repeated = [
             f"key {_shown(name)} stands more than once in an object; the last one counts ({rows} rows)"

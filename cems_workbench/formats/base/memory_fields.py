@@ -56,6 +56,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
 }
 """Names by field, likelier ones first; `document` and `number` are those of a chunk."""
+TIME_OF: Mapping[str, str] = {name: field for field in TIMES for name in NAMES[field][1:]}
+"""The time of a memory by each of its names but its own."""
 TEXTS = ("memory", "page_content", "fact", "data")
 """Names of a text that is a memory's; others, such as `text`, may be anything's."""
 STATE_NAMES: Mapping[str, str] = {

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from cems_workbench.formats.base.fields import FieldError, UnknownFields
 from cems_workbench.formats.base.files import read_records
 from cems_workbench.formats.base.grades import NoGradeError, TakenInPartError
+from cems_workbench.formats.base.memory_fields import TIME_OF
 from cems_workbench.formats.base.payload import is_deleted
 from cems_workbench.progress import Progress
 from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem, UngradedJudgment
@@ -73,7 +74,7 @@ def collect(
     """
     collected: Collected[Record] = Collected()
     unread = known if callable(known) else None
-    unknown = UnknownFields(TIMES if callable(known) else known)
+    unknown = UnknownFields(TIMES, TIME_OF) if callable(known) else UnknownFields(known)
     first: dict[Hashable, int] = {}
     for number, row in objects:
         try:

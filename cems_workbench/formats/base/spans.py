@@ -14,8 +14,8 @@ columns `attributes.…` of a table, and lists of documents one JSON text.
 
 The kind, input and output of Langfuse's and MLflow's tracers are those of OpenInference under other names (ALIASES).
 
-A tracer keeps 128 attributes of a span unless a setting says otherwise, and drops the oldest (Python) or the newest, so that of many documents
-some lack fields or are gone; logfire masks values that look like secrets and lists them in `logfire.scrubbed`. A document keeps the place
+A tracer keeps 128 attributes of a span by default, and drops the oldest (Python) or the newest, so that of many documents some lack fields
+or are gone; logfire masks values that look like secrets and lists them in `logfire.scrubbed`. A document keeps the place
 that its attributes name, one that is gone is a `SpanDocument` without id and text, and `Span.lost` says what happened. Recorded with
 opentelemetry-sdk 1.45.2, openinference-instrumentation-langchain 0.1.80 and -llama-index 4.6.1, and logfire 5.4.0.
 

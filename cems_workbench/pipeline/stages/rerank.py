@@ -444,16 +444,21 @@ def _characters(memory: Memory) -> float:
 
 
 def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
-    """(Q, C) raw scores to 0..1, clamped but for `raw`; `minmax` runs over the good scores of each query, all equal -> 1.0."""
+    """(Q, C) raw scores to 0..1, clamped but for `raw`; `minmax` runs over the good scores of each query, all equal -> 1.0.
+
+    `sigmoid_outside_unit` is the sigmoid for queries of which a good score lies outside 0..1, as Hindsight tells logits from probabilities.
+    """
     if scale == "raw":
         return np.where(good, raw, np.nan)
     safe = np.where(good, raw, 0.0)
     if scale == "divide_by_10":
         unit = safe / 10
-    elif scale == "sigmoid":
+    elif scale in ("sigmoid", "sigmoid_outside_unit"):
         # The argument is never positive, so exp cannot overflow.
         tail = np.exp(-np.abs(safe))  # never overflows
         unit = np.where(safe >= 0, 1 / (1 + tail), tail / (1 + tail))
+        if scale == "sigmoid_outside_unit":
+            unit = np.where(((safe < 0) | (safe > 1)).any(axis=1, keepdims=True), unit, safe)
     elif scale == "minmax":
         low = np.where(good, safe, np.inf).min(axis=1, keepdims=True, initial=np.inf)
         high = np.where(good, safe, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import column, dropped, evidence, falling, kept, stage, trace, warned
 
+from cems_workbench.config import preset
 from cems_workbench.pipeline import ModelScore
 from cems_workbench.pipeline.stages.rerank import account
 from cems_workbench.pipeline.stages.result import ScoreNeed
@@ -30,6 +31,15 @@ def test_divide_by_10_clamps() -> None:
 def test_sigmoid_maps_logits() -> None:
     found = units("sigmoid", a=0.0, b=math.log(3), c=-math.log(3), d=-800.0, e=800.0)
     assert found == pytest.approx({"a": 0.5, "b": 0.75, "c": 0.25, "d": 0.0, "e": 1.0}, abs=1e-15)
+
+
+def test_sigmoid_outside_unit_is_for_queries_with_a_score_outside() -> None:
+    """hindsight-api-slim 1.1.0, read on 2026-11-29: scores of 0 to 1 are probabilities, and an unscored candidate has 0."""
+    assert units("sigmoid_outside_unit", a=0.0, b=0.007, c=1.0) == {"a": 0.0, "b": 0.007, "c": 1.0}
+    found = units("sigmoid_outside_unit", a=0.0, b=math.log(3))
+    assert found == pytest.approx({"a": 0.5, "b": 0.75})
+    assert preset("hindsight").config.rerank.raw_scale == "sigmoid_outside_unit"
+    assert preset("hindsight").config.rerank.neutral_unit == 0.0
 
 
 def test_minmax_runs_over_the_good_scores() -> None:
