@@ -17,6 +17,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
+from cems_workbench.evaluation.own_documents import own_document, without_own
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names
@@ -81,7 +82,8 @@ class LabelledBatch:
         seconds_per_query: float | None = None,
     ) -> None:
         """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those that
-        that are marked as having no answer.
+        that are marked as having no answer. A query that is a memory of the store is without it: in `left_out`; one that has its id and
+        other words is in `by_chance`.
 
         `seconds_per_query` is what gathering took, where that was recorded.
         """
@@ -91,8 +93,15 @@ class LabelledBatch:
         known = {query.qid for query in gathered if grades.get(query.qid) or query.answerable is False}
         self.not_judged = tuple(query.qid for query in gathered if query.qid not in known)
         self.queries = tuple(query for query in gathered if query.qid in known)
-        self.evidences = tuple(evidences[query.qid] for query in self.queries)
         self.grades: tuple[Mapping[str, int], ...] = tuple(grades.get(query.qid, {}) for query in self.queries)
+        given = [evidences[query.qid] for query in self.queries]
+        own = [own_document(*one) for one in zip(self.queries, given, self.grades, strict=True)]
+        self.left_out = tuple(query.qid for query, what in zip(self.queries, own, strict=True) if what == "same")
+        self.by_chance = tuple(query.qid for query, what in zip(self.queries, own, strict=True) if what == "other")
+        self.evidences = tuple(
+            without_own(evidence, query.qid) if what == "same" else evidence
+            for query, evidence, what in zip(self.queries, given, own, strict=True)
+        )
         self.ideal = ideal_grades([list(one.values()) for one in self.grades])
         self.unanswerable = np.array([query.answerable is False for query in self.queries], dtype=bool)
         self._alike = _gathered_alike(self.evidences)
@@ -154,12 +163,16 @@ class LabelledBatch:
 
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
-        found, needs = [], dict(self.unmet(config))
+        found, needs, own = [], dict(self.unmet(config)), {*self.left_out}
         sent = np.zeros(len(self.queries), dtype=np.int64)
         for block, stages in self.runs(config, switched_off):
             found.append(_ranked(block, stages.results.after))
             if stages.has(RERANK) and not RERANK.is_off(config):
-                unscored = sum(bool(stages.of(RERANK).needs(q)) for q in range(len(block.places)))
+                unscored = 0
+                for q, place in enumerate(block.places.tolist()):
+                    lacking = sum(len(need.memory_ids) for need in stages.of(RERANK).needs(q))
+                    # Without its own document a query's reranker reads one candidate more than was scored, the last.
+                    unscored += lacking > (self.queries[place].qid in own)
                 if unscored:
                     needs[UNSCORED] = needs.get(UNSCORED, 0) + unscored
                 sent[block.places] = stages.of(RERANK).sent()

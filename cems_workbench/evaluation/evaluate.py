@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation import own_documents
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
@@ -106,6 +107,8 @@ class Evaluation:
     """How many queries have a stale memory among the first `STALE_K` results, and of how many that is known."""
     unanswerable: tuple[str, ...] = ()
     """Marked as having no answer: only measures of such queries include them."""
+    own_documents: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Queries that are memories, left out of their results; queries that have the id of a memory by chance."""
 
     @property
     def lacking(self) -> tuple[str, Mapping[str, int]]:
@@ -165,6 +168,7 @@ class Evaluation:
             lines.append(f"{len(self.not_judged)} queries have no judgment and are left out")
         if self.not_gathered:
             lines.append(f"{len(self.not_gathered)} queries were not gathered and are left out")
+        lines += own_documents.remarks(*self.own_documents, len(self.qids))
         lines += [f"warning: {line}" for line in missing_score_lines([self.lacking])]
         return lines + [f"warning: the reranker failed in {count} queries: {why}" for why, count in self.failed.items()]
 
@@ -260,6 +264,7 @@ def evaluate(
         batch.failed(config),
         stale_queries(rankings.graded),
         tuple(qids[q] for q in without),
+        (batch.left_out, batch.by_chance),
     )
 
 

@@ -103,6 +103,8 @@ class _Pass:
     types: list[str | None] = field(default_factory=list)
     not_judged: list[str] = field(default_factory=list)
     not_gathered: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    by_chance: list[str] = field(default_factory=list)
     answered: dict[str, tuple[Evidence, Evidence]] = field(default_factory=dict)
     """By the running system that answered lists, the first and the last evidence of which it did."""
 
@@ -148,6 +150,7 @@ class _Pass:
                     one.failed,
                     one.stale,
                     tuple(self.qids[q] for q in without),
+                    (self.left_out, self.by_chance),
                 )
             )
         overlaps = tuple(float(np.concatenate(one.overlaps).mean()) for one in self.configs[1:] if one.overlaps)
@@ -175,6 +178,8 @@ def _pass(
         run.types += batch.types
         run.not_judged += batch.not_judged
         run.not_gathered += batch.not_gathered
+        run.left_out += batch.left_out
+        run.by_chance += batch.by_chance
         run.highest = max(run.highest, int(batch.ideal.max(initial=1)))
         found = [batch.rankings(config) for config in configs]
         results = [batch.result_ids(rankings) for rankings in found] if len(found) > 1 else []
