@@ -121,7 +121,12 @@ def connect_command(
         to_search = None if as_json else first_search(resources.store, given_options(store=store))
     _print_report(report, as_json)
     if not as_json:
-        say_next(words_of("doctor", options=given_options(store=store)) if report.problem else to_search)
+        given = given_options(store=store)
+        anew = any(snapshot.origins and snapshot.origins.mismatches for snapshot, _ in report.sources)
+        say_next(
+            words_of("doctor", options=given) if report.problem else to_search,
+            words_of("reindex", options=["--mismatched", *given]) if anew and not report.problem else None,
+        )
     if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
         raise typer.Exit(2)
 

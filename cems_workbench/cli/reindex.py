@@ -16,12 +16,39 @@ GraphOption = Annotated[
 ]
 
 
-def reindex_command(store: StoreOption = None, graph: GraphOption = False, as_json: JsonOption = False) -> None:
+MismatchedOption = Annotated[
+    bool,
+    typer.Option(
+        "--mismatched",
+        help="Embed the memories whose vectors from a source are not of their texts, as connect and doctor name them.",
+    ),
+]
+
+
+def reindex_command(
+    memory_ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MEMORY_ID]...", help="Embed these memories instead of taking the vectors of their source."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    mismatched: MismatchedOption = False,
+    graph: GraphOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Re-embed with the configured model.
 
     Vectors of the previous model are kept so that you can switch back. Vectors of this model with another dimension are deleted.
     """
+    from cems_workbench.analysis.why import require_stored
+    from cems_workbench.jobs.embedder_match import mismatched_memories
+
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        for memory_id in memory_ids or ():
+            require_stored(memory_id, resources.store)
+        named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
+        resources.store.sources.embed_anew([*(memory_ids or ()), *named])
         report = resources.embed_anew(progress)
         if graph:
             resources.store.indexes.graph(resources.embedder, progress)

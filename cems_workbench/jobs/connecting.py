@@ -13,15 +13,23 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.jobs import factory
-from cems_workbench.jobs.embedder_match import SourceMatch, match_source, naming
+from cems_workbench.jobs.embedder_match import (
+    MOST_VECTORS,
+    NOT_COMPARED,
+    SourceMatch,
+    match_source,
+    naming,
+    vector_origins,
+)
 from cems_workbench.models.dimensions import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_scores import scale_note
@@ -81,6 +89,8 @@ class SnapshotReport:
     """Memories of other sources that had the same ids, by address."""
     lengths: VectorLengths = NO_VECTORS
     """The lengths of all vectors that the store has of the source."""
+    origins: VectorOrigins | None = None
+    """Which of them are not of their texts; None of a source without vectors."""
 
     @property
     def counts(self) -> list[dict[str, str | int]]:
@@ -119,7 +129,16 @@ class SnapshotReport:
             for address, count in self.replaced.items()
         ]
         without_text = [without] if self.without else []
-        return [read, *without_text, *hidden, *self._vector_lines(), *self.probe.missing, *self.probe.notes]
+        mismatched = [] if self.origins is None else self.origins.lines
+        return [
+            read,
+            *mismatched,
+            *without_text,
+            *hidden,
+            *self._vector_lines(),
+            *self.probe.missing,
+            *self.probe.notes,
+        ]
 
     def _vector_lines(self) -> list[str]:
         """Lines about ids that occur twice, vectors of zeros, and what the scores of the source's own list are."""
@@ -263,9 +282,11 @@ def _import_source(
     progress("comparing vectors", 0, 0)
     try:
         made_by = loaded or factory.embedder(settings.model_copy(update={"embedder": setting}))
-        return report, identify_embedder(store, record, made_by, setting, stated=stated is not None)
+        line = identify_embedder(store, record, made_by, setting, stated is not None, progress)
     except ModelError as error:
         return report, f"the embedder was not compared: {error}"
+    kept = store.sources.kept_origins(record.id)
+    return replace(report, origins=None if kept is None else VectorOrigins.of_json(kept)), line
 
 
 @dataclass
@@ -436,25 +457,36 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
     tally.more_problems += max(0, len(problems) - room)
 
 
-def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool) -> str:
-    """Save the embedder of a source if it is known: `stated` by the user, or it reproduces the vectors. Returns a line about it.
+def identify_embedder(
+    store: Store,
+    record: SourceRecord,
+    embedder: QueryEmbedder,
+    setting: str,
+    stated: bool,
+    progress: Progress = silent,
+) -> str:
+    """Save the embedder of a source if it is known: `stated` by the user, or it reproduces vectors. Returns a line about it.
 
     `setting` names it in the settings. A stated embedder is accepted if its dimension fits; the line shows how well it reproduces the
-    vectors. One whose vectors are near those of the source is taken too, with a warning in the line: another text may have been
-    embedded. Raises ModelError if it does not answer.
+    vectors. One that reproduces some of them is taken, and what is known of the origins of the others is kept in the store. One whose
+    vectors are near those of the source is taken too, with a warning in the line: another text may have been embedded. Raises ModelError if
+    it does not answer, and what `progress` raises.
     """
     if record.dimension is None:
         return ""
-    if embedder.dimension != record.dimension:
+    fits = embedder.dimension == record.dimension
+    match = match_source(store, record, embedder) if fits else NOT_COMPARED
+    origins = vector_origins(store, record, embedder, match, MOST_VECTORS, progress)
+    store.sources.keep_origins(record.id, origins.to_json())
+    if not fits:
         return (
             f"the embedder {embedder.model_id} makes {embedder.dimension} numbers, the source has {record.dimension}: "
             f"{candidates(record.dimension)}; name the one that made them: {naming(record.address)}"
         )
-    match = match_source(store, record, embedder)
     if not match.asked and not stated:
         return f"the embedder was not compared: {match}; {candidates(record.dimension)}; {naming(record.address)}"
-    if match.same or match.likely or stated:
-        form = match.form if match.same else UNPROVEN
+    if match.proven or match.likely or stated:
+        form = match.form if match.proven else UNPROVEN
         if (record.embedder, record.model_id, record.text_form) != (setting, embedder.model_id, form):
             store.sources.name_embedder(record.id, setting, embedder.model_id, form)
         return f"embedder {embedder.model_id}: {match}{_doubt(match, stated, record.address)}"
@@ -469,9 +501,11 @@ PREFIXED = (
 
 def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
     """What to think of vectors that were not reproduced; empty if they were, or none was compared."""
-    if match.same or not match.asked:
+    if match.proven or not match.asked:
         queries = "" if match.form not in PREFIX_FORMS else PREFIXED
-        return f"; memories that are edited here are embedded so too{queries}" if match.form != CONTENT else ""
+        edited = f"; memories that are edited here are embedded so too{queries}" if match.form != CONTENT else ""
+        few = 2 * match.match.reproduced < match.asked and not stated
+        return edited + (f"; if another model embeds the queries: {naming(address)}" if few else "")
     if match.likely:
         another = "" if stated else f"; if another model made them: {naming(address)}"
         return f": it is searched with, and edited memories are embedded by the store's own text rule{another}"

@@ -45,17 +45,21 @@ if TYPE_CHECKING:
 Status = Literal["ok", "optional", "warning", "failed"]
 EMBEDDER_SERVERS: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
 """The server probe of each kind of embedder."""
+EMBED_ANEW = (
+    "reindex --mismatched embeds them anew in this store; there, write them again with the embedder of the queries"
+)
 OTHER_EMBEDDER_ADVICE = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: name, status, finding, and advice."""
+    """A check: name, status, finding, and advice; `detail` is all of what the finding names the first of."""
 
     name: str
     status: Status
     finding: str
     advice: str = ""
+    detail: Mapping[str, Any] | None = None
 
 
 def is_set(settings: Settings, name: str) -> bool:
@@ -527,7 +531,15 @@ def _labels(store: Store) -> Check:
 
 def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
     """A check for each source of a store. An unavailable source, or an incomplete snapshot, is a warning: the snapshot can be used."""
-    return [_source(each, now) for each in found]
+    return [check for each in found for check in (_source(each, now), *_mismatched(each))]
+
+
+def _mismatched(found: SourceStatus) -> list[Check]:
+    """The vectors of a source that are not of their texts; nothing without any."""
+    if found.origins is None or not found.mismatched:
+        return []
+    finding = "; ".join(found.mismatched)
+    return [Check(f"vectors of {found.record.address}", "warning", finding, EMBED_ANEW, found.origins.to_json())]
 
 
 def _source(found: SourceStatus, now: datetime) -> Check:

@@ -4,18 +4,22 @@ What a source's vectors are made of is unknown too: the content, the title and t
 (`sources/embedded_text.py`). Each text is tried on a few rows, and the one that reproduces their vectors on the whole sample. If none does,
 the cosines tell two cases apart: vectors of another model of the same dimension have cosines around 0 with the embedder's, those of the
 same model and another text are near theirs, and nearer than to vectors of other memories.
+
+If some of the sample are reproduced and others not, or there are few vectors, all are compared (`vector_origins`), which names the others.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cems_workbench.models.embedder_match import EmbedderMatch, cosine, match, of_cosines
+from cems_workbench.analysis.vector_origins import Mismatch, VectorOrigins, origins
+from cems_workbench.models.embedder_match import MATCH_COSINE, EmbedderMatch, cosine, match, of_cosines
 from cems_workbench.models.protocol import Embedder
+from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Store
 from cems_workbench.store.sources import CONTENT, PREFIX_FORMS, TITLE_FORMS, SampleText, SourceRecord
 
@@ -23,6 +27,9 @@ SAMPLE_TEXTS = 20
 """Texts in a sample."""
 FIRST_TEXTS = 3
 """Texts on which each form is tried first."""
+FEW_VECTORS, MOST_SUSPECTS, MOST_VECTORS = 200, 20, 2_000
+"""Up to `FEW_VECTORS` are all compared. Of more, first `MOST_SUSPECTS`: those that different texts share, and of memories edited after they
+were created; then at most `MOST_VECTORS`, which takes the packaged embedder 40 s on two cores."""
 EQUAL_COSINE = 0.9999
 """Cosine from which no other form is tried."""
 LIKELY_COSINE, LIKELY_ABOVE_OTHERS = 0.5, 0.05
@@ -50,6 +57,10 @@ class SourceMatch:
     others: float | None = None
     tried: tuple[str, ...] = ()
     cut: int = 0
+    also: tuple[str, ...] = ()
+    """Forms that reproduce vectors which `form` does not."""
+    rest: float = 0.0
+    """The median cosine of those that are not reproduced."""
 
     @property
     def same(self) -> bool:
@@ -64,16 +75,24 @@ class SourceMatch:
     @property
     def likely(self) -> bool:
         """Whether the model may be the right one, and the embedded text another than those tried."""
-        if self.same or not self.asked:
+        if 2 * self.match.reproduced >= self.asked:
             return False
-        near = self.median >= LIKELY_COSINE
-        return near and (self.others is None or self.median - self.others >= LIKELY_ABOVE_OTHERS)
+        near = self.rest >= LIKELY_COSINE
+        return near and (self.others is None or self.rest - self.others >= LIKELY_ABOVE_OTHERS)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the embedder made the vectors, or those of them that another model or text did not make."""
+        return self.match.reproduced > 0 and not self.likely
 
     def __str__(self) -> str:
         """In words: the counts, and the text if it is not the content; else the cosines, and what was tried."""
         if self.same or not self.asked:
             of = "" if self.form == CONTENT or not self.asked else f", of another text than the content: {self.form}"
             return f"{self.match}{of}"
+        if self.proven:
+            of = "" if self.form == CONTENT else f", of another text than the content: {self.form}"
+            return f"{self.match.reproduced} of {self.asked} stored vectors reproduced{of}"
         others = "" if self.others is None else f" ({self.others:.2f} with those of other memories)"
         cut = f"; {self.cut} of the texts are longer than the model reads" if self.cut else ""
         maybe = (
@@ -83,6 +102,9 @@ class SourceMatch:
             f"{self.match.reproduced} of {self.asked} stored vectors reproduced, cosines {self.low:.2f} to {self.high:.2f}{others}; "
             f"tried: {_listed(self.tried)}{cut}{maybe}"
         )
+
+
+NOT_COMPARED = SourceMatch(EmbedderMatch(0, 0, 0.0))
 
 
 def _listed(forms: Sequence[str]) -> str:
@@ -126,23 +148,63 @@ def match_source(store: Store, record: SourceRecord, embedder: Embedder) -> Sour
     return match_texts(store.sources.sample(record.id, SAMPLE_TEXTS), embedder, record.text_form or CONTENT)
 
 
+def vector_origins(
+    store: Store, record: SourceRecord, embedder: Embedder, match: SourceMatch, most: int, progress: Progress = silent
+) -> VectorOrigins:
+    """What was kept of the vectors' origins, else those of at most `most`; of `MOST_SUSPECTS` if all of them and of the sample are of their
+    texts, and there are more than `FEW_VECTORS`. Raises ModelError, and what `progress` raises.
+    """
+    entries = store.sources.entries(record.id)
+    kept = store.sources.kept_origins(record.id)
+    if kept is not None and kept["model_id"] == embedder.model_id:
+        return VectorOrigins.of_json(kept).only(entries)
+    zeros, shared = store.sources.faulty(record.id)
+    without = tuple(Mismatch(*name, "zeros") for name in zeros)
+    if not match.proven:
+        alike = (Mismatch(*name, "shared", None, other) for name, other in sorted(shared.items(), key=str))
+        return VectorOrigins(embedder.model_id, len(entries), 0, (*without, *alike))
+    rows = store.sources.embedded(record.id, most, shared)
+    rows = [each for each in rows if each.vector.shape == (record.dimension,) and each.vector.any()]
+    if match.same and len(entries) > FEW_VECTORS and not origins(rows[:MOST_SUSPECTS], embedder, match.form)[0]:
+        return VectorOrigins(embedder.model_id, len(entries), MOST_SUSPECTS + len(zeros), without)
+    mismatches, follow = origins(rows, embedder, match.form, match.also, shared, progress)
+    return VectorOrigins(embedder.model_id, len(entries), len(rows) + len(zeros), (*without, *mismatches), follow)
+
+
+def mismatched_memories(store: Store, embedder: Embedder, progress: Progress = silent) -> list[str]:
+    """The memories with a vector of a source that is not of its text. Raises ModelError, and what `progress` raises."""
+    found: dict[str, None] = {}
+    for record in store.sources.with_memories():
+        if record.dimension is not None and record.model_id == embedder.model_id:
+            match = match_source(store, record, embedder)
+            named = vector_origins(store, record, embedder, match, MOST_VECTORS, progress).mismatches
+            found |= dict.fromkeys(one.memory_id for one in named)
+    return list(found)
+
+
 def match_texts(sample: Sequence[SampleText], embedder: Embedder, known: str = CONTENT) -> SourceMatch:
     """Compare vectors with texts embedded in the form `known`, else in each of the others. Raises ModelError."""
     if not sample:
-        return SourceMatch(EmbedderMatch(0, 0, 0.0))
+        return NOT_COMPARED
     first = sample[:FIRST_TEXTS]
-    near: dict[str, float] = {}
+    tried: list[str] = []
     best: SourceMatch | None = None
     for form in _forms(sample, known):
-        made = embedder.encode([each.of(form) for each in first])
-        found = of_cosines([cosine(vector, each.vector) for vector, each in zip(made, first, strict=True)])
-        near[form] = found.lowest
-        if found.same and (whole := _whole(sample, embedder, form, tuple(near))).same:
+        tried.append(form)
+        if min(_cosines(first, embedder, form)) >= MATCH_COSINE:
+            whole = _whole(sample, embedder, form, tuple(tried))
             # Long texts hide a word before them: the nearest form counts, unless this one leaves nothing to improve.
-            if whole.low >= EQUAL_COSINE:
+            if whole.same and whole.low >= EQUAL_COSINE:
                 return whole
-            best = whole if best is None or whole.low > best.low else best
-    return best or _whole(sample, embedder, max(near, key=lambda form: near[form]), tuple(near))
+            best = whole if whole.same and (best is None or whole.low > best.low) else best
+    if best is not None:
+        return best
+    # The first ones may be those of another model or text.
+    by_form = {form: np.array(_cosines(sample, embedder, form)) for form in tried}
+    hits = {form: cosines >= MATCH_COSINE for form, cosines in by_form.items()}
+    form = max(tried, key=lambda name: (int(hits[name].sum()), float(np.median(by_form[name]))))
+    also = tuple(name for name in tried if (hits[name] & ~hits[form]).any())
+    return replace(_whole(sample, embedder, form, tuple(tried)), also=also)
 
 
 def _forms(sample: Sequence[SampleText], known: str) -> Iterator[str]:
@@ -154,6 +216,11 @@ def _forms(sample: Sequence[SampleText], known: str) -> Iterator[str]:
         if texts not in seen:
             seen.add(texts)
             yield form
+
+
+def _cosines(sample: Sequence[SampleText], embedder: Embedder, form: str) -> list[float]:
+    made = embedder.encode([each.of(form) for each in sample])
+    return [cosine(vector, each.vector) for vector, each in zip(made, sample, strict=True)]
 
 
 def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: tuple[str, ...]) -> SourceMatch:
@@ -173,4 +240,5 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
         float(np.median(shifted)) if len(sample) > 1 else None,
         tried,
         cut,
+        rest=float(np.median([each for each in cosines if each < MATCH_COSINE] or [1.0])),
     )

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.embedder_match import SourceMatch, match_source
+from cems_workbench.jobs.embedder_match import FEW_VECTORS, SourceMatch, match_source, vector_origins
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.sources import connect
@@ -36,13 +37,15 @@ AGE_UNITS = (
 """(least age, unit, name of the unit)."""
 
 T = TypeVar("T")
+Compared = tuple[SourceMatch, VectorOrigins]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """A source: its record in the store, and its `probe` now, or the `problem` if there is none.
 
-    `match` tells how well the embedder `model_id` reproduces its vectors; if it is None, `unmatched` is the reason.
+    `match` tells how well the embedder `model_id` reproduces its vectors, and `origins` which are not of their texts; if they are None,
+    `unmatched` is the reason.
     """
 
     record: SourceRecord
@@ -51,6 +54,12 @@ class SourceStatus:
     model_id: str
     match: SourceMatch | None
     unmatched: str
+    origins: VectorOrigins | None = None
+
+    @property
+    def mismatched(self) -> list[str]:
+        """Lines that name the vectors that are not of their texts; empty without any, or if they were not compared."""
+        return [] if self.origins is None else self.origins.lines
 
     @property
     def difference(self) -> int:
@@ -85,8 +94,8 @@ class SourceStatus:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the embedder was compared and does not reproduce the vectors."""
-        return self.match is not None and self.match.asked > 0 and not self.match.same
+        """Whether the embedder was compared and seems not to have made the vectors."""
+        return self.match is not None and self.match.asked > 0 and not self.match.proven
 
 
 def snapshot_line(record: SourceRecord, now: datetime) -> str:
@@ -127,7 +136,7 @@ def ask_sources(
 def _status(
     record: SourceRecord,
     probing: Future[SourceInfo],
-    matching: Future[tuple[str, SourceMatch]] | None,
+    matching: Future[Compared] | None,
     started: float,
 ) -> SourceStatus:
     probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
@@ -138,7 +147,8 @@ def _status(
     compared = _answer(matching, started + MATCH_TIMEOUT_S, late)
     if isinstance(compared, str):
         return SourceStatus(record, reached, problem, "", None, compared)
-    return SourceStatus(record, reached, problem, *compared, "")
+    match, origins = compared
+    return SourceStatus(record, reached, problem, origins.model_id, match, "", origins)
 
 
 def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
@@ -147,10 +157,15 @@ def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
         return source.probe()
 
 
-def _matching(store: Store, record: SourceRecord, embedder: Embedder | None) -> Future[tuple[str, SourceMatch]] | None:
+def _matching(store: Store, record: SourceRecord, embedder: Embedder | None) -> Future[Compared] | None:
     if embedder is None or record.dimension is None:
         return None
-    return run_in_thread(lambda: (embedder.model_id, match_source(store, record, embedder)))
+    return run_in_thread(lambda: _compared(store, record, embedder))
+
+
+def _compared(store: Store, record: SourceRecord, embedder: Embedder) -> Compared:
+    match = match_source(store, record, embedder)
+    return match, vector_origins(store, record, embedder, match, FEW_VECTORS)
 
 
 def _answer(asked: Future[T], until: float, late: str) -> T | str:

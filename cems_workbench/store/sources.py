@@ -36,7 +36,7 @@ from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
 from cems_workbench.store.marks import FROM_SOURCE
-from cems_workbench.store.meta import bump_content_version, next_version
+from cems_workbench.store.meta import bump_content_version, delete_meta, next_version, read_meta, write_meta
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
 from cems_workbench.store.text_rule import searched_text
@@ -283,6 +283,19 @@ def _needed(cursor: duckdb.DuckDBPyConnection) -> _MemoryNeed:
     return _MemoryNeed(count, np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:], changing=count > 0)
 
 
+_SEARCHED = (
+    "source_vectors AS v JOIN source_rows AS r ON r.memory_id = v.memory_id AND r.source_id = ? AND r.marker IS NOT NULL "
+    "JOIN memories AS m ON m.id = v.memory_id LEFT JOIN chunks AS c ON c.memory_id = v.memory_id AND c.seq = v.seq "
+    "LEFT JOIN source_texts AS t ON t.memory_id = v.memory_id AND t.seq = v.seq "
+    "WHERE v.text_sha = coalesce(c.text_sha, m.text_sha) AND m.deleted_at IS NULL "
+)
+"""Tables of the vectors of a source that are searched: those of texts which were not edited or embedded anew here."""
+ORIGINS = "origins of the vectors of source "
+"""The beginning of a key in the table of meta values."""
+COMPARED_CHARS = 400
+"""Beginning of a text that every model reads."""
+
+
 class Sources:
     """The sources of an open store; methods may be called from any thread."""
 
@@ -385,6 +398,7 @@ class Sources:
                 cursor.execute(
                     f"DELETE FROM {table} WHERE {'id' if table == 'sources' else 'source_id'} = ?", [source_id]
                 )
+            delete_meta(cursor, f"{ORIGINS}{source_id}")
         return count
 
     def changed(self, source_id: int, ids: Sequence[str], markers: Sequence[str]) -> list[str]:
@@ -451,6 +465,7 @@ class Sources:
             _write_vectors(cursor, rows.vectors, existing)
             _write_texts(cursor, rows.texts, existing)
             _write_markers(cursor, source_id, rows.markers, existing)
+            delete_meta(cursor, f"{ORIGINS}{source_id}")
             bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
         self._hidden.difference_update(restored, set(rows.kept) - existing)
@@ -583,22 +598,110 @@ class Sources:
 
         Texts without a word and vectors of zeros prove nothing, and are left out.
         """
+        distinct = (
+            r"AND regexp_matches(coalesce(c.content, m.content), '\S') "
+            "QUALIFY row_number() OVER (PARTITION BY coalesce(c.content, m.content) ORDER BY v.memory_id, v.seq) = 1 "
+            "ORDER BY length(coalesce(c.content, m.content)) > 1000, hash(v.memory_id), v.seq LIMIT ?"
+        )
+        return [each for each in self._texts(source_id, distinct, [2 * most]) if each.vector.any()][:most]
+
+    def embedded(self, source_id: int, most: int, first: Iterable[EntryId] = ()) -> list[SampleText]:
+        """At most `most` texts with a word of a source, with their vectors: those of `first`, then memories edited after their creation, then by chance.
+
+        The order is the same at every call.
+        """
+        names = [f"{memory_id}\x1f{WHOLE_MEMORY if seq is None else seq}" for memory_id, seq in first]
+        order = (
+            r"AND regexp_matches(coalesce(c.content, m.content), '\S') "
+            "ORDER BY NOT list_contains(?, concat(v.memory_id, chr(31), v.seq)), coalesce(m.updated_at <= m.created_at, true), "
+            "hash(v.memory_id), v.memory_id, v.seq LIMIT ?"
+        )
+        return self._texts(source_id, order, [names, most])
+
+    def memories_embedded(self, ids: Sequence[str]) -> list[tuple[SourceRecord, SampleText]]:
+        """The vectors of sources that are searched for these memories, with their texts."""
+        return [
+            (record, each)
+            for record in self.read()
+            if record.dimension is not None
+            for each in self._texts(
+                record.id, "AND v.memory_id IN (SELECT unnest(?)) ORDER BY v.memory_id, v.seq", [ids]
+            )
+        ]
+
+    def _texts(self, source_id: int, rest: str, values: Sequence[object]) -> list[SampleText]:
+        """Texts whose vectors are searched, with these; `rest` ends the query."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector, t.texts FROM source_vectors AS v "
-                "JOIN source_rows AS r ON r.memory_id = v.memory_id AND r.source_id = ? JOIN memories AS m ON m.id = v.memory_id "
-                "LEFT JOIN chunks AS c ON c.memory_id = v.memory_id AND c.seq = v.seq "
-                "LEFT JOIN source_texts AS t ON t.memory_id = v.memory_id AND t.seq = v.seq "
-                r"WHERE regexp_matches(coalesce(c.content, m.content), '\S') "
-                "QUALIFY row_number() OVER (PARTITION BY coalesce(c.content, m.content) ORDER BY v.memory_id, v.seq) = 1 "
-                "ORDER BY length(coalesce(c.content, m.content)) > 1000, hash(v.memory_id), v.seq LIMIT ?",
-                [source_id, 2 * most],
+                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector, t.texts FROM "
+                + _SEARCHED
+                + rest,
+                [source_id, *values],
             ).fetchall()
-        found = [
+        return [
             SampleText(entry_id(memory_id, seq), text, title, as_vector(blob), _read_texts(texts))
             for memory_id, seq, text, title, blob, texts in rows
         ]
-        return [each for each in found if each.vector.any()][:most]
+
+    def faulty(self, source_id: int) -> tuple[list[EntryId], dict[EntryId, str]]:
+        """Entries with a vector of zeros; and those with the vector of a different text, each with a memory of such a text.
+
+        Texts differ if their first characters do without case, accents and spaces, which many models do not read.
+        """
+        text = f"left(regexp_replace(lower(strip_accents(coalesce(c.content, m.content))), '\\s', '', 'g'), {COMPARED_CHARS})"
+        with self._database.reading() as cursor:
+            zeros = cursor.execute(
+                f"SELECT v.memory_id, v.seq FROM {_SEARCHED} AND v.length = 0 ORDER BY v.memory_id, v.seq", [source_id]
+            ).fetchall()
+            alike = cursor.execute(
+                f"SELECT list([v.memory_id, v.seq::VARCHAR, {text}] ORDER BY v.memory_id, v.seq) FROM {_SEARCHED} AND v.length > 0 "
+                f"GROUP BY v.vector HAVING count(DISTINCT {text}) > 1",
+                [source_id],
+            ).fetchall()
+        shared = {}
+        for (group,) in alike:
+            for memory_id, seq, own in group:
+                shared[entry_id(memory_id, int(seq))] = next(other for other, _, its in group if its != own)
+        return [entry_id(*row) for row in zeros], shared
+
+    def entries(self, source_id: int) -> set[EntryId]:
+        """The entries whose vectors are searched."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(f"SELECT v.memory_id, v.seq FROM {_SEARCHED}", [source_id]).fetchall()
+        return {entry_id(*row) for row in rows}
+
+    def keep_origins(self, source_id: int, found: Mapping[str, Any] | None) -> None:
+        """Keep what was found of the origins of a source's vectors (`analysis/vector_origins.py`); None forgets it."""
+        with self._database.transaction() as cursor:
+            if found is None:
+                delete_meta(cursor, f"{ORIGINS}{source_id}")
+            else:
+                write_meta(cursor, f"{ORIGINS}{source_id}", json.dumps(found, ensure_ascii=False))
+
+    def kept_origins(self, source_id: int) -> dict[str, Any] | None:
+        """What `keep_origins` kept; None if nothing was found since the last import."""
+        with self._database.reading() as cursor:
+            kept = read_meta(cursor, f"{ORIGINS}{source_id}")
+        return None if kept is None else dict(json.loads(kept))
+
+    def embed_anew(self, ids: Sequence[str]) -> int:
+        """Let the next refresh embed these memories instead of taking the vectors of their source; returns how many have one.
+
+        A later import that finds the memory changed in the source takes that vector again.
+        """
+        with self._database.transaction() as cursor:
+            rows = cursor.execute(
+                "UPDATE source_vectors SET text_sha = '' WHERE text_sha <> '' AND memory_id IN (SELECT unnest(?)) RETURNING memory_id",
+                [ids],
+            ).fetchall()
+            found = sorted(set(_ids(rows)))
+            if found:
+                cursor.execute("UPDATE embedded SET text_sha = '' WHERE memory_id IN (SELECT unnest(?))", [found])
+                cursor.execute(
+                    "UPDATE memories SET changed = ? WHERE id IN (SELECT unnest(?))", [next_version(cursor), found]
+                )
+                bump_content_version(cursor)
+        return len(found)
 
     def embedded_texts(self, parts: Sequence[TextPart]) -> list[str]:
         """What an embedder gets for these entries; see `embedded_texts`."""

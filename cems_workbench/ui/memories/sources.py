@@ -301,6 +301,7 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
         ("Memories", status.rows.removeprefix("memories: "), "warning" if status.difference else "ok"),
         ("Snapshot", snapshot_line(record, now), "ok" if record.complete else "warning"),
         ("Vectors", status.embedder, _vectors_state(status)),
+        *([("Not of their texts", "; ".join(status.mismatched), "warning")] if status.mismatched else []),
         *([] if probe is None else _drawn(probe.engine_facts)),
     ]
     engine = record.probe.get("engine", "") if probe is None else probe.engine
