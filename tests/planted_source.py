@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from cems_workbench.sources.source import (
 )
 
 DIMENSION = 3
+WORDS_DIMENSION = 64
 
 
 def vector(*values: float) -> Float32:
@@ -91,6 +93,35 @@ class Counting:
     def encode_query(self, text: str) -> Float32:
         found = np.array([len(text), 1.0, 0.0], np.float32)
         return found / np.linalg.norm(found)
+
+
+@dataclass
+class Words:
+    """An embedder whose vectors are sums of a random vector for each word: like texts are near each other."""
+
+    seed: int = 0
+    reads: int = 1_000
+    model_id: str = "words"
+    line: str = "words"
+    dimension: int = WORDS_DIMENSION
+
+    def __post_init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        self.texts += texts
+        return np.stack([self.encode_query(text) for text in texts])
+
+    def encode_query(self, text: str) -> Float32:
+        words = text.split()[: self.reads]
+        rows = [
+            np.random.default_rng([self.seed, zlib.crc32(word.encode())]).normal(size=WORDS_DIMENSION) for word in words
+        ]
+        found = np.sum(rows, axis=0).astype(np.float32)
+        return found / np.linalg.norm(found)
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        return [len(text.split()) > self.reads for text in texts]
 
 
 def taken(name: str, text: str = "", marker: str = "1", chunks: Sequence[str] = (), **more: object) -> TakenMemory:

@@ -51,11 +51,15 @@ RANKED_AGAIN = ("lexical", "vector", "ts_rank", "relations", "recency", "access"
 
 @dataclass(frozen=True)
 class Edit:
-    """A memory as stored and as edited: None as stored, it is new; None as edited, it is absent. Its texts are embedded once."""
+    """A memory as stored and as edited: None as stored, it is new; None as edited, it is absent. Its texts are embedded once.
+
+    `anew`: it is as stored, and its vectors are those that the embedder gives its texts, whatever its source has.
+    """
 
     stored: Memory | None
     edited: Memory | None
     resources: Resources
+    anew: bool = False
     _lexical: dict[LexicalIndex, LexicalIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,15 +87,23 @@ class Edit:
         rule = self.resources.store.texts.rule
         return searched_text(self.stored, rule) != searched_text(self.edited, rule)
 
+    @property
+    def embedded_again(self) -> bool:
+        """Whether its vectors are made again."""
+        return self.rewritten or self.anew
+
     @cached_property
     def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
         """The chunks of the memory as edited, and its searched texts."""
+        if self.anew:
+            store, memory_id = self.resources.store, self.memory_id
+            return store.chunks.read([memory_id]).get(memory_id, ()), store.indexes.texts([memory_id])[memory_id]
         return self.resources.store.chunks.preview(self.either, self.resources.embedder)
 
     @cached_property
     def vectors(self) -> dict[int | None, Float32]:
         """The embeddings of the chunks as edited, or under None that of the whole text."""
-        kept = {} if self.rewritten else self.resources.indexes.vectors.chunk_embeddings([self.memory_id])
+        kept = {} if self.embedded_again else self.resources.indexes.vectors.chunk_embeddings([self.memory_id])
         if self.memory_id in kept:
             return kept[self.memory_id]
         chunks, texts = self.would_be
@@ -178,7 +190,7 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
     known += metadata_lists(memories, known, config)
     embeddings = resources.indexes.vectors.embeddings(sorted(memories))
     chunks = resources.store.chunks.read(memories)
-    if edit.edited is not None and (memory_id in embeddings or (memory_id in memories and edit.rewritten)):
+    if edit.edited is not None and (memory_id in embeddings or (memory_id in memories and edit.embedded_again)):
         embeddings[memory_id] = mean_direction(list(edit.vectors.values()))
     if memory_id in memories and edit.rewritten:
         chunks.pop(memory_id, None)
@@ -352,7 +364,7 @@ class _Scratch:
         hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where) if kept is None else kept
         if not self.inside:
             return self._placed(hits, {}, depth)
-        own = {} if self.edit.rewritten else self._own(hits)
+        own = {} if self.edit.embedded_again else self._own(hits)
         return self._placed(hits, own or self._cosines(vector), depth)
 
     def _pooled(self, vector: Float32, lexical: ChunkHits, depth: int) -> ChunkHits:

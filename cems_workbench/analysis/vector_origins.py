@@ -6,8 +6,9 @@
     swapped     what it gives the text of another memory
     near        nearer to its own text than to others: a text like it was embedded, such as an earlier version
     far         no nearer to its own text than to others: another model or another text made it
+    other model another model made it of this text
 
-Another model is stated only of a group of far vectors whose cosines with each other follow those of their texts (Pearson's r at least
+The last is stated only of a group of far vectors whose cosines with each other follow those of their texts (Pearson's r at least
 `FOLLOWS` / sqrt(vectors), as in Mantel's test). Measured with all-MiniLM-L6-v2 on 60 memories of sample_data: vectors of other texts have r
 up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
 
@@ -29,7 +30,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.sources import SampleText
 
-Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far"]
+Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]
 KINDS: Mapping[Kind, str] = {
     "zeros": "{n} {are} all zeros and {have} no cosine",
     "shared": "{n} {have} the very vector of a different text",
@@ -37,9 +38,9 @@ KINDS: Mapping[Kind, str] = {
     "swapped": "{n} {are} of another memory's text",
     "near": "{n} {are} of a text like theirs, such as an earlier version",
     "far": "{n} {are} of another model or of another text",
+    "other model": "{n} {are} of another model, which read these texts",
 }
 """What is said of a group of each kind."""
-OTHER_MODEL = "{n} {are} of another model, which read these texts"
 NEAR_PERCENTILE, NEAR_ABOVE = 95, 0.1
 """A vector is near its text if their cosine exceeds by this much that percentile of its cosines with other texts."""
 FOLLOWS, LEAST_FOLLOWS = 2.0, 6
@@ -60,38 +61,43 @@ class Mismatch:
     of: str = ""
 
     @property
+    def place(self) -> str:
+        """Memory, and chunk if it is one."""
+        return self.memory_id if self.chunk is None else f"{self.memory_id} chunk {self.chunk + 1}"
+
+    @property
     def name(self) -> str:
-        """Memory, chunk if it is one, and what the vector is of."""
-        part = "" if self.chunk is None else f" chunk {self.chunk + 1}"
-        return f"{self.memory_id}{part}{f' (that of {self.of})' if self.kind == 'swapped' else ''}"
+        """The place, and the memory that the vector is of if it is another's."""
+        return f"{self.place} (that of {self.of})" if self.kind == "swapped" else self.place
 
     @property
     def sentence(self) -> str:
-        """What the stored vector is instead: "…, cosine −0.03: another model or another text made it"."""
-        cosine = "" if self.cosine is None else f" (cosine {self.cosine:.2f})"
-        told = {
-            "zeros": "is all zeros",
-            "shared": f"is also that of a different text, {self.of}{cosine}",
-            "other form": f"is of another form of it, {self.of}{cosine}",
-            "swapped": f"is that of the text of {self.of}{cosine}",
-            "near": f"is near it{cosine}: a text like it was embedded, such as an earlier version",
-            "far": f"is no nearer to it than to other texts{cosine}: another model or another text made it",
-        }
-        return told[self.kind]
+        """What the stored vector is: "is not that of its text (cosine −0.03), but of another model or of another text"."""
+        if self.kind == "zeros":
+            return "is all zeros and has no cosine"
+        what = {
+            "shared": f"that of a different text too, as {self.of}'s",
+            "other form": f"that of {self.of}",
+            "swapped": f"that of {self.of}'s text",
+            "near": "that of a text like it, such as an earlier version",
+            "far": "that of another model or of another text",
+            "other model": "that of another model, which read this text",
+        }[self.kind]
+        cosine = "" if self.cosine is None else f" (cosine {_two(self.cosine)})"
+        return f"is not the one that its text gives{cosine}, but {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class VectorOrigins:
     """The vectors of a source, of which `checked` were compared with the embedder `model_id`, and the mismatches.
 
-    Vectors of zeros and shared ones are found among all. `follows`: the far ones follow their texts, so another model made them.
+    Vectors of zeros are found among all.
     """
 
     model_id: str
     vectors: int
     checked: int
     mismatches: tuple[Mismatch, ...] = ()
-    follows: bool = False
 
     def only(self, entries: Set[EntryId]) -> VectorOrigins:
         """Without the mismatches that are not among these entries: they were embedded anew, edited or deleted since."""
@@ -108,23 +114,24 @@ class VectorOrigins:
             f"the {self.checked:,} compared of {self.vectors:,}" if self.checked < self.vectors else f"{self.vectors:,}"
         )
         one = count == 1
+        texts = "its text" if one else "their texts"
+        models = "two models: " if any(each.kind == "other model" for each in self.mismatches) else ""
         if self.checked:
             told = (
-                f"{'two models: ' if self.follows else ''}{count:,} of {of} stored vectors {'is' if one else 'are'} not what "
-                f"{self.model_id} gives {'its text' if one else 'their texts'}: embed {'it' if one else 'them'} anew"
+                f"{models}{count:,} of {of} stored vectors {'is' if one else 'are'} not what "
+                f"{self.model_id} gives {texts}: embed {'it' if one else 'them'} anew"
             )
         else:
-            told = f"{count:,} of {self.vectors:,} stored vectors {'says' if one else 'say'} nothing of {'its text' if one else 'their texts'}"
+            told = f"{count:,} of {self.vectors:,} stored vectors {'says' if one else 'say'} nothing of {texts}"
         groups = {kind: [one for one in self.mismatches if one.kind == kind] for kind in KINDS}
         return [told, *(self._group(kind, own) for kind, own in groups.items() if own)]
 
     def _group(self, kind: Kind, own: Sequence[Mismatch]) -> str:
-        what = OTHER_MODEL if kind == "far" and self.follows else KINDS[kind]
         one = len(own) == 1
         of = ", ".join(dict.fromkeys(each.of for each in own))
-        told = what.format(n=f"{len(own):,}", are="is" if one else "are", have="has" if one else "have", of=of)
+        told = KINDS[kind].format(n=f"{len(own):,}", are="is" if one else "are", have="has" if one else "have", of=of)
         cosines = [each.cosine for each in own if each.cosine is not None]
-        reach = sorted({f"{min(cosines):.2f}", f"{max(cosines):.2f}"}, key=float) if cosines else []
+        reach = list(dict.fromkeys((_two(min(cosines)), _two(max(cosines))))) if cosines else []
         between = f" (cosine {' to '.join(reach)})" if reach else ""
         names = ", ".join(each.name for each in own[:MOST_IDS])
         more = f" and {len(own) - MOST_IDS:,} more" if len(own) > MOST_IDS else ""
@@ -147,8 +154,8 @@ def origins(
     others: Sequence[str] = (),
     shared: Mapping[EntryId, str] | None = None,
     progress: Progress = silent,
-) -> tuple[tuple[Mismatch, ...], bool]:
-    """The mismatches among rows whose vectors, none of zeros, should be of the text `form`, and whether the far ones follow their texts.
+) -> tuple[Mismatch, ...]:
+    """The mismatches among rows whose vectors, none of zeros, should be of the text `form`.
 
     `others` are forms that some vectors may be of; `shared` names for an entry one of a different text with the same vector.
     Raises ModelError, and what `progress` raises.
@@ -179,9 +186,9 @@ def origins(
             if float(vector @ stored[i]) >= MATCH_COSINE:
                 found[i] = Mismatch(*rows[i].id, "other form", float(own[i]), other_form)
     far = [i for i, one in found.items() if one.kind == "far"]
-    return tuple(sorted(found.values(), key=lambda one: (one.memory_id, one.chunk or 0))), follows(
-        stored[far], made[far]
-    )
+    if follows(stored[far], made[far]):
+        found |= {i: replace(found[i], kind="other model") for i in far}
+    return tuple(sorted(found.values(), key=lambda one: (one.memory_id, one.chunk or 0)))
 
 
 def follows(stored: NDArray[np.float64], made: NDArray[np.float64]) -> bool:
@@ -208,6 +215,11 @@ def _made(rows: Sequence[SampleText], embedder: Embedder, form: str, progress: P
 def _cut(embedder: Embedder, text: str) -> bool:
     truncated = getattr(embedder, "truncated", None)  # a server does not say what it reads
     return truncated is not None and bool(truncated([text])[0])
+
+
+def _two(cosine: float) -> str:
+    """Two digits, without -0.00."""
+    return f"{round(cosine, 2) + 0.0:.2f}"
 
 
 def _unit(vector: Float32) -> NDArray[np.float64]:

@@ -320,9 +320,10 @@ class Explanation(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The fix, the cause, known mistakes and the verdict."""
+        """The fix, the cause, a vector that is not of the text, known mistakes and the verdict."""
+        vector = [self.why.vector.sentence] if self.why.vector else []
         mistakes = (f"known mistake: {one.line}" for one in self.why.mistakes)
-        return (*([self.fix] if self.fix else []), self.cause, *mistakes, self.verdict)
+        return (*([self.fix] if self.fix else []), self.cause, *vector, *mistakes, self.verdict)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -177,9 +177,12 @@ def next_commands(found: Why, request: Request, without: Sequence[int], given: S
     """The query under the fix, and gathering the judged queries if that would check it; without a fix, what is known of the memory."""
     from cems_workbench.analysis.why.first_fix import NOT_GATHERED
 
-    fix = found.fix
+    fix, memory_id = found.fix, found.path.memory_id
+    if found.vector is not None and (fix is None or fix.vector is not None):
+        store = given[given.index("--store") :] if "--store" in given else ()
+        return [words_of("reindex", memory_id, options=store)]
     if fix is None or fix.change is None:
-        return [words_of("memory", found.path.memory_id, options=given)]
+        return [words_of("memory", memory_id, options=given)]
     gather = fix.unchecked == NOT_GATHERED and not fix.change.gathers
     asked = request_options(fix.change.request(request), without)
     return [
@@ -261,6 +264,8 @@ def print_why(found: Why) -> None:
     if found.fix is not None:
         say_wrapped(found.fix.sentence)
     say(found.cause)
+    if found.vector:
+        say_wrapped(found.vector.sentence)
     if found.standing:
         say(found.standing)
     say()

@@ -165,10 +165,10 @@ def vector_origins(
         return VectorOrigins(embedder.model_id, len(entries), 0, (*without, *alike))
     rows = store.sources.embedded(record.id, most, shared)
     rows = [each for each in rows if each.vector.shape == (record.dimension,) and each.vector.any()]
-    if match.same and len(entries) > FEW_VECTORS and not origins(rows[:MOST_SUSPECTS], embedder, match.form)[0]:
+    if match.same and len(entries) > FEW_VECTORS and not origins(rows[:MOST_SUSPECTS], embedder, match.form):
         return VectorOrigins(embedder.model_id, len(entries), MOST_SUSPECTS + len(zeros), without)
-    mismatches, follow = origins(rows, embedder, match.form, match.also, shared, progress)
-    return VectorOrigins(embedder.model_id, len(entries), len(rows) + len(zeros), (*without, *mismatches), follow)
+    mismatches = origins(rows, embedder, match.form, match.also, shared, progress)
+    return VectorOrigins(embedder.model_id, len(entries), len(rows) + len(zeros), (*without, *mismatches))
 
 
 def mismatched_memories(store: Store, embedder: Embedder, progress: Progress = silent) -> list[str]:

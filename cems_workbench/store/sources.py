@@ -393,11 +393,9 @@ class Sources:
         """Remove a source and its memories; returns their number."""
         with self._database.transaction() as cursor:
             ids = _ids(cursor.execute("SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id]).fetchall())
+            # Its rows stay, without a marker: a later import restores the memories.
             count = self._delete(cursor, ids)
-            for table in ("source_rows", "sources"):
-                cursor.execute(
-                    f"DELETE FROM {table} WHERE {'id' if table == 'sources' else 'source_id'} = ?", [source_id]
-                )
+            cursor.execute("DELETE FROM sources WHERE id = ?", [source_id])
             delete_meta(cursor, f"{ORIGINS}{source_id}")
         return count
 
@@ -606,9 +604,9 @@ class Sources:
         return [each for each in self._texts(source_id, distinct, [2 * most]) if each.vector.any()][:most]
 
     def embedded(self, source_id: int, most: int, first: Iterable[EntryId] = ()) -> list[SampleText]:
-        """At most `most` texts with a word of a source, with their vectors: those of `first`, then memories edited after their creation, then by chance.
+        """At most `most` texts with a word, with their vectors: those of `first`, then of memories edited after they were created.
 
-        The order is the same at every call.
+        The others follow by chance, in the same order at every call.
         """
         names = [f"{memory_id}\x1f{WHOLE_MEMORY if seq is None else seq}" for memory_id, seq in first]
         order = (

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cems_workbench.analysis.why.counterfactual import GAIN_DIGITS, Counterfactual
+from cems_workbench.analysis.why.stored_vector import StoredVector
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
 from cems_workbench.evaluation.verdict import FAIL, PASS
 from cems_workbench.pipeline.wording import ordinal
@@ -54,6 +55,8 @@ class FirstFix:
     instead: Counterfactual | None = None
     inside: bool = False
     """Whether the memory is in the first k already, and only below what it supersedes."""
+    vector: StoredVector | None = None
+    """The vector whose embedding anew brings the memory in; then there is no `change`."""
 
     @property
     def standing(self) -> FixStanding:
@@ -63,6 +66,8 @@ class FirstFix:
     @property
     def sentence(self) -> str:
         """ "Fix: supersession.mode = follow. m312 becomes 1st; on 121 judged queries nDCG@10 +0.048 [+0.022, +0.073] (Pass)." """
+        if self.vector is not None:
+            return self.vector.fix
         if self.change is None:
             return f"No fix was found: nothing that was tried {self._aim('brings')}."
         guess = "perhaps becomes" if self.change.needs else "becomes"
@@ -113,7 +118,8 @@ class FirstFix:
         return {
             "sentence": self.sentence,
             "changes": None if self.change is None else self.change.values,
-            "rank": None if self.change is None else self.change.rank,
+            "embed_anew": None if self.vector is None else self.memory_id,
+            "rank": self.vector.then if self.vector is not None else None if self.change is None else self.change.rank,
             "standing": self.standing,
             "unchecked": self.unchecked or None,
             "stale_above": None if self.change is None else self.change.stale_above,
@@ -143,8 +149,14 @@ def first_fix(
     unchecked: str = "",
     above: str | None = None,
     inside: bool = False,
+    vector: StoredVector | None = None,
 ) -> FirstFix:
-    """The change to try first of `counterfactuals`; the other arguments are those of `FirstFix`."""
+    """The change to try first of `counterfactuals`; the other arguments are those of `FirstFix`.
+
+    No change of the config comes before a vector that is mended: that vector is wrong for every query.
+    """
+    if vector is not None and vector.brings_in:
+        return FirstFix(memory_id, k, None, len(counterfactuals), unchecked, above, None, inside, vector)
     ranked = sorted(counterfactuals, key=_preference)
     chosen = ranked[0] if ranked else None
     instead = None

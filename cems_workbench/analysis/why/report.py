@@ -23,6 +23,7 @@ from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JU
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
 from cems_workbench.analysis.why.search import Found, search_changes
 from cems_workbench.analysis.why.side_effects import LabelledSet
+from cems_workbench.analysis.why.stored_vector import StoredVector, stored_vector
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace, replay
@@ -63,6 +64,8 @@ class Why:
     """By which memory it is superseded, or which one it supersedes, and where that one is; or when it expired. Empty if none is so."""
     fix: FirstFix | None = None
     """The change to try first; None if the memory needs none."""
+    vector: StoredVector | None = None
+    """A vector of the memory that is not of its text; None if all are."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -76,6 +79,7 @@ class Why:
             "lost_at": self.path.lost_at,
             "cause": self.cause,
             "standing": self.standing,
+            "vector": self.vector and self.vector.to_json(),
             "path": [asdict(step) for step in self.path.steps],
             "places": [asdict(place) for place in self.path.places],
             "rescues": [counterfactual.to_json() for counterfactual in self.counterfactuals],
@@ -129,11 +133,12 @@ def explain(
         found = search_changes(trials, config, path, cause_parameters(trace, path, mistakes), open_store, progress)
     changes = with_labels(found.changes, labelled, config, k, progress) if labelled else ordered(found.changes)
     nearest = None if changes or inside else _nearest(found.near, trials.shown(config).stood)
-    verdict = _verdict(path, changes, nearest, found, open_store is not None, above)
+    vector = stored_vector(path, evidence, config, *open_store, switched_off, progress) if open_store else None
+    verdict = _verdict(path, changes, nearest, found, open_store is not None, above, vector)
     fix = None
     if not inside or above is not None:
         unchecked = "" if labelled else _unchecked(resources)
-        fix = first_fix(memory_id, k, changes, unchecked=unchecked, above=above, inside=inside)
+        fix = first_fix(memory_id, k, changes, unchecked=unchecked, above=above, inside=inside, vector=vector)
         changes.sort(key=lambda one: one is not fix.change)
     return Why(
         evidence.query,
@@ -146,6 +151,7 @@ def explain(
         mistakes,
         standing_sentence(trace, memory_id, k),
         fix,
+        vector,
     )
 
 
@@ -186,10 +192,15 @@ def _verdict(
     found: Found,
     with_store: bool,
     above: str | None,
+    vector: StoredVector | None,
 ) -> str:
     if path.status == "in the top k":
         if above is None:
-            return "It needs no change."
+            return (
+                "It needs no change."
+                if vector is None
+                else "It needs no other config, but another vector: embed it anew."
+            )
         modes = ", ".join(f"{one.assigned}" for one in changes)
         return (
             f"{modes} would put it above {above}, which it supersedes."

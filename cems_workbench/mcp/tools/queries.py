@@ -143,6 +143,7 @@ class Explained(Paged):
     fix: str | None = None
     cause: str
     standing: str | None = None
+    vector: str | None = None
     verdict: str
     way: tuple[WayStep, ...] = ()
     lists: tuple[InList, ...] = ()
@@ -265,6 +266,7 @@ class QueryTools:
             fix=found.fix and found.fix.sentence,
             cause=found.cause,
             standing=found.standing or None,
+            vector=found.vector and found.vector.sentence,
             verdict=found.verdict,
             way=[
                 WayStep(

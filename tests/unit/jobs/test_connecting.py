@@ -293,6 +293,8 @@ def test_connecting_searches_with_the_embedder_that_was_stated(
     assert resources.embedder.model_id == "shorter" and resources.store.memories.count() == 0
     with pytest.raises(InputError, match="it has none"):
         forget(resources, SETTINGS, "postgresql://me@here/cems")
+    connect(resources, SETTINGS, wanted, embedder="counting")
+    assert resources.store.memories.count() == 1
 
 
 def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remembered(

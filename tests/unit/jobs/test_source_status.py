@@ -60,7 +60,7 @@ def test_a_source_that_is_as_the_store_has_it_is_well(store: Store, monkeypatch:
     assert (found.name, found.status, found.advice) == (f"source {source.address}", "ok", "")
     assert found.finding == (
         "a test answers; memories: 3 there, 2 here, 1 more deleted here; snapshot complete, 3 h ago; "
-        "3 numbers of counting; 3 of 3 stored vectors reproduced, lowest cosine 1.0000"
+        "3 numbers of counting; 2 of 2 stored vectors reproduced, lowest cosine 1.0000"
     )
 
 

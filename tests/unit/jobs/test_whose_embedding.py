@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,47 +13,18 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.jobs.connecting import identify_embedder, take_snapshot
 from cems_workbench.jobs.embedder_match import SAMPLE_TEXTS, match_source
-from cems_workbench.models.protocol import Float32
-from cems_workbench.progress import Progress, silent
 from cems_workbench.records import EmbeddedText, Memory, TakenChunk, TakenMemory
 from cems_workbench.sources.embedded_text import LLAMA_INDEX
 from cems_workbench.store import Store
-from tests.planted_source import Planted
+from tests.planted_source import WORDS_DIMENSION as DIMENSION
+from tests.planted_source import Planted, Words
 from tests.small_store import empty_store, store
 
 __all__ = ["empty_store", "store"]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-DIMENSION = 64
 PREFIX = "content after 'passage: '"
 CONTENTS = [f"memory {i} tells of {word} and {word}s in town {i * 7}" for i, word in enumerate("abcdefghijkl")]
 LLAMA = EmbeddedText("kind: note\nby: me\n\n", "", "strip")
-
-
-@dataclass
-class Words:
-    """An embedder whose vectors are sums of a random vector for each word: like texts are near each other."""
-
-    seed: int = 0
-    reads: int = 1_000
-    model_id: str = "words"
-    line: str = "words"
-    dimension: int = DIMENSION
-
-    def __post_init__(self) -> None:
-        self.texts: list[str] = []
-
-    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        self.texts += texts
-        return np.stack([self.encode_query(text) for text in texts])
-
-    def encode_query(self, text: str) -> Float32:
-        words = text.split()[: self.reads]
-        rows = [np.random.default_rng([self.seed, zlib.crc32(word.encode())]).normal(size=DIMENSION) for word in words]
-        found = np.sum(rows, axis=0).astype(np.float32)
-        return found / np.linalg.norm(found)
-
-    def truncated(self, texts: Sequence[str]) -> list[bool]:
-        return [len(text.split()) > self.reads for text in texts]
 
 
 def source_of(embedded: Callable[[str, str], str], made_by: Words, chunked: bool = False) -> Planted:
