@@ -53,13 +53,13 @@ RANKED_AGAIN = ("lexical", "vector", "ts_rank", "relations", "recency", "access"
 class Edit:
     """A memory as stored and as edited: None as stored, it is new; None as edited, it is absent. Its texts are embedded once.
 
-    `anew`: it is as stored, and its vectors are those that the embedder gives its texts, whatever its source has.
+    `again`: it is as stored, and its vectors are those that the embedder gives its texts, whatever its source has.
     """
 
     stored: Memory | None
     edited: Memory | None
     resources: Resources
-    anew: bool = False
+    again: bool = False
     _lexical: dict[LexicalIndex, LexicalIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,12 +90,12 @@ class Edit:
     @property
     def embedded_again(self) -> bool:
         """Whether its vectors are made again."""
-        return self.rewritten or self.anew
+        return self.rewritten or self.again
 
     @cached_property
     def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
         """The chunks of the memory as edited, and its searched texts."""
-        if self.anew:
+        if self.again:
             store, memory_id = self.resources.store, self.memory_id
             return store.chunks.read([memory_id]).get(memory_id, ()), store.indexes.texts([memory_id])[memory_id]
         return self.resources.store.chunks.preview(self.either, self.resources.embedder)

@@ -40,7 +40,7 @@ KINDS: Mapping[Kind, str] = {
     "far": "{n} {are} of another model or of another text",
     "other model": "{n} {are} of another model, which read these texts",
 }
-"""What is said of a group of each kind."""
+"""The words about a group of each kind."""
 NEAR_PERCENTILE, NEAR_ABOVE = 95, 0.1
 """A vector is near its text if their cosine exceeds by this much that percentile of its cosines with other texts."""
 FOLLOWS, LEAST_FOLLOWS = 2.0, 6
@@ -100,7 +100,7 @@ class VectorOrigins:
     mismatches: tuple[Mismatch, ...] = ()
 
     def only(self, entries: Set[EntryId]) -> VectorOrigins:
-        """Without the mismatches that are not among these entries: they were embedded anew, edited or deleted since."""
+        """Without the mismatches that are not among these entries: they were re-embedded, edited or deleted since."""
         kept = tuple(one for one in self.mismatches if (one.memory_id, one.chunk) in entries)
         return replace(self, vectors=len(entries), checked=min(self.checked, len(entries)), mismatches=kept)
 
@@ -119,7 +119,7 @@ class VectorOrigins:
         if self.checked:
             told = (
                 f"{models}{count:,} of {of} stored vectors {'is' if one else 'are'} not what "
-                f"{self.model_id} gives {texts}: embed {'it' if one else 'them'} anew"
+                f"{self.model_id} gives {texts}: re-embed {'it' if one else 'them'}"
             )
         else:
             told = f"{count:,} of {self.vectors:,} stored vectors {'says' if one else 'say'} nothing of {texts}"

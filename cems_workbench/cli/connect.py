@@ -122,10 +122,10 @@ def connect_command(
     _print_report(report, as_json)
     if not as_json:
         given = given_options(store=store)
-        anew = any(snapshot.origins and snapshot.origins.mismatches for snapshot, _ in report.sources)
+        again = any(snapshot.origins and snapshot.origins.mismatches for snapshot, _ in report.sources)
         say_next(
             words_of("doctor", options=given) if report.problem else to_search,
-            words_of("reindex", options=["--mismatched", *given]) if anew and not report.problem else None,
+            words_of("reindex", options=["--mismatched", *given]) if again and not report.problem else None,
         )
     if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
         raise typer.Exit(2)

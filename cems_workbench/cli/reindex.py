@@ -48,8 +48,8 @@ def reindex_command(
         for memory_id in memory_ids or ():
             require_stored(memory_id, resources.store)
         named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
-        resources.store.sources.embed_anew([*(memory_ids or ()), *named])
-        report = resources.embed_anew(progress)
+        resources.store.sources.re_embed([*(memory_ids or ()), *named])
+        report = resources.re_embed(progress)
         if graph:
             resources.store.indexes.graph(resources.embedder, progress)
         told = resources.store.notices

@@ -46,7 +46,7 @@ Status = Literal["ok", "optional", "warning", "failed"]
 EMBEDDER_SERVERS: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
 """The server probe of each kind of embedder."""
 EMBED_ANEW = (
-    "reindex --mismatched embeds them anew in this store; there, write them again with the embedder of the queries"
+    "reindex --mismatched re-embeds them in this store; there, write them again with the embedder of the queries"
 )
 OTHER_EMBEDDER_ADVICE = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 

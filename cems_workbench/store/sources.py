@@ -289,7 +289,7 @@ _SEARCHED = (
     "LEFT JOIN source_texts AS t ON t.memory_id = v.memory_id AND t.seq = v.seq "
     "WHERE v.text_sha = coalesce(c.text_sha, m.text_sha) AND m.deleted_at IS NULL "
 )
-"""Tables of the vectors of a source that are searched: those of texts which were not edited or embedded anew here."""
+"""Tables of the vectors of a source that are searched: those of texts which were not edited or re-embedded here."""
 ORIGINS = "origins of the vectors of source "
 """The beginning of a key in the table of meta values."""
 COMPARED_CHARS = 400
@@ -682,7 +682,7 @@ class Sources:
             kept = read_meta(cursor, f"{ORIGINS}{source_id}")
         return None if kept is None else dict(json.loads(kept))
 
-    def embed_anew(self, ids: Sequence[str]) -> int:
+    def re_embed(self, ids: Sequence[str]) -> int:
         """Let the next refresh embed these memories instead of taking the vectors of their source; returns how many have one.
 
         A later import that finds the memory changed in the source takes that vector again.

@@ -56,7 +56,7 @@ class FirstFix:
     inside: bool = False
     """Whether the memory is in the first k already, and only below what it supersedes."""
     vector: StoredVector | None = None
-    """The vector whose embedding anew brings the memory in; then there is no `change`."""
+    """The vector which, re-embedded, brings the memory in; then there is no `change`."""
 
     @property
     def standing(self) -> FixStanding:
@@ -118,7 +118,7 @@ class FirstFix:
         return {
             "sentence": self.sentence,
             "changes": None if self.change is None else self.change.values,
-            "embed_anew": None if self.vector is None else self.memory_id,
+            "re_embed": None if self.vector is None else self.memory_id,
             "rank": self.vector.then if self.vector is not None else None if self.change is None else self.change.rank,
             "standing": self.standing,
             "unchecked": self.unchecked or None,

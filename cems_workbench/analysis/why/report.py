@@ -199,7 +199,7 @@ def _verdict(
             return (
                 "It needs no change."
                 if vector is None
-                else "It needs no other config, but another vector: embed it anew."
+                else "It needs no other config, but another vector: re-embed it."
             )
         modes = ", ".join(f"{one.assigned}" for one in changes)
         return (

@@ -29,10 +29,10 @@ OTHER_TEXTS = 20
 
 @dataclass(frozen=True, slots=True)
 class StoredVector:
-    """A vector of a memory that is not of its text, and what embedding it anew changes.
+    """A vector of a memory that is not of its text, and what re-embedding changes.
 
     `lists` are (list, rank, rank then) of the lists of vectors; `rank` and `then` those among the results. None: in none; `then` is None
-    too if a running system answers such a list (`replayed` is False): only that system can embed it anew there.
+    too if a running system answers such a list (`replayed` is False): only that system can re-embed it there.
     """
 
     mismatch: Mismatch
@@ -44,7 +44,7 @@ class StoredVector:
 
     @property
     def brings_in(self) -> bool:
-        """Whether embedding it anew brings the memory into the first k."""
+        """Whether re-embedding brings the memory into the first k."""
         return self.then is not None and self.then <= self.k and (self.rank is None or self.rank > self.k)
 
     @property
@@ -53,7 +53,7 @@ class StoredVector:
         told = f"The stored vector of {self.mismatch.place} {self.mismatch.sentence}."
         if not self.replayed:
             return (
-                f"{told} Its system answers the list of vectors, so only embedding it anew there would show the effect."
+                f"{told} Its system answers the list of vectors, so only re-embedding it there would show the effect."
             )
         moved = [f"{_rank(then)} in {list_label(name)} ({_rank(now)} now)" for name, now, then in self.lists]
         results = f"{_rank(self.then)} of the results ({_rank(self.rank)} now)"
@@ -63,7 +63,7 @@ class StoredVector:
     def fix(self) -> str:
         """The fix that it is, if it brings the memory in."""
         name = self.mismatch.memory_id
-        return f"Fix: embed {name} anew. {name} becomes {_rank(self.then)}; not checked on other queries."
+        return f"Fix: re-embed {name}. {name} becomes {_rank(self.then)}; not checked on other queries."
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with the sentence."""
@@ -90,7 +90,7 @@ def stored_vector(
     vectors = [ranked for ranked in evidence.lists if ranked.source == "vector"]
     if any(answered_elsewhere(evidence, ranked.name) for ranked in vectors):
         return StoredVector(found, path.k, path.rank, replayed=False)
-    edit = Edit(memory, memory, resources, anew=True)
+    edit = Edit(memory, memory, resources, again=True)
     changed = edited_evidence(edit, evidence, config, request)
     changed = score_missing(changed, config, resources, progress, switched_off=switched_off)
     then = memory_path(replay(changed, config, switched_off=switched_off), path.memory_id, path.k)

@@ -1,4 +1,4 @@
-"""Stored vectors that are not of their texts are named with ids, with no more than the numbers support; embedding them anew mends them."""
+"""Stored vectors that are not of their texts are named with ids, with no more than the numbers support; re-embedding mends them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_vectors_of_another_model_are_named_and_the_store_is_searched(store: Sto
     assert [(one.memory_id, one.kind) for one in found.mismatches] == [(f"m{i:02}", kind) for i in range(count)]
     head, group = found.lines
     two = "two models: " if kind == "other model" else ""
-    assert head == f"{two}{count} of 30 stored vectors are not what words gives their texts: embed them anew"
+    assert head == f"{two}{count} of 30 stored vectors are not what words gives their texts: re-embed them"
     assert group.startswith(f"{count} are of another model") and ": m00, m01, m02" in group
     assert store.sources.read()[0].model_id == "words"
 
@@ -158,7 +158,7 @@ def test_of_many_vectors_a_sample_is_compared_and_all_if_it_fails(
     assert (found.checked, [one.memory_id for one in found.mismatches]) == (30, ["m00"])
 
 
-def test_doctor_names_them_until_they_are_embedded_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_them_until_they_are_re_embedded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 12 of 2026-07-23: connect said it, doctor did not."""
     rows = vectors(Words())
     source = source_of([*rotated(rows[:10]), *rows[10:]])
@@ -172,7 +172,7 @@ def test_doctor_names_them_until_they_are_embedded_anew(store: Store, monkeypatc
     )
     assert told.detail is not None and len(told.detail["mismatches"]) == 10
     store.indexes.refresh(Words())
-    assert store.sources.embed_anew(mismatched_memories(store, Words())) == 10
+    assert store.sources.re_embed(mismatched_memories(store, Words())) == 10
     report = store.indexes.refresh(embedder := Words())
     assert report.embedded == 10 and sorted(embedder.texts) == sorted(CONTENTS[:10])
     assert len(source_checks(ask_sources(store, Words())(), NOW)) == 1
@@ -190,14 +190,14 @@ def test_why_says_it_and_where_the_memory_is_with_the_vector_of_its_text(store: 
     evidence = gather_lists(request, config, resources)
     found = explain("m04", evidence, config, k=1, request=request, resources=resources)
     assert found.vector is not None and found.fix is not None and found.vector.brings_in
-    assert found.fix.sentence == "Fix: embed m04 anew. m04 becomes 1st; not checked on other queries."
+    assert found.fix.sentence == "Fix: re-embed m04. m04 becomes 1st; not checked on other queries."
     now = next(place.rank for place in found.path.places if place.list == "vector:0")
     assert now is not None and now > 1
     assert found.vector.sentence.startswith("The stored vector of m04 is not the one that its text gives (cosine ")
     assert f"With the vector of its text it is 1st in vector:0 ({now}" in found.vector.sentence
     assert explain("m20", evidence, config, k=1, request=request, resources=resources).vector is None
     # What was replayed is what happens.
-    store.sources.embed_anew(["m04"])
+    store.sources.re_embed(["m04"])
     after = gather_lists(request, config, resources)
     assert after.lists[0].hits[0].memory_id == "m04"
     assert explain("m04", after, config, k=1, request=request, resources=resources).vector is None
