@@ -49,7 +49,7 @@ def reindex_command(
             require_stored(memory_id, resources.store)
         named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
         resources.store.sources.re_embed([*(memory_ids or ()), *named])
-        report = resources.re_embed(progress)
+        report = resources.embed_anew(progress)
         if graph:
             resources.store.indexes.graph(resources.embedder, progress)
         told = resources.store.notices
