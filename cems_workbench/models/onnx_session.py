@@ -116,12 +116,12 @@ def processor() -> str:
     """Name of this processor and its instruction sets, as this process sees them: an emulator shows the name of another."""
     import numpy as np
 
-    name = platform.processor()
+    name = ""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-        name = next((line for line in file if line.startswith("model name")), name)
+        name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
     features = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
     has = sorted(each for each, there in getattr(features, "__cpu_features__", {}).items() if there)
-    return " ".join([platform.machine(), name.partition(":")[2].strip() or name, *has])
+    return " ".join([platform.machine(), name or platform.processor(), *has])  # which may start a process
 
 
 def _cache_folder() -> Path:
