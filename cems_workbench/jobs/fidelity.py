@@ -66,6 +66,7 @@ from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.cems_api import CemsApi
+from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
 
 STORED_FORM = "query set"
@@ -581,7 +582,10 @@ def compared(
             trace = replay(measured[i], searched)
             parting = first_divergence(trace, row.recorded, row.ours)
             theirs = _lists_by_source(setting, answer) or (lists or {}).get(query.query, {})
-            differences.append(Difference(row, parting, cause_of(row, trace, theirs)))
+            cause = cause_of(row, trace, theirs)
+            if cause.kind == "other":
+                cause = _user_filter(row, measured[i], resources) or cause
+            differences.append(Difference(row, parting, cause))
     progress("comparing answers", len(gathered), len(gathered))
     differences.sort(key=_departing)
     missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
@@ -595,6 +599,31 @@ def compared(
         replace(evidence, evidences={**evidence.evidences, **used}),
         missing,
     )
+
+
+DEFAULT_ROWS = 5
+"""What mem0's search of a vector store asks for unless told otherwise."""
+
+
+def _user_filter(row: QueryFidelity, evidence: Evidence, resources: Resources) -> Cause | None:
+    """The cause where a source filters by user after its search: it is asked for as many results as were recorded, and by default.
+
+    None if it does not, cannot be asked, or has other results than the recorded ones.
+    """
+    engine = resources.engine()
+    if engine is None or not set(row.recorded) < set(row.ours):
+        return None
+    try:
+        if not any(one.name == "filter" and one.value == "after" for one in engine.info().settings):
+            return None
+        vector = resources.embedder.encode_query(evidence.query)
+        for rows in dict.fromkeys((len(row.recorded) or DEFAULT_ROWS, DEFAULT_ROWS)):
+            found = engine.search(evidence.query, vector, {"vector": rows}, None)["vector"]
+            if found.notes and {key for key, *_ in found.hits} == set(row.recorded):
+                return Cause("user filter", f"asked for {rows}, {found.notes[0]}")
+    except SourceError:
+        return None
+    return None
 
 
 def as_recorded(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources) -> Evidence:

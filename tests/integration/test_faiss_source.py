@@ -100,7 +100,30 @@ def test_deleted_memories_and_those_of_others_take_no_place_in_a_list(tmp_path: 
         assert [key for key, _ in hits(source)] == nearest[:20]
     with closing(open_source(parse(f"faiss:{folder}?user=lena"))) as source:
         assert source.probe().memories == ROWS // 8
-        assert [key for key, _ in hits(source)] == [key for key in nearest if int(key[1:]) % 4 == 0][:20]
+        within = [key for key in nearest if int(key[1:]) % 4 == 0]
+        assert [key for key, _ in hits(source, trial=Trial({"filter": "within"}))] == within[:20]
+        # mem0 takes twice as many as it is asked for, deleted ones too, and filters by user then.
+        taken = [key for key, _ in own(made("Flat"), 40)]
+        assert [key for key, _ in hits(source)] == [key for key in within if key in taken]
+
+
+def test_a_user_far_from_the_query_gets_what_mem0_returns_and_is_told(tmp_path: Path) -> None:
+    """mem0#6998 (2026-08-16) and #7072 (2026-08-22); as mem0ai 2.2.1 answers: 40 of another user are nearer than all six of this one."""
+    order = [int(key[1:]) for key, _ in own(made("Flat"), ROWS)]
+    rows = {i: payload(i) | {"user_id": "alice" if i in order[40:46] else "bob"} for i in range(ROWS)}
+    folder = written(tmp_path / "f", made("Flat"), rows)
+    with closing(open_source(parse(f"faiss:{folder}?user=alice"))) as source:
+        info = source.probe()
+        assert any(note.startswith("mem0 takes the nearest 2 k vectors of all users") for note in info.notes)
+        assert [(each.name, each.value, each.tries) for each in info.settings] == [("filter", "after", ("within",))]
+        found = {rows: source.search(EngineQuery("", QUERY, {"vector": rows}))[0] for rows in (5, 20, 21, 23)}
+        assert [len(one.hits) for one in found.values()] == [0, 0, 2, 6]
+        assert found[5].notes == (
+            "mem0 takes the nearest 10 of all users and filters by user after that: 0 of the 6 memories that pass are among these; "
+            "the first is at rank 41 of all",
+        )
+        assert not found[23].notes
+        assert [key for key, _ in hits(source, 5, Trial({"filter": "within"}))] == [f"m{i}" for i in order[40:45]]
 
 
 def test_a_partitioned_index_is_read_after_a_deletion(tmp_path: Path) -> None:
@@ -189,7 +212,7 @@ def test_a_filter_far_from_the_query_is_searched_wider_and_said(tmp_path: Path, 
     index = made(kind)
     folder = written(tmp_path / "f", index, rows)
     with closing(open_source(parse(f"faiss:{folder}?user=noor"))) as source:
-        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}))
+        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}), Trial({"filter": "within"}))
         assert [hit.memory_id for hit in found.hits] == [f"m{i}" for i in far[:5]]
         (note,) = found.notes
         short = f"of the 20 memories that pass the filter, FAISS found [0-4] near the query with its own {widest.split()[0]}"
@@ -197,8 +220,8 @@ def test_a_filter_far_from_the_query_is_searched_wider_and_said(tmp_path: Path, 
         assert f"asked again with {widest}, which looks at all" in note
         # A setting that is tried is what is asked.
         name, value = source.probe().settings[0].name, source.probe().settings[0].value
-        assert len(hits(source, 5, Trial({name: value}))) < 5
+        assert len(hits(source, 5, Trial({name: value, "filter": "within"}))) < 5
         assert widest.split()[1] == source.probe().settings[0].tries[-1]
     with closing(open_source(parse(f"faiss:{folder}?user=mira"))) as source:
-        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}))
+        (found,) = source.search(EngineQuery("", QUERY, {"vector": 5}), Trial({"filter": "within"}))
         assert len(found.hits) == 5 and not found.notes

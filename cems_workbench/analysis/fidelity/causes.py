@@ -9,6 +9,7 @@
     equal hybrid     the order is the recorded one, and a score that is not is of a memory that shares its score in the hybrid list
     lexical scores   the recording holds its own lexical list, and scores of it are not ours: words are cut otherwise (`ts_rank`'s parser)
     vector list      the recording holds its own vector list, and its order is not that of ours
+    user filter      the source filters by user after its search, and its own list of that length has just the recorded results
     other            none of these
 
 They are looked for in this order.
@@ -39,6 +40,7 @@ Kind = Literal[
     "equal hybrid",
     "lexical scores",
     "vector list",
+    "user filter",
     "other",
 ]
 Lists = Mapping[str, Sequence[Sequence[tuple[str, float]]]]

@@ -3,8 +3,14 @@
     faiss:/FOLDER   faiss:/FOLDER?name=NAME   faiss:/FOLDER?user=ID
 
 Nothing is written to it, and it is reread when its files change. A vector whose memory is gone stays in the index (mem0 deletes only
-the memory): searches leave it out within FAISS, so that the list is as long as it was asked for. A graph or partitions are searched near
-the query, where few or none may pass a filter: a search that finds too few looks at all, and says so, unless settings are tried.
+the memory): searches leave it out within FAISS, so that the list is as long as it was asked for. mem0 filters by user after its search:
+of the nearest 2 k vectors of all users, deleted ones too, it returns the first k of the user's. The live list of its folder does the same,
+unless the setting `filter` is tried as `within`: then FAISS searches among the user's vectors alone, as for other libraries. There a graph
+or partitions are searched near the query, where few or none may pass a filter: a search that finds too few looks at all, and says so,
+unless settings of the index are tried.
+
+Source: mem0ai 2.2.1, its FAISS store run with faiss-cpu 1.15.1: of 40 memories of another user nearer to the query and 6 of the asked one,
+a search for 20 returns none, one for 21 two, one for 23 all six.
 """
 
 from __future__ import annotations
@@ -25,10 +31,14 @@ from cems_workbench.sources.collection import ClientHit, ClientQuery, Collection
 from cems_workbench.sources.faiss.documents import Documents, documents, named
 from cems_workbench.sources.faiss.index import FaissIndex, Labels
 from cems_workbench.sources.requests import ask, check_options
-from cems_workbench.sources.source import SourceError, SourceInfo
+from cems_workbench.sources.source import Setting, SourceError, SourceInfo
 
 OPTIONS = ("name", "user")
 PAGE_ROWS = 10_000
+FETCHED_PER_ROW = 2
+"""Vectors that mem0 takes for each result, where it filters."""
+FILTER, AFTER, WITHIN = "filter", "after", "within"
+FILTER_SETTING = Setting(FILTER, AFTER, "the search, where the user's filter acts", (WITHIN,))
 TRIES, PAUSE_S = 3, 0.2
 """Attempts to read files that are being written, and the time between two."""
 
@@ -95,6 +105,11 @@ class FaissFolder(CollectionClient):
                 f"{gone:,} vectors of the index belong to no memory (deleted ones stay in it); searches leave them out"
             )
         ids = self._owned()
+        if self._filters_after:
+            notes.append(
+                f"mem0 takes the nearest {FETCHED_PER_ROW} k vectors of all users and filters by user after that, so that a user far "
+                f"from a query gets fewer than k results, or none; the live list does the same, {FILTER} {WITHIN} shows what it misses"
+            )
         return SourceInfo(
             kind="faiss",
             engine=f"{beside.library}'s folder, FAISS {_version()}",
@@ -104,7 +119,7 @@ class FaissFolder(CollectionClient):
             distance=index.distance,
             index=None if index.exact else index.line,
             model=beside.model,
-            settings=index.settings,
+            settings=(*index.settings, *((FILTER_SETTING,) if self._filters_after else ())),
             notes=tuple(notes),
         )
 
@@ -143,8 +158,13 @@ class FaissFolder(CollectionClient):
                 f"{self._address.plain}: the query has {query.vector.size} numbers, the index {index.dimension}"
             )
         among = self._among(query)
-        near = index.search(query.vector, query.rows, among, query.trial.settings)
-        if among is not None and not query.trial.settings and len(near) < min(query.rows, len(among)):
+        settings = {name: value for name, value in query.trial.settings.items() if name != FILTER}
+        within = not self._filters_after or query.trial.settings.get(FILTER, AFTER) == WITHIN
+        if among is None or within:
+            near = index.search(query.vector, query.rows, among, settings)
+        else:
+            near = self._filtered_after(query, index, among, settings)
+        if among is not None and within and not settings and len(near) < min(query.rows, len(among)):
             widest = index.widest()
             found, near = len(near), index.search(query.vector, query.rows, among, widest)
             if widest:
@@ -161,6 +181,27 @@ class FaissFolder(CollectionClient):
             for label, number in near
             if label in self._ids
         ]
+
+    @property
+    def _filters_after(self) -> bool:
+        """Whether the library filters by user after the search."""
+        return self._documents.filters_after and self.owner is not None
+
+    def _filtered_after(
+        self, query: ClientQuery, index: FaissIndex, among: Labels, settings: Mapping[str, str]
+    ) -> list[tuple[int, float]]:
+        """The first of the nearest 2 k of all that pass the filter, and a note where that are fewer than k."""
+        passing, fetched = set(among.tolist()), FETCHED_PER_ROW * query.rows
+        near = [hit for hit in index.search(query.vector, fetched, None, settings) if hit[0] in passing][: query.rows]
+        if len(near) < min(query.rows, len(passing)):
+            everybody = index.search(query.vector, index.size, None, index.widest())
+            first = next((place for place, (label, _) in enumerate(everybody, 1) if label in passing), None)
+            where = "" if first is None else f"; the first is at rank {first:,} of all"
+            query.said.append(
+                f"mem0 takes the nearest {fetched:,} of all users and filters by user after that: {len(near):,} of the {len(passing):,} "
+                f"memories that pass are among these{where}"
+            )
+        return near
 
     def _among(self, query: ClientQuery) -> Labels | None:
         """The labels to search, None for all: of memories that exist, of the owner, and of the scope."""

@@ -37,6 +37,8 @@ class Documents(ABC):
     library: str
     notes: tuple[str, ...] = ()
     model: str | None = None
+    filters_after: bool = False
+    """Whether the library searches everything, and filters by user what that returned."""
 
     @property
     @abstractmethod
@@ -52,6 +54,7 @@ class Mem0Documents(Documents):
     """The docstore of mem0, a JSON file that is read whole."""
 
     library = "mem0"
+    filters_after = True
 
     def __init__(self, path: Path) -> None:
         """Raises SourceError for a file that has another form."""
