@@ -47,6 +47,7 @@ from cems_workbench.store.query_matching import Match
 from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.store.scales import StatedScale
+from cems_workbench.store.shared_text import envelope_notes
 from cems_workbench.store.text_rule import searched_text, text_rule
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ def _import_own(
         chunks=chunk_counts,
         answers=answer_counts,
         errors=_by_row(parsed.errors, problems),
-        notes=(*parsed.notes, *notes, *answer_notes),
+        notes=(*parsed.notes, *notes, *answer_notes, *envelope_notes(query.query for query in parsed.queries)),
         content_version=version,
     )
     return _Own(parsed, known, report, tuple(problems), mark, clashes)

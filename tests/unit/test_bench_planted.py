@@ -5,7 +5,9 @@ import pytest
 from benchmarks.planted import cause_of
 from benchmarks.planted_faults import Fault, Planted, Right, all_faults
 
-FAULT = Fault("gap", "", Right(frozenset({"gap"}), ("gap.ratio",), "0.9 × the top"), lambda store, folder: Planted(store))
+FAULT = Fault(
+    "gap", "", Right(frozenset({"gap"}), ("gap.ratio",), "0.9 × the top"), lambda store, folder: Planted(store)
+)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from cases import column, dropped, evidence, kept, stage, trace, warned
 
-from cems_workbench.pipeline.table import chars4
+from cems_workbench.models import tokens
+from cems_workbench.pipeline.table import chars4, tokens_by_script
 
 ALONE: dict[str, Any] = {"fusion.single_list": "bypass"}
 MMR: dict[str, Any] = {**ALONE, "assembly.strategy": "mmr"}
@@ -211,3 +212,17 @@ def test_greedy_mmr_reads_cosines_too(procedure: str) -> None:
     """a first; then c, 0.25, before b, 0.4 − 0.5 · 0.8 = 0."""
     values = {**ONE_PASS, "assembly.mmr_procedure": procedure, "lists.lexical.enabled": False}
     assert kept(stage("assembly", FACTS, values)) == ["a", "c", "b"]
+
+
+def test_tokens_of_chinese_are_not_a_quarter_of_its_characters() -> None:
+    """agentmemory#1232, 2026-08-20; remnic#2403, 2026-08-16: chars4 counts a fifth of what cl100k does."""
+    chinese = "部署窗口定在每周二晚上十点到十二点，其他时间不得部署，紧急修复需要两位负责人在群里确认。"
+    subject = evidence({"vector": {"a": 0.9}}, memories={"a": {"content": chinese}})
+    (line,) = stage("assembly", subject, {**ALONE, "assembly.max_tokens": 20}).warnings
+    assert line == (
+        f"chars4 counts {chars4(chinese)} tokens for the texts of the 1 chosen, which have about {tokens_by_script(chinese):.0f} by their "
+        "scripts; assembly.token_counter=cl100k counts them"
+    )
+    assert tokens_by_script(chinese) == pytest.approx(tokens.count(chinese), rel=0.15)
+    german = evidence({"vector": {"a": 0.9}}, memories={"a": {"content": "Die Prüfung läuft über die Brücke."}})
+    assert not stage("assembly", german, {**ALONE, "assembly.max_tokens": 20}).warnings
