@@ -65,9 +65,9 @@ def test_the_optimised_network_gives_the_scores_of_the_model_to_the_last_digit(
 ) -> None:
     """With Softmax as this processor has it, which is that of the model."""
     assert minilm_judge.recorded_digest(FOLDER) == minilm_judge.digest_of(FOLDER)
+    (copied / RECORDED).unlink()  # with AVX2 the operator's scores are not those recorded
     optimised = minilm_judge.loaded(copied, [Way(precise=True)])
     (copied / NETWORK).unlink()
-    (copied / RECORDED).unlink()
     model, query = MiniLMJudge(copied), optimised.ids(QUERY)
     assert model.score(QUERY, TEXTS) == [optimised.pair(query, text) for text in TEXTS]
     assert model.cache_model(QUERY) == judge.cache_model(QUERY)
