@@ -345,7 +345,8 @@ class MemoryUseCounter:
         if branch != NEVER_FOUND and self._explained < MAX_EXPLAINED:
             self._explained += 1
             why = loss(replay(evidence, self.config), memory_id, self.k)
-            words += f": {why.reason}" if why is not None and why.reason else ""
+            if why is not None and why.reason:  # that of the lists begins with these words
+                words = why.reason if why.in_lists else f"{words}: {why.reason}"
         self._rows.setdefault(memory_id, []).append(UseRow(query, memory_id, grade, None, "lost", words, branch))
 
     def _follow(self, query: Query, memory_id: str, grade: int | None, rank: int, least: int) -> None:
