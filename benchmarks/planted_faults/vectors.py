@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.planted_faults import Fault, Pair, Planted, Right
 from benchmarks.planted_faults.parameters import PLAIN
-from benchmarks.planted_faults.traced import ASKED, SAMPLE, Models, best, sample_rows
+from benchmarks.planted_faults.traced import ASKED, SAMPLE, Models, sample_rows
 
 VECTORS = {**PLAIN, "lists.lexical.enabled": False}
 PAIRS = 3
