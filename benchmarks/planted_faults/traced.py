@@ -174,8 +174,8 @@ class Truncated(Pipeline):
 
 class Coarse(Pipeline):
     def rerank(self, query: str, documents: list[tuple[str, float, str]]) -> Ranking:
-        scores = {key: score for key, score in super().rerank(query, documents)}
-        return best((key, round(max(0.0, scores[key] - 4) / 4) / 4) for key, _, _ in documents)
+        scores = dict(super().rerank(query, documents))
+        return best((key, 8.0 * round(scores[key] / 8)) for key, _, _ in documents)
 
 
 class Previous(Pipeline):
