@@ -172,7 +172,7 @@ def told(answer: Mapping[str, Any]) -> str:
 
 def cause_of(fault: Fault, answer: Mapping[str, Any], read: str) -> str:
     """right, partly, wrong or cannot tell."""
-    said, right = told(answer) + "\n" + read, fault.right
+    said, right = told(answer) + "\n" + " ".join(read.split()), fault.right  # a terminal breaks sentences
     is_named = any(path in said for path in right.parameters)
     is_named = is_named or bool(right.words and re.search(right.words, said, re.IGNORECASE | re.DOTALL))
     at = answer.get("lost_at") or ""

@@ -36,8 +36,8 @@ class Models:
         from examples import sample
 
         self.folder, self.sample = folder, sample
-        self.rows = {row["id"]: row for row in sample_rows("memories.jsonl")}
-        self.texts = {key: row["content"] for key, row in self.rows.items()}
+        self.rows: dict[str, dict[str, Any]] = {row["id"]: row for row in sample_rows("memories.jsonl")}
+        self.texts: dict[str, str] = {key: row["content"] for key, row in self.rows.items()}
         self.ids = list(self.texts)
         self.index = sample.Bm25(self.texts)
         self.vectors = self.kept("texts", lambda: sample.embed(list(self.texts.values())))
@@ -191,7 +191,7 @@ class Previous(Pipeline):
 class Weighted(Plain):
     """Healthy, with a weighted sum of min-max scores in place of ranks."""
 
-    fusion, shares = "weighted sum", (0.2, 0.8)
+    fusion, shares = "mix", (0.2, 0.8)
 
     def fuse(self, *lists: Ranking) -> Ranking:
         scores: dict[str, float] = defaultdict(float)
@@ -324,7 +324,8 @@ class ByText(Pipeline):
 
 class ByTitle(ByText):
     def mark(self, key: str) -> str | None:
-        return self.models.rows[key].get("title")
+        title: str | None = self.models.rows[key].get("title")
+        return title
 
 
 class TimesOut(Plain):
@@ -435,7 +436,7 @@ FAULTS = [
         "the cross-encoder's scores are cut to a few levels",
         "cross-encoder|rrf",
         r"(few|only \d+|\d+) (different|distinct) (scores|values)|same score|\bties?\b|\btied\b",
-        r"equal scores?|levels|rounded|quanti[sz]",
+        r"equal scores?|levels|rounded|quanti[sz]|not tell these apart",
     ),
     fault(
         "traced-rerank-other-query",
@@ -449,15 +450,14 @@ FAULTS = [
         "traced-alpha-reversed",
         AlphaReversed,
         "the weighted sum has the weights of its two lists swapped",
-        "weighted sum",
-        r"weigh(s|t|ted) [^\n]{0,40}(bm25|vectors|0\.)|alpha",
-        r"(follows|favou?rs|prefers|dominat\w+|drown\w*)|(0\.9|95 ?%)",
+        "mix",
+        r"\bweigh(s|t|ts|ted)\b[^\n]{0,40}(bm25|vectors|0\.)|\balpha\b|follows|favou?rs|prefers|dominat|drown",
     ),
     fault(
         "traced-raw-sum",
         RawSum,
         "the weighted sum adds BM25 scores to cosines without a common scale",
-        "weighted sum",
+        "mix",
         r"scales?\b|range|dominat|drown|normali[sz]|follows|outweigh|same order as bm25|favou?rs",
     ),
     fault(
@@ -480,7 +480,7 @@ FAULTS = [
         "traced-same-for-all",
         SameForAll,
         "the vector list returns the same memories whatever the query",
-        "|vectors|rrf",
+        "|lists|vectors|rrf",
         r"(same|equal|identical)[^\n]{0,60}(every|each|all|whatever|any|\d+) (of \d+ )?(quer|\w+ quer)|whatever the query",
         r"(every|all \d+|each) quer\w+[^\n]{0,60}same|constant",
     ),
@@ -488,14 +488,14 @@ FAULTS = [
         "traced-own-ids",
         OwnIds,
         "each list has its own ids for the same texts, so that the fusion joins nothing",
-        "|rrf",
+        "|lists|rrf",
         r"(different|other|own|another|two|several) ids?\b|joins? (nothing|none|no )|same text|nothing in common",
     ),
     fault(
         "traced-filter-late",
         FilterLate,
         "the lists take the nearest of all projects, and those of others are filtered afterwards",
-        "|bm25|vectors|rrf|project filter",
+        "|lists|bm25|vectors|rrf|project filter",
         r"filter[^\n]{0,80}(after|once|late)|(after|before)[^\n]{0,60}filter",
         r"project filter[^\n]{0,60}(drop|remov|left|leaves|kept|keeps|takes)",
     ),
@@ -511,21 +511,21 @@ FAULTS = [
         "traced-all-words",
         AllWords,
         "BM25 returns only memories that have every word of the query",
-        "|bm25|rrf",
+        "|lists|bm25|rrf",
         EMPTY + r"|all (the )?(\d+ )?words|every word",
     ),
     fault(
         "traced-stop-words",
         StopWords,
         "nearly every word of the query counts as a stop word",
-        "|bm25|rrf",
+        "|lists|bm25|rrf",
         EMPTY + r"|stop ?words?",
     ),
     fault(
         "traced-query-cut",
         CutQuery,
         "the lists search the first twelve letters of the query",
-        "|bm25|vectors|rrf",
+        "|lists|bm25|vectors|rrf",
         r"search\w*[^\n]{0,60}(instead|another|other|not the query|only)|shorten|truncat",
         r"cut (off|short|to)|first 12|another (text|query)|(part|beginning|start) of the query",
     ),
@@ -541,14 +541,14 @@ FAULTS = [
         "traced-list-fails",
         TimesOut,
         "the vector list fails in two of three queries",
-        "|vectors|rrf",
+        "|lists|vectors|rrf",
         r"error|failed|fails|timed? ?out|exception|did not answer",
     ),
     fault(
         "traced-shifted-rows",
         ShiftedRows,
         "the vector list names the memory after the one that it found",
-        "|vectors|rrf",
+        "|lists|vectors|rrf",
         r"vectors[^\n]{0,80}(chance|no relevant|none of|unrelated|random|other than|wrong|not those|shift)",
         r"shift|off by one|cosines?[^\n]{0,60}(not|differ|other)",
     ),

@@ -17,6 +17,7 @@ FAULT = Fault(
         ({"lost_at": "gap", "cause": "dropped", "fix": {"sentence": "", "changes": {"gap.ratio": 0.8}}}, "", "right"),
         ({"lost_at": "gap", "cause": "gap dropped it"}, "", "partly"),
         ({"lost_at": "gap", "cause": "gap dropped it"}, "doctor: gap.ratio is high", "right"),
+        ({"lost_at": "gap", "cause": "gap dropped it"}, "known mistake: 0.9 ×\nthe top", "right"),
         ({"lost_at": "fusion", "cause": "gap.ratio"}, "", "wrong"),
         ({"lost_at": None, "status": "returned"}, "", "wrong"),
         ({}, "error", "cannot tell"),
