@@ -419,8 +419,8 @@ FAULTS = [
         Identity,
         "the cross-encoder returns what it read",
         "cross-encoder|rrf",
-        r"unchanged|same order|returns? (its|the) input|as it (came|was)|chang\w+ nothing|no effect",
-        r"keeps? (the|its) order|does nothing",
+        r"cross-encoder[^{}]{0,120}(unchanged|same order|its input as|returns? (its|the) input|as it (came|was)|does nothing)",
+        r"chang\w+ nothing|no effect|keeps? (the|its) order",
     ),
     fault(
         "traced-rerank-truncated",
@@ -444,7 +444,7 @@ FAULTS = [
         "the cross-encoder reads the query before this one",
         "cross-encoder|model",
         r"(another|other|different|previous|wrong) query|not the query|instead of the query",
-        r"read [^\n]{0,80}(instead|not)",
+        r"reads? '[^\n]{0,80}(instead|not)",
     ),
     fault(
         "traced-alpha-reversed",
@@ -465,8 +465,7 @@ FAULTS = [
         AboveAll,
         "a minimum of 0.3 cuts scores of rank fusion, which end at 0.033",
         "fused minimum",
-        r"(every|all)( \w+)? (candidates?|memor(y|ies)|results?|scores?)|(drop|remov|empt)\w* (all|every)|all \d+",
-        r"nothing (is )?left|leaves nothing|scale|(best|highest)[^\n]{0,30}0\.03",
+        r"fused minimum[^{}]{0,90}((drops?|removes?) (all|every)|leaves nothing|all \d+|every)|scale|(best|highest)[^\n]{0,30}0\.03",
     ),
     fault(
         "traced-floor-of-cosines",
@@ -496,8 +495,8 @@ FAULTS = [
         FilterLate,
         "the lists take the nearest of all projects, and those of others are filtered afterwards",
         "|lists|bm25|vectors|rrf|project filter",
-        r"filter[^\n]{0,80}(after|once|late)|(after|before)[^\n]{0,60}filter",
-        r"project filter[^\n]{0,60}(drop|remov|left|leaves|kept|keeps|takes)",
+        r"filter\w* (only )?(after|before)|before the (search|lists)|after the nearest",
+        r"project filter[^{}]{0,40}(drops|removes|leaves|keeps) [^{}]{0,20}\d",
     ),
     fault(
         "traced-early-cut",
@@ -519,7 +518,7 @@ FAULTS = [
         StopWords,
         "nearly every word of the query counts as a stop word",
         "|lists|bm25|rrf",
-        EMPTY + r"|stop ?words?",
+        EMPTY + r"|too many stopwords|all stopwords",
     ),
     fault(
         "traced-query-cut",
