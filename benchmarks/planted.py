@@ -16,6 +16,7 @@ Planting and checking use the Python API; the product's own verdicts are not rea
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -232,7 +233,7 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
 
 def rows_of(fault: Fault, healthy: Path, work: Path, count: int) -> list[Row]:
     """Plant one fault, ask, and judge the answers."""
-    folder = work / fault.name
+    folder = work / hashlib.sha256(fault.name.encode()).hexdigest()[:8]  # paths are printed, and are no finding
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     planted = fault.plant(healthy, folder)

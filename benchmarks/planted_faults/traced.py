@@ -472,8 +472,7 @@ FAULTS = [
         FloorOfCosines,
         "a minimum for cosines cuts the logits of the cross-encoder",
         "minimum score",
-        r"(is )?below [^\n]{0,40}(kept|minimum|least|0\.3)|lowest[^\n]{0,20}kept|scale|threshold",
-        r"kept [^\n]{0,30}(from|above|at least)",
+        r"below (the )?(lowest|least|minimum|0\.3)|lowest[^{}]{0,20}kept|\bscale\b|threshold|keeps (only )?(scores|those) (of|from|above)",
     ),
     fault(
         "traced-same-for-all",
