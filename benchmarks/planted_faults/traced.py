@@ -189,7 +189,7 @@ class Previous(Pipeline):
 
 
 class Weighted(Plain):
-    """Healthy, with a weighted sum of min-max scores in place of ranks."""
+    """Healthy, with a weighted sum of min-max scores instead of ranks."""
 
     fusion, shares = "mix", (0.2, 0.8)
 
