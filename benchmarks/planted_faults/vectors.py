@@ -158,7 +158,8 @@ ROWS = (
     r"embed\w*[^\n]{0,60}(anew|again)|re-?embed|vectors? of m\d+|vector (of it )?(is|are) not|not the vector|"
     r"not (of|what) (its|their) text"
 )
-PLACE = frozenset({"", "lists", "fusion"})
+PLACE = frozenset({"", "lists", "fusion", "abstain"})
+"""Where a memory with a low cosine is lost: the preset returns nothing if the best cosine is low."""
 
 
 def fault(name: str, what: str, make: Callable[..., Any], *words: str) -> Fault:
