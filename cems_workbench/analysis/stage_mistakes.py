@@ -5,7 +5,9 @@
     head         texts that begin alike have one score and differ later: the reranker reads no further
     same         a list returns the same memories, in one order, whatever the query; or none at all
     ids          lists have separate ids for the same texts, so that fusion does not join them
-    limit        a threshold or a filter drops everything, or nothing
+    limit        a threshold or a filter drops everything, or the best of its input in many queries; a filter leaves few of it
+    beginnings   a stage reads the first characters of longer texts
+    shares       a list has next to nothing of the score of a fusion: `analysis/fusion_shares.py`
     judged       a reranker ranks the judged memories worse than its input had them
 
 All are read from the arrays of a replay, so that traced, recorded and own pipelines are asked alike. One query shows only that scores are
@@ -23,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from cems_workbench.analysis.fusion_shares import FusionShares
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
-from cems_workbench.pipeline.recorded import OWN_IDS
+from cems_workbench.pipeline.recorded import HEADS, OWN_IDS
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.filter import FILTER
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -32,7 +35,7 @@ from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
-from cems_workbench.pipeline.table import CandidateTable, Floats, Ints
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, RecordedTable
 from cems_workbench.pipeline.wording import equal_scores, list_label
 
 FEW = 3
@@ -278,9 +281,18 @@ class _Limit:
     value: float | None
     queries: int = 0
     all_out: int = 0
-    none_out: int = 0
     best: float = -math.inf
     worst: float = math.inf
+    condition: bool = False
+    """A filter of a trace, which may select by something else than the score."""
+    first_out: int = 0
+    kept_from: float = math.inf
+    dropped_to: float = -math.inf
+    """The lowest score that was kept, and the highest that was dropped; NaN where one is not known."""
+    mixed: int = 0
+    few: list[tuple[int, int]] = field(default_factory=list)
+    """Candidates left and read, of the queries where few are left."""
+    left: Counter[int] = field(default_factory=Counter)
 
     def add(self, before: int, after: int, scores: Floats) -> None:
         """Candidates of one query before and after, and their scores before it, NaN where there is none."""
@@ -288,13 +300,47 @@ class _Limit:
             return
         self.queries += 1
         self.all_out += not after
-        self.none_out += after == before
         known = scores[~np.isnan(scores)]
         if len(known):
             self.best, self.worst = max(self.best, float(known.max())), min(self.worst, float(known.min()))
 
-    def line(self, subject: str) -> str:
-        """ "0.45 is above every score of vector in 40 of 40 queries, the best is 0.38"."""
+    def add_kept(self, kept: Bools, scores: Floats) -> None:
+        """Whether each candidate of one query, best first, was kept, and its score."""
+        if not len(kept):
+            return
+        left = int(kept.sum())
+        self.first_out += not kept[0]
+        self.mixed += bool(left and not kept[:left].all())
+        self.left[left] += 1
+        if 2 * left <= len(kept) and left < MEASURED:
+            self.few.append((left, len(kept)))
+        if left:
+            self.kept_from = float(np.minimum(self.kept_from, scores[kept].min()))
+        if left < len(kept):
+            self.dropped_to = float(np.maximum(self.dropped_to, scores[~kept].max()))
+
+    def few_left(self, depth: int) -> str:
+        """That a condition, which no score explains, leaves few candidates in half of the queries."""
+        count = len(self.few)
+        usual = self.left[max(self.left, default=0)] * 2 > self.queries  # so many are chosen, in whatever way
+        with_some = self.queries - self.left[0]
+        if self.queries < FEW or 2 * count < self.queries or 2 * self.mixed < with_some or not self.mixed or usual:
+            return ""
+        left, of = (_range([pair[i] for pair in self.few]) for i in range(2))
+        after = f": it acts after the search for the nearest {depth}" if self.condition and depth else ""
+        return f"leaves {left} of {of} candidates in {count} of {self.queries} queries{after}"
+
+    def floor(self) -> str:
+        """That it keeps by score, and drops the best candidate, so all, in a fourth of the queries."""
+        if self.queries < FEW or 4 * self.first_out < self.queries or not self.dropped_to < self.kept_from < math.inf:
+            return ""
+        return (
+            f"keeps only scores from {self.kept_from:.4g}, of {self.worst:.4g} to {self.best:.4g}: drops the 1st of its input in "
+            f"{self.first_out} of {self.queries} queries"
+        )
+
+    def line(self, subject: str, depth: int = 0) -> str:
+        """ "0.45 is above every score of vector in 40 of 40 queries, the best is 0.38"; `depth`: the most that a list returned."""
         if self.queries < FEW:
             return ""
         bound = "it" if self.value is None else f"{self.value:g}"
@@ -303,11 +349,13 @@ class _Limit:
             said = f"drops all of {subject}" if self.value is None else f"{bound} is above {of}"
             best = f"; the best of all is {self.best:.4g}" if self.best > -math.inf else ""
             return f"{said} in {self.all_out} of {self.queries} queries{best}"
-        if self.none_out == self.queries and self.queries >= LONE:
-            said = f"drops none of {subject}" if self.value is None else f"{bound} is below {of}"
-            worst = f"; the lowest of all is {self.worst:.4g}" if self.worst < math.inf else ""
-            return f"{said} in {self.queries} of {self.queries} queries: it does nothing{worst}"
-        return ""
+        return self.floor() or self.few_left(depth)
+
+
+def _range(values: Sequence[int]) -> str:
+    """ "3", or "0 to 5"."""
+    low, high = min(values), max(values)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 class StageMistakes:
@@ -318,6 +366,8 @@ class StageMistakes:
         self._lists: dict[str, _List] = {}
         self._limits: dict[tuple[str, str], _Limit] = {}
         self._apart: dict[str, list[dict[str, Any]]] = {}
+        self._heads: dict[str, list[dict[str, Any]]] = {}
+        self._fusions: dict[str, FusionShares] = {}
         self._queries = 0
 
     def add(
@@ -329,6 +379,8 @@ class StageMistakes:
         for note in table.notes:
             if found := note.get(OWN_IDS):
                 self._apart.setdefault(found["stage"], []).append(found)
+            for one in note.get(HEADS) or ():
+                self._heads.setdefault(one["stage"], []).append(one)
         if table.recorded is not None:
             self._add_recorded(done, table, grades)
         else:
@@ -351,14 +403,45 @@ class StageMistakes:
                 self._add_order(
                     head.name, "", found, table, [found.after.score[q] for q in range(len(table.ids))], grades
                 )
-            if head.kind == "filter":
-                limit = self._limits.setdefault((head.name, "its input"), _Limit("", None))
+            if head.kind == "fusion" and head is recorded.heads[0]:
+                self._add_fusion(head.name, found, recorded, grades)
+            if head.kind in ("filter", "dedup"):
+                limit = self._limits.setdefault(
+                    (head.name, "its input"), _Limit("", None, condition=head.kind == "filter")
+                )
                 for q in range(len(table.ids)):
                     limit.add(
                         int(found.entered[q].sum()),
                         int((found.after.alive & found.entered)[q].sum()),
                         found.before.score[q],
                     )
+                    there = np.flatnonzero(found.entered[q])
+                    there = there[np.argsort(found.before.rank[q, there], kind="stable")]
+                    if head.ranks_in:
+                        limit.add_kept(found.after.alive[q, there], found.before.score[q, there])
+
+    def _add_fusion(
+        self, name: str, found: StageArrays[Any, Any], recorded: RecordedTable, grades: tuple[Ints, Ints] | None
+    ) -> None:
+        """Each query whose fusion reads all that the lists found."""
+        shares = self._fusions.setdefault(name, FusionShares())
+        for q, lists in enumerate(recorded.lists):
+            if (recorded.found[q] & ~found.entered[q]).any():
+                continue
+            there = np.flatnonzero(found.after.alive[q])
+            there = there[np.argsort(found.after.rank[q, there], kind="stable")]
+            shares.add({one.name: one.rank for one in lists}, there, found.after.score[q, there])
+            if grades is None or tuple(one.name for one in lists) != shares.names:
+                continue
+            grade, ideal = (np.maximum(one[q], 0) for one in grades)
+            if best := float((ideal[:MEASURED] / np.log2(np.arange(2, len(ideal[:MEASURED]) + 2))).sum()):
+                shares.gains.append(
+                    [
+                        sum(grade[c] / math.log2(1 + rank) for c, (rank, _) in one.rank.items() if rank <= MEASURED)
+                        / best
+                        for one in lists
+                    ]
+                )
 
     def _add_own(self, done: PipelineRun, table: CandidateTable, config: Any, grades: tuple[Ints, Ints] | None) -> None:
         lists = done.of(LISTS).lists
@@ -452,8 +535,16 @@ class StageMistakes:
         ]
         for stage, apart in self._apart.items():
             mistakes.append(KnownMistake(stage, "", len(apart), self._apart_words(apart)))
+        for stage, heads in self._heads.items():
+            if words := _heads_words(heads):
+                own = (LISTS.name, f"{stage} returned {words}") if heads[0]["list"] else (stage, f"reads {words}")
+                mistakes.append(KnownMistake(own[0], "", len(heads), own[1]))
+        for stage, shares in self._fusions.items():
+            if line := shares.words():
+                mistakes.append(KnownMistake(stage, "", len(shares.fused), line))
+        depth = max((len(ids) for one in self._lists.values() for ids in one.first.values()), default=0)
         for (stage, subject), limit in self._limits.items():
-            if line := limit.line(subject):
+            if line := limit.line(subject, depth):
                 mistakes.append(KnownMistake(stage, limit.parameter, limit.queries, line))
         for stage, order in self._orders.items():
             mistakes += [KnownMistake(stage, order.parameter, count, line) for count, line in order.lines()]
@@ -470,3 +561,14 @@ class StageMistakes:
             f"{joined} of the {texts} texts that several lists found{several}: each list has separate ids for them, such as "
             f"{ids} for one text"
         )
+
+
+def _heads_words(heads: Sequence[dict[str, Any]]) -> str:
+    """ "the first 40 characters of 347 texts"; empty if it has as many longer texts whole, or few are cut."""
+    cut, whole = (sum(one[name] for one in heads) for name in ("cut", "whole"))
+    if cut < FEW or cut < 4 * whole:
+        return ""
+    size = _range([one[name] for one in heads for name in ("least", "most")])
+    return (
+        f"only the first {size} characters of {cut} texts in {len(heads)} {'query' if len(heads) == 1 else 'queries'}"
+    )

@@ -19,12 +19,12 @@ import marshal
 import os
 import tempfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.recorded import OWN_IDS, RECORDED
+from cems_workbench.pipeline.recorded import HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.platform.atomic_write import write_atomically
@@ -523,4 +523,28 @@ def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
         notes["warnings"] = said
     if query.own_ids:
         notes[OWN_IDS] = query.own_ids
+    if heads := _heads(query, memories):
+        notes[HEADS] = heads
     return Evidence(query.query, {key: memories[key] for key in sorted(query.ids)}, as_of=query.asked_at, notes=notes)
+
+
+def _heads(query: TracedQuery, memories: Mapping[str, Memory]) -> list[dict[str, Any]]:
+    """The lists and stages with texts that are but the beginning of the memory's, or of what another has of it: in characters the
+    shortest and the longest (`least`, `most`), how many texts are cut so (`cut`), and how many are not though longer (`whole`)."""
+    longest = {key: memory.content for key, memory in memories.items()}
+    for texts in query.texts.values():
+        longest |= {key: text for key, text in texts.items() if len(text) > len(longest.get(key, ""))}
+    listed = {one["name"] for one in query.recorded["lists"]}
+    found, known = list[dict[str, Any]](), set[str]()
+    for name, texts in query.texts.items():
+        bare = {key: text.rstrip().removesuffix("...").rstrip("… ") for key, text in texts.items()}
+        cut = {key: text for key, text in bare.items() if text and longest[key].rstrip() != text}
+        cut = {key: text for key, text in cut.items() if longest[key].startswith(text) and text not in known}
+        if cut:  # a later stage that reads them so is not the one that cut them
+            known |= set(cut.values())
+            size = {key: len(texts[key]) for key in cut}
+            least, most = min(size.values()), max(size.values())
+            whole = sum(len(text) > most for key, text in texts.items() if key not in cut)
+            own = {"stage": name, "list": name in listed, "least": least, "most": most, "cut": len(cut), "whole": whole}
+            found.append(own)
+    return found

@@ -64,6 +64,9 @@ class TracedQuery:
     """The `stage` that joined lists, how many `texts` several of its lists found, under how many it has several ids (`apart`), and the
     `ids` of one of these; empty if there are none."""
 
+    texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By list the texts that it returned, by stage those that it read, by memory id."""
+
     @property
     def lists(self) -> dict[str, tuple[RankedIds, ...]]:
         """The lists as a recording has them; a score that is missing is 0."""
@@ -270,6 +273,7 @@ class _Reading:
         """Of each list by text the id that it has there."""
         self.remarks: dict[str, list[str]] = {}
         self.own_ids: dict[str, Any] = {}
+        self.read: dict[str, dict[str, str]] = {}
 
     def query(self) -> TracedQuery:
         span = self.root.span
@@ -286,7 +290,7 @@ class _Reading:
             recorded["unknown"] = True
         qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
         asked_at = moment_of(span.start)
-        said = self.warnings, self.contents, self.remarks, self.own_ids
+        said = self.warnings, self.contents, self.remarks, self.own_ids, self.read
         return TracedQuery(span.row, qid, span.query or "", asked_at, recorded, *said)
 
     def _span(self, node: _Node, around: list[_Source]) -> list[_Source]:
@@ -350,10 +354,15 @@ class _Reading:
         hits = [list(hit) for hit in output or []]
         self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
         self.texts.append(_texts(span.output or ()))
+        self._keep_texts(name, span.output)
         if lacking := _lacking(span.output, span):
             self.lists[-1]["lost"] = lacking
         self.known |= {key for key, _ in output or []}
         return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
+
+    def _keep_texts(self, name: str, documents: Documents | None) -> None:
+        named = {one.id: one.content for one in documents or () if one.id is not None and one.content is not None}
+        self.read[name] = {self.named[key]: text for key, text in named.items()}
 
     def _group(self, inner: Sequence[_Source], output: Hits) -> _Source:
         self.grouped |= {key for one in inner for key, _ in one.hits}
@@ -367,6 +376,7 @@ class _Reading:
         kind = given or {"RERANKER": "rerank"}.get(span.kind) or ("fusion" if len(inner) > 1 else "other")
         said = self._said(span)
         read = None if span.input is None else self._hits(span.input, span)
+        self._keep_texts(name, span.input)
         there = inner or outer
         taken = self._taken(kind, there, read, output)
         before = read if read is not None else _joined(taken)

@@ -90,6 +90,26 @@ def test_no_memory_of_the_store_is_replaced_and_other_texts_are_said(store: Stor
     assert found is not None and found.evidences["q1"].memories["a"].content == "ours"
 
 
+def test_a_reranker_that_reads_the_beginnings_of_texts_is_named(store: Store, tmp_path: Path) -> None:
+    """A reranker that was given 40 characters of each text; the import only said that the texts were others."""
+    kept = tuple(Memory(key, f"text of {key}, and what follows it") for key in "abcd")
+    store.add(ParsedInput("m", "memories-jsonl", memories=kept))
+    spans = contents(HYBRID, "text of")
+    report = import_traces(written(tmp_path / "mine.jsonl", ("q1", spans)), store)
+    assert any("returned only the first 9 characters of" in line for line in report.notes)
+    for one in spans:
+        for name, text in one["attributes"].items():
+            if str(text).startswith("text of") and "reranker.input" not in name:
+                one["attributes"][name] = f"{text}, and what follows it"
+    report = import_traces(written(tmp_path / "mine.jsonl", ("q1", spans)), store)
+    (line,) = [line for line in report.notes if "characters" in line]
+    assert line == "cross-encoder: reads only the first 9 characters of 3 texts in 1 query"
+    found = read_traced(store, "mine")
+    assert found is not None
+    why = explain("d", found.evidences["q1"], preset("cems").config, k=1)
+    assert line in [one.line for one in why.mistakes]
+
+
 def test_a_query_of_the_store_keeps_its_project_and_moment(store: Store, tmp_path: Path) -> None:
     text = next(span for span in HYBRID if span["parent_id"] is None)["attributes"]["input.value"]
     judged = Query("q1", text, "harbor/api", datetime(2026, 9, 1, tzinfo=UTC), "identifier")
