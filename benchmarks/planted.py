@@ -9,6 +9,7 @@ query and a memory that the healthy config returns and the broken one does not a
 cause   right: the stage is right and what is broken is named. wrong: another stage is blamed, or the memory would need nothing.
         partly: the stage is right, and no more. cannot tell: neither.
 fix     true: with it the memory is among the results, and the mean nDCG@10 of the other judged queries is no more than 0.01 lower.
+        A memory is re-embedded on a copy of the store.
 
 Planting and checking use the Python API; the product's own verdicts are not read for it.
 """
@@ -203,6 +204,9 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
     offered = answer.get("fix") or {}
     changes = offered.get("changes") or {}
     sentence = offered.get("sentence") or ""
+    if offered.get("re_embed") and not planted.evidence:
+        fixed, others = re_embedded(planted, pair, {**fault.healthy, **planted.changes}, offered["re_embed"])
+        return fixed, f"{sentence} [{others}]"
     if planted.evidence or not changes:
         return "none", sentence
     before = {**fault.healthy, **planted.changes}
@@ -224,11 +228,33 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
             return "false", f"{sentence} [{rank}]"
         was = ndcg(store, configured(planted.preset, before))
         now = ndcg(store, config)
-    others = [
-        now[query] - was[query] for query in was if query != pair[0] and was[query] >= 0 and now.get(query, -1) >= 0
-    ]
-    loss = sum(others) / max(len(others), 1)
-    return ("true" if loss >= -TOLERATED else "false"), f"{sentence} [others {loss:+.4f}]"
+    fixed, gain = spared(was, now, pair[0])
+    return fixed, f"{sentence} [{gain}]"
+
+
+def re_embedded(planted: Planted, pair: Pair, changes: Mapping[str, Any], memory_id: str) -> tuple[str, str]:
+    """Whether `reindex` of a memory, on a copy of the store, brings the memory in and spares the other queries; and what it did."""
+    import cems_workbench as workbench
+
+    config = configured(planted.preset, changes)
+    with tempfile.TemporaryDirectory(dir=planted.store.parent) as folder:
+        mended = Path(shutil.copytree(planted.store, Path(folder) / "store"))
+        code, _, error = command(mended, "reindex", memory_id)
+        if code:
+            return "false", error
+        with workbench.open_store(planted.store) as one, workbench.open_store(mended) as other:
+            rank = rank_of(other, *pair, config, planted)
+            if rank is None or rank > K:
+                return "false", str(rank)
+            was, now = ndcg(one, config), ndcg(other, config)
+    return spared(was, now, pair[0])
+
+
+def spared(was: Mapping[str, float], now: Mapping[str, float], query: str) -> tuple[str, str]:
+    """Whether the other judged queries lose no more than `TOLERATED` on average, and what they gain."""
+    gains = [now[each] - was[each] for each in was if each != query and was[each] >= 0 and now.get(each, -1) >= 0]
+    gain = sum(gains) / max(len(gains), 1)
+    return ("true" if gain >= -TOLERATED else "false"), f"others {gain:+.4f}"
 
 
 def rows_of(fault: Fault, healthy: Path, work: Path, count: int) -> list[Row]:

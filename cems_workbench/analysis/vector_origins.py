@@ -9,8 +9,9 @@
     other model another model made it of this text
 
 The last is stated only of a group of far vectors whose cosines with each other follow those of their texts (Pearson's r at least
-`FOLLOWS` / sqrt(vectors), as in Mantel's test). Measured with all-MiniLM-L6-v2 on 60 memories of sample_data: vectors of other texts have r
-up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
+`FOLLOWS` / sqrt(vectors), as in Mantel's test), and which are no nearer to their own texts than to others: those of a part of a text,
+such as its title, are, and their cosines follow too. Measured with all-MiniLM-L6-v2 on 60 memories of sample_data: vectors of other
+texts have r up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
 
 Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach".
 """
@@ -36,7 +37,7 @@ KINDS: Mapping[Kind, str] = {
     "shared": "{n} {have} the very vector of a different text",
     "other form": "{n} {are} of {of}",
     "swapped": "{n} {are} of another memory's text",
-    "near": "{n} {are} of a text like theirs, such as an earlier version",
+    "near": "{n} {are} of a text like theirs, such as an earlier version or a part of it",
     "far": "{n} {are} of another model or of another text",
     "other model": "{n} {are} of another model, which read these texts",
 }
@@ -79,7 +80,7 @@ class Mismatch:
             "shared": f"that of a different text too, as {self.of}'s",
             "other form": f"that of {self.of}",
             "swapped": f"that of {self.of}'s text",
-            "near": "that of a text like it, such as an earlier version",
+            "near": "that of a text like it, such as an earlier version or a part of it",
             "far": "that of another model or of another text",
             "other model": "that of another model, which read this text",
         }[self.kind]
@@ -91,13 +92,19 @@ class Mismatch:
 class VectorOrigins:
     """The vectors of a source, of which `checked` were compared with the embedder `model_id`, and the mismatches.
 
-    Vectors of zeros are found among all.
+    Vectors of zeros are found among all. `sample` is what the comparison of a sample found, if it did not reproduce one vector at all.
     """
 
     model_id: str
     vectors: int
     checked: int
     mismatches: tuple[Mismatch, ...] = ()
+    sample: str = ""
+
+    @property
+    def summary(self) -> str:
+        """How many are not of their texts; what the sample showed if it showed nothing of single ones; empty if all are of their texts."""
+        return self.sample or next(iter(self.lines), "")
 
     def only(self, entries: Set[EntryId]) -> VectorOrigins:
         """Without the mismatches that are not among these entries: they were re-embedded, edited or deleted since."""
@@ -186,7 +193,7 @@ def origins(
             if float(vector @ stored[i]) >= MATCH_COSINE:
                 found[i] = Mismatch(*rows[i].id, "other form", float(own[i]), other_form)
     far = [i for i, one in found.items() if one.kind == "far"]
-    if follows(stored[far], made[far]):
+    if follows(stored[far], made[far]) and not _nearer(own[far], stored[far] @ made.T):
         found |= {i: replace(found[i], kind="other model") for i in far}
     return tuple(sorted(found.values(), key=lambda one: (one.memory_id, one.chunk or 0)))
 
@@ -201,6 +208,12 @@ def follows(stored: NDArray[np.float64], made: NDArray[np.float64]) -> bool:
     if min(float(one.std()), float(other.std())) < 1e-6:
         return False
     return bool(np.corrcoef(one, other)[0, 1] >= FOLLOWS / np.sqrt(count))
+
+
+def _nearer(own: NDArray[np.float64], cosines: NDArray[np.float64]) -> bool:
+    """Whether vectors are on average nearer to their own texts than to all: by three standard errors."""
+    by = own - cosines.mean(axis=1)
+    return bool(by.mean() * np.sqrt(len(by)) > 3 * by.std(ddof=1))
 
 
 def _made(rows: Sequence[SampleText], embedder: Embedder, form: str, progress: Progress) -> NDArray[np.float64]:

@@ -29,7 +29,8 @@ FIRST_TEXTS = 3
 """Texts on which each form is tried first."""
 FEW_VECTORS, MOST_SUSPECTS, MOST_VECTORS = 200, 20, 2_000
 """Up to `FEW_VECTORS` are all compared. Of more, first `MOST_SUSPECTS`: those that different texts share, and of memories edited after they
-were created; then at most `MOST_VECTORS`, which takes the packaged embedder 40 s on two cores."""
+were created; as many that are farthest from the others; and if one of these is not of its text at most `MOST_VECTORS`, which takes the
+packaged embedder 40 s on two cores."""
 EQUAL_COSINE = 0.9999
 """Cosine from which no other form is tried."""
 LIKELY_COSINE, LIKELY_ABOVE_OTHERS = 0.5, 0.05
@@ -151,8 +152,8 @@ def match_source(store: Store, record: SourceRecord, embedder: Embedder) -> Sour
 def vector_origins(
     store: Store, record: SourceRecord, embedder: Embedder, match: SourceMatch, most: int, progress: Progress = silent
 ) -> VectorOrigins:
-    """What was kept of the vectors' origins, else those of at most `most`; of `MOST_SUSPECTS` if all of them and of the sample are of their
-    texts, and there are more than `FEW_VECTORS`. Raises ModelError, and what `progress` raises.
+    """What was kept of the vectors' origins, else those of at most `most`; of twice `MOST_SUSPECTS` if all of them and of the sample are of
+    their texts, and there are more than `FEW_VECTORS`. Raises ModelError, and what `progress` raises.
     """
     entries = store.sources.entries(record.id)
     kept = store.sources.kept_origins(record.id)
@@ -162,13 +163,24 @@ def vector_origins(
     without = tuple(Mismatch(*name, "zeros") for name in zeros)
     if not match.proven:
         alike = (Mismatch(*name, "shared", None, other) for name, other in sorted(shared.items(), key=str))
-        return VectorOrigins(embedder.model_id, len(entries), 0, (*without, *alike))
+        return VectorOrigins(embedder.model_id, len(entries), 0, (*without, *alike), str(match) if match.asked else "")
     rows = store.sources.embedded(record.id, most, shared)
     rows = [each for each in rows if each.vector.shape == (record.dimension,) and each.vector.any()]
-    if match.same and len(entries) > FEW_VECTORS and not origins(rows[:MOST_SUSPECTS], embedder, match.form):
-        return VectorOrigins(embedder.model_id, len(entries), MOST_SUSPECTS + len(zeros), without)
+    if match.same and len(entries) > FEW_VECTORS:
+        suspects = [*rows[:MOST_SUSPECTS], *_outlying(rows[MOST_SUSPECTS:], MOST_SUSPECTS)]
+        if not origins(suspects, embedder, match.form):
+            return VectorOrigins(embedder.model_id, len(entries), len(suspects) + len(zeros), without)
     mismatches = origins(rows, embedder, match.form, match.also, shared, progress)
     return VectorOrigins(embedder.model_id, len(entries), len(rows) + len(zeros), (*without, *mismatches))
+
+
+def _outlying(rows: Sequence[SampleText], most: int) -> list[SampleText]:
+    """Those with the least cosine with the sum of all: where another model made a few, they are among these."""
+    if not rows:
+        return []
+    units = np.stack([row.vector for row in rows])
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    return [rows[i] for i in np.argsort(units @ units.sum(axis=0), kind="stable")[:most]]
 
 
 def mismatched_memories(store: Store, embedder: Embedder, progress: Progress = silent) -> list[str]:

@@ -21,7 +21,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store.sources import UNPROVEN
+from cems_workbench.store.sources import CONTENT, UNPROVEN
 
 OTHER_TEXTS = 20
 """Texts of other memories with which a vector that is not of its text is compared."""
@@ -41,6 +41,8 @@ class StoredVector:
     lists: tuple[tuple[str, int | None, int | None], ...] = ()
     then: int | None = None
     replayed: bool = True
+    of_source: str = ""
+    """What `connect` found of the other vectors of its source; empty if they are of their texts."""
 
     @property
     def brings_in(self) -> bool:
@@ -50,7 +52,7 @@ class StoredVector:
     @property
     def sentence(self) -> str:
         """What the vector is of, and the ranks with the one that the text gives."""
-        told = f"The stored vector of {self.mismatch.place} {self.mismatch.sentence}."
+        told = f"The stored vector of {self.mismatch.place} {self.mismatch.sentence}.{self.of_source}"
         if not self.replayed:
             return (
                 f"{told} Its system answers the list of vectors, so only re-embedding it there would show the effect."
@@ -83,13 +85,14 @@ def stored_vector(
 
     Raises ModelError if the embedder fails.
     """
-    found = _mismatch(path.memory_id, resources)
+    named = _mismatch(path.memory_id, resources)
     memory = resources.store.memories.get(path.memory_id)
-    if found is None or memory is None:
+    if named is None or memory is None:
         return None
+    found, of_source = named
     vectors = [ranked for ranked in evidence.lists if ranked.source == "vector"]
     if any(answered_elsewhere(evidence, ranked.name) for ranked in vectors):
-        return StoredVector(found, path.k, path.rank, replayed=False)
+        return StoredVector(found, path.k, path.rank, replayed=False, of_source=of_source)
     edit = Edit(memory, memory, resources, again=True)
     changed = edited_evidence(edit, evidence, config, request)
     changed = score_missing(changed, config, resources, progress, switched_off=switched_off)
@@ -101,29 +104,30 @@ def stored_vector(
             order = list(dict.fromkeys(hit.memory_id for hit in ranked.hits))
             place = order.index(path.memory_id) + 1 if path.memory_id in order else None
             lists.append((ranked.name, now.get(ranked.name), place))
-    return StoredVector(found, path.k, path.rank, tuple(lists), then.rank)
+    return StoredVector(found, path.k, path.rank, tuple(lists), then.rank, of_source=of_source)
 
 
-def _mismatch(memory_id: str, resources: Resources) -> Mismatch | None:
+def _mismatch(memory_id: str, resources: Resources) -> tuple[Mismatch, str] | None:
+    """The first vector that is not of its text, and the sentence about the source's vectors."""
     sources, embedder = resources.store.sources, resources.embedder
     for record, row in sources.memories_embedded([memory_id]):
         if record.model_id != embedder.model_id or record.text_form is None:
             continue
-        if not row.vector.any():
-            return Mismatch(*row.id, "zeros")
-        if record.text_form == UNPROVEN:
-            continue
-        if cosine(embedder.encode([row.of(record.text_form)])[0], row.vector) >= MATCH_COSINE:
+        form = CONTENT if record.text_form == UNPROVEN else record.text_form
+        if row.vector.any() and cosine(embedder.encode([row.of(form)])[0], row.vector) >= MATCH_COSINE:
             continue
         kept = sources.kept_origins(record.id)
-        named = () if kept is None else VectorOrigins.of_json(kept).mismatches
-        found = next((one for one in named if (one.memory_id, one.chunk) == row.id), None)
-        if found is None:  # of a large source not all vectors were compared
+        known = None if kept is None else VectorOrigins.of_json(kept).only(sources.entries(record.id))
+        found = next((one for one in known.mismatches if (one.memory_id, one.chunk) == row.id), None) if known else None
+        if not row.vector.any():
+            found = Mismatch(*row.id, "zeros")
+        elif found is None:  # of a large source not all vectors were compared, and of one that no text reproduces none
             rows = [each for each in sources.embedded(record.id, OTHER_TEXTS, [row.id]) if each.vector.any()]
-            named = origins(rows, embedder, record.text_form)
+            named = origins(rows, embedder, form)
             found = next((one for one in named if (one.memory_id, one.chunk) == row.id), None)
         if found is not None:
-            return found
+            alone = known is None or not (known.sample or len(known.mismatches) > 1)
+            return found, "" if known is None or alone else f" Of its source: {known.summary}."
     return None
 
 

@@ -97,7 +97,9 @@ def test_vectors_of_a_former_text_are_told_apart_from_those_of_an_earlier_versio
     ]
     _, found = connected(store, source_of([*vectors(Words(), former), *vectors(Words())[5:]]))
     assert [one.kind for one in found.mismatches] == ["far"] * 3 + ["near"] * 2
-    assert found.lines[1].startswith("2 are of a text like theirs, such as an earlier version (cosine 0.")
+    assert found.lines[1].startswith(
+        "2 are of a text like theirs, such as an earlier version or a part of it (cosine 0."
+    )
     assert found.lines[2].startswith("3 are of another model or of another text (cosine ")
 
 
@@ -150,7 +152,8 @@ def test_of_many_vectors_a_sample_is_compared_and_all_if_it_fails(
     monkeypatch.setattr(embedder_match, "FEW_VECTORS", 25)
     rows = vectors(Words())
     source = source_of(rows)
-    assert connected(store, source)[1] == VectorOrigins("words", 30, embedder_match.MOST_SUSPECTS)
+    monkeypatch.setattr(embedder_match, "MOST_SUSPECTS", 5)
+    assert connected(store, source)[1] == VectorOrigins("words", 30, 10)
     # A memory that was edited after it was written is among the first.
     later = Memory("m00", CONTENTS[0], created_at=NOW, updated_at=datetime(2026, 12, 1, tzinfo=UTC))
     source.memories["m00"] = TakenMemory(later, "2", vector=Words().encode_query(OTHER))
@@ -201,6 +204,46 @@ def test_why_says_it_and_where_the_memory_is_with_the_vector_of_its_text(store: 
     after = gather_lists(request, config, resources)
     assert after.lists[0].hits[0].memory_id == "m04"
     assert explain("m04", after, config, k=1, request=request, resources=resources).vector is None
+
+
+def test_why_repeats_what_connect_found_where_all_vectors_are_of_another_text(store: Store) -> None:
+    """Planted fault `vectors-header` (2026-11-29): all texts were embedded with a header before them."""
+    said, kept = connected(store, source_of(vectors(Words(), [f"{OTHER * 2}{text}" for text in CONTENTS])))
+    assert store.sources.read()[0].text_form == "" and kept.lines == [] and kept.sample in said
+    resources = Resources(store, Words(), Servers("", "", "", None, None, None))
+    config = with_values(PipelineConfig(), {"rerank.backend": "none", "lists.lexical.enabled": False})
+    request = Request(CONTENTS[4], as_of=NOW)
+    vector = explain(
+        "m04", gather_lists(request, config, resources), config, request=request, resources=resources
+    ).vector
+    assert vector is not None and vector.mismatch.memory_id == "m04"
+    assert f" Of its source: {kept.sample}. With the vector of its text it is 1st in vector:0 (" in vector.sentence
+    assert (
+        "0 of 20 stored vectors reproduced" in vector.sentence
+        and "embedded another than those tried" in vector.sentence
+    )
+
+
+def test_a_few_vectors_of_another_model_among_many_are_found_as_the_outlying_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted fault `vectors-few-other-model` (2026-11-29): 8 of 438, and `connect` said 20 of 20 reproduced."""
+    monkeypatch.setattr(embedder_match, "FEW_VECTORS", 25)
+    monkeypatch.setattr(embedder_match, "MOST_SUSPECTS", 4)
+    monkeypatch.setattr(embedder_match, "SAMPLE_TEXTS", 4)
+    rows = vectors(Words())
+    rows[17] = rotated(rows)[17]
+    said, found = connected(store, source_of(rows))
+    assert "4 of 4 stored vectors reproduced" in said
+    assert [(one.memory_id, one.kind) for one in found.mismatches] == [("m17", "far")]
+
+
+def test_vectors_a_little_nearer_to_their_own_texts_are_not_said_to_be_of_another_model(store: Store) -> None:
+    """Planted fault `vectors-title-alone` (2026-11-29): their cosines follow those of the texts, and the model is the same."""
+    own = vectors(Words())
+    mixed = [other + 0.4 * right for other, right in zip(rotated(own[:10]), own[:10], strict=True)]
+    _, found = connected(store, source_of([*mixed, *own[10:]]))
+    assert [one.kind for one in found.mismatches].count("far") >= 8
 
 
 def test_a_group_follows_its_texts_only_if_it_is_large_enough() -> None:
