@@ -606,13 +606,13 @@ class Sources:
     def embedded(self, source_id: int, most: int, first: Iterable[EntryId] = ()) -> list[SampleText]:
         """At most `most` texts with a word, with their vectors: those of `first`, then of memories edited after they were created.
 
-        The others follow by chance, in the same order at every call.
+        The others follow by chance, in the same order at every call, those of `sample` last.
         """
         names = [f"{memory_id}\x1f{WHOLE_MEMORY if seq is None else seq}" for memory_id, seq in first]
         order = (
             r"AND regexp_matches(coalesce(c.content, m.content), '\S') "
             "ORDER BY NOT list_contains(?, concat(v.memory_id, chr(31), v.seq)), coalesce(m.updated_at <= m.created_at, true), "
-            "hash(v.memory_id), v.memory_id, v.seq LIMIT ?"
+            "hash(v.memory_id) DESC, v.memory_id, v.seq LIMIT ?"
         )
         return self._texts(source_id, order, [names, most])
 
