@@ -3,7 +3,8 @@
     order        a reranker returns its input in the input's order, or in the reverse of it; or the first is the one with its lowest score
     scores       all scores of a stage or a list are equal, or half of them are, or so few values that some candidates of a query share one
     head         texts that begin alike have one score and differ later: the reranker reads no further
-    same         a list returns the same memories, in one order, whatever the query; or none at all
+    same         a list returns the same memories, in one order, whatever the query; or nothing where others find something
+    text         a list or a reranker of a trace was given another text than the query
     ids          lists have separate ids for the same texts, so that fusion does not join them
     limit        a threshold or a filter drops everything, or the best of its input in many queries; a filter leaves few of it
     beginnings   a stage reads the first characters of longer texts
@@ -11,7 +12,8 @@
     judged       a reranker ranks the judged memories worse than its input had them
 
 All are read from the arrays of a replay, so that traced, recorded and own pipelines are asked alike. One query shows only that scores are
-equal or ids differ, and that an order of many stayed; the rest takes at least `FEW` queries. What evidence cannot show is left out.
+equal or ids differ, that a list of a trace is empty or was given another text, and that an order of many stayed; the rest takes at least
+`FEW` queries. What evidence cannot show is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import numpy as np
 
 from cems_workbench.analysis.fusion_shares import FusionShares
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
-from cems_workbench.pipeline.recorded import HEADS, OWN_IDS
+from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.filter import FILTER
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -48,6 +50,8 @@ CHANCE_BITS = 20.0
 """What the orders of a set must come to: by chance they are all kept once in a million."""
 FEW_VALUES = 256
 """Of so many the scores may be those of 8 bits."""
+MOSTLY_EMPTY = 0.4
+"""Share of the queries from which on an empty list is named."""
 MIN_HEAD = 40
 """Characters that texts must begin alike to say that a reranker reads no more."""
 MEASURED = 10
@@ -235,12 +239,15 @@ class _List:
     same: bool = True
     found: int = 0
     asked: int = 0
+    empty: int = 0
+    """Queries in which only others found something."""
     scores: _Scores = field(default_factory=_Scores)
 
-    def add(self, query: str, project: str | None, ids: Sequence[str], scores: Sequence[float]) -> None:
-        """The answer to one query, best first; scores are empty where some are not known."""
+    def add(self, query: str, project: str | None, ids: Sequence[str], scores: Sequence[float], others: bool) -> None:
+        """The answer to one query, best first; scores are empty where some are not known. `others`: another list found something."""
         self.asked += 1
         if not ids:
+            self.empty += others
             return
         self.found += 1
         self.scores.add(scores)
@@ -250,10 +257,12 @@ class _List:
         if len(ids) > len(first):
             self.first[project] = ids
 
-    def line(self, name: str, others: bool) -> str:
-        """What it does whatever the query; `others`: another list found something."""
-        if self.asked >= FEW and not self.found and others:
-            return f"{name} is empty in {self.asked} of {self.asked} queries"
+    def line(self, name: str, traced: bool) -> str:
+        """What it does in many queries; of a trace also that it is empty in the only one."""
+        if traced and self.asked == self.empty == 1:
+            return f"{name} is empty in this query"
+        if self.empty and self.asked >= FEW and self.empty >= MOSTLY_EMPTY * self.asked:
+            return f"{name} is empty in {self.empty} of {self.asked} queries"
         asked = max((len(queries) for queries in self.queries.values()), default=0)
         if self.same and asked >= FEW and self.found == self.asked:
             most = max(map(len, self.first.values()))
@@ -368,6 +377,9 @@ class StageMistakes:
         self._apart: dict[str, list[dict[str, Any]]] = {}
         self._heads: dict[str, list[dict[str, Any]]] = {}
         self._fusions: dict[str, FusionShares] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._ran: Counter[tuple[str, str]] = Counter()
+        """By stage, and of `lists` the list, its queries."""
         self._queries = 0
 
     def add(
@@ -381,6 +393,8 @@ class StageMistakes:
                 self._apart.setdefault(found["stage"], []).append(found)
             for one in note.get(HEADS) or ():
                 self._heads.setdefault(one["stage"], []).append(one)
+            for name, text in note.get(ASKED, {}).items():
+                self._texts.setdefault(name, []).append(text)
         if table.recorded is not None:
             self._add_recorded(done, table, grades)
         else:
@@ -389,13 +403,19 @@ class StageMistakes:
     def _add_recorded(self, done: PipelineRun, table: CandidateTable, grades: tuple[Ints, Ints] | None) -> None:
         recorded = table.recorded
         assert recorded is not None
+        self._ran.update({(head.name, head.name): len(table.ids) for head in recorded.heads})
         for q, lists in enumerate(recorded.lists):
-            for one in lists:
+            for one, said in zip(lists, table.notes[q][RECORDED].get("lists", ()), strict=True):
+                self._ran[LISTS.name, one.name] += 1
+                if not one.rank and said.get("lost"):  # what it found is not known
+                    continue
                 ranked = sorted(one.rank.items(), key=lambda hit: hit[1][0])
                 scores = [score for _, (_, score) in ranked if score is not None]
                 ids = [table.ids[q][c] for c, _ in ranked]
                 own = self._lists.setdefault(one.name, _List())
-                own.add(table.queries[q], None, ids, scores if len(scores) == len(ids) else ())
+                own.add(
+                    table.queries[q], None, ids, scores if len(scores) == len(ids) else (), any(x.rank for x in lists)
+                )
         arrays = dict(done.items())
         for head in recorded.heads:
             found = arrays[head.name]
@@ -455,7 +475,8 @@ class StageMistakes:
                 there = there[np.argsort(lists.places.position[q, i, there], kind="stable")]
                 raw = lists.places.raw[q, i, there].tolist()
                 own = self._lists.setdefault(list_label(name), _List())
-                own.add(table.queries[q], table.projects[q], [table.ids[q][c] for c in there.tolist()], raw)
+                found = [table.ids[q][c] for c in there.tolist()]
+                own.add(table.queries[q], table.projects[q], found, raw, bool(lists.present[q].any()))
                 if cut is not None and cut.lists is not None and source in config.threshold.applies_to:
                     search = cut.fields(q).search
                     fixed = config.threshold.mode == "fixed"
@@ -527,12 +548,16 @@ class StageMistakes:
 
     def found(self) -> list[KnownMistake]:
         """What all queries so far show, lists first, then the stages in their order."""
-        some = any(one.found for one in self._lists.values())
         mistakes = [
             KnownMistake(LISTS.name, "", one.asked, line)
             for name, one in self._lists.items()
-            if (line := one.line(name, some))
+            if (line := one.line(name, bool(self._ran)))
         ]
+        for name, texts in self._texts.items():
+            ran = self._ran[LISTS.name, name]
+            stage, did = (LISTS.name, f"{name} searched") if ran else (name, "read")
+            several = "" if self._queries == 1 else f", in {len(texts)} of {ran or self._ran[name, name]} queries"
+            mistakes.append(KnownMistake(stage, "", len(texts), f"{did} “{texts[0]}”, not the query{several}"))
         for stage, apart in self._apart.items():
             mistakes.append(KnownMistake(stage, "", len(apart), self._apart_words(apart)))
         for stage, heads in self._heads.items():

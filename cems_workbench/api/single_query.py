@@ -252,7 +252,7 @@ def replay(
     if found.recorded is not None:
         if config is not None:
             raise InputError(f"this query {NOT_REPLAYED}; leave config out")
-        chosen = traced_config(len(found.recorded.results))
+        chosen = traced_config()
     else:
         chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
     missing = sorted(number for number in off if not 0 <= number < len(found.variants))

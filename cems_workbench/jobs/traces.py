@@ -42,6 +42,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.losses import DEFAULT_K
 from cems_workbench.formats.base.packed import is_packed
 from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
@@ -52,7 +53,7 @@ from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.recorded import HEADS, OWN_IDS, RECORDED
+from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.platform.atomic_write import write_atomically
@@ -74,9 +75,12 @@ MAX_SPANS = 20_000
 """Of a portion, and of a trace; further ones of that are left out."""
 
 
-def traced_config(limit: int) -> PipelineConfig:
-    """The config of external traces: its limit is the longest answer, and nothing else of it has an effect."""
-    return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(max(limit, 1), 1000)})
+def traced_config(longest: int = 0) -> PipelineConfig:
+    """The config of external traces: its limit is the longest answer up to 10, as losses count, and 10 where none has results.
+
+    Nothing else of it has an effect.
+    """
+    return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(longest or DEFAULT_K, DEFAULT_K)})
 
 
 def read_traced(
@@ -321,7 +325,7 @@ class _Import:
     def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
             (self.traced if query.type == TYPE else self.stored)[query.qid] = query
-        header = self._header(traced_config(1))
+        header = self._header(traced_config())
         with EvidenceFile.create(part, header, (), ()) as file:
             for i, portion in enumerate(_portions(spilled.traces())):
                 self.progress("importing traces", i * PORTION_TRACES, len(spilled))
@@ -447,9 +451,10 @@ class _Import:
             try:
                 if (former.header.store_id, former.header.query_set) != (self.store.identity, self.name):
                     return
-                self.longest = max(self.longest, former.header.config.assembly.limit or 1)
                 for portion in former.portions():
                     kept = [query for query in portion.queries if query.qid not in self.queries]
+                    traces = [portion.evidences[query.qid].recorded for query in kept]
+                    self.longest = max(self.longest, *(len(one.results) for one in traces if one), 0)
                     self.queries |= {query.qid: query for query in kept}
                     with file.writing() as cursor:
                         evidence_rows.write_external(
@@ -493,7 +498,7 @@ class _Import:
 
 
 def _add_runs(mistakes: StageMistakes, evidences: Sequence[Evidence]) -> None:
-    config = traced_config(1)
+    config = traced_config()
     for places in blocks_of(evidences, PORTION_TRACES):
         table = to_table([evidences[place] for place in places])
         mistakes.add(run(table, config), table, config)
@@ -525,6 +530,8 @@ def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
         notes[OWN_IDS] = query.own_ids
     if heads := _heads(query, memories):
         notes[HEADS] = heads
+    if query.asked:
+        notes[ASKED] = query.asked
     return Evidence(query.query, {key: memories[key] for key in sorted(query.ids)}, as_of=query.asked_at, notes=notes)
 
 

@@ -193,7 +193,7 @@ def model_scores(ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, ModelScore
 
 @st.composite
 def successions(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
-    """The note of superseded candidates: edges that lead from a memory to a later one of a random order, all along their chains."""
+    """The notes of superseded candidates: edges that lead from a memory to a later one of a random order, all along their chains."""
     order = draw(st.permutations(ids))
     places = st.integers(0, max(0, len(ids) - 1))
     pairs = draw(st.lists(st.tuples(places, places), max_size=5)) if ids else []
@@ -202,7 +202,7 @@ def successions(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
         for pair in pairs
         if pair[0] != pair[1]
     ]
-    return find_successors(edges, NOW, ANY).to_json()
+    return find_successors(edges, NOW, ANY).noted_in({})
 
 
 @st.composite
@@ -230,5 +230,5 @@ def evidences(draw: st.DrawFn) -> Evidence:
         model_scores={"oracle": scored, "cross_encoder": scored},
         judge_scores={"oracle": scored} if draw(st.booleans()) else {},
         embeddings={key: vector for key, vector in vectors.items() if vector is not None},
-        notes={"superseded": draw(successions(ids))} if draw(st.booleans()) else {},
+        notes=draw(successions(ids)) if draw(st.booleans()) else {},
     )

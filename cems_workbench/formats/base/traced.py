@@ -11,7 +11,8 @@ AGENT each retrieval is a separate query. Siblings ran in the order of their end
 - The documents of the query's own span are what was returned. Without them that is what the last stage, or the only list, returned.
 
 What contradicts itself is taken, and named at its stage in `warnings`. `remarks` are what is no contradiction: a stage returned the parents
-of its candidates. `own_ids` is what a stage did not join, since its lists have separate ids for the same texts.
+of its candidates. `own_ids` is what a stage did not join, since its lists have separate ids for the same texts. `asked` is what a list or a
+reranker was given where that is another text than the query: neither it in other letters or spaces, nor with more around it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class TracedQuery:
     own_ids: dict[str, Any] = field(default_factory=dict)
     """The `stage` that joined lists, how many `texts` several of its lists found, under how many it has several ids (`apart`), and the
     `ids` of one of these; empty if there are none."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """By list or reranker the text that it was given, at most 80 characters, where that is not the query."""
 
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By list the texts that it returned, by stage those that it read, by memory id."""
@@ -274,6 +277,7 @@ class _Reading:
         self.remarks: dict[str, list[str]] = {}
         self.own_ids: dict[str, Any] = {}
         self.read: dict[str, dict[str, str]] = {}
+        self.asked: dict[str, str] = {}
 
     def query(self) -> TracedQuery:
         span = self.root.span
@@ -290,7 +294,7 @@ class _Reading:
             recorded["unknown"] = True
         qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
         asked_at = moment_of(span.start)
-        said = self.warnings, self.contents, self.remarks, self.own_ids, self.read
+        said = self.warnings, self.contents, self.remarks, self.own_ids, self.asked, self.read
         return TracedQuery(span.row, qid, span.query or "", asked_at, recorded, *said)
 
     def _span(self, node: _Node, around: list[_Source]) -> list[_Source]:
@@ -355,14 +359,22 @@ class _Reading:
         self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
         self.texts.append(_texts(span.output or ()))
         self._keep_texts(name, span.output)
-        if lacking := _lacking(span.output, span):
+        silent = output is None and span.error is None
+        if lacking := "recorded no results" if silent else _lacking(span.output, span):
             self.lists[-1]["lost"] = lacking
+        self._compare_query(name, span)
         self.known |= {key for key, _ in output or []}
         return _Source(output or [], -1, frozenset({len(self.lists) - 1}), output is None)
 
     def _keep_texts(self, name: str, documents: Documents | None) -> None:
         named = {one.id: one.content for one in documents or () if one.id is not None and one.content is not None}
         self.read[name] = {self.named[key]: text for key, text in named.items()}
+
+    def _compare_query(self, name: str, span: Span) -> None:
+        """Keep the text that a list or a reranker was given, if it is not the query, nor a document that it read."""
+        asked, given = _folded(self.root.span.query), _folded(span.query)
+        if asked and given and asked not in given and all(_folded(one.content) != given for one in span.input or ()):
+            self.asked[name] = one_line(span.query or "", 80)
 
     def _group(self, inner: Sequence[_Source], output: Hits) -> _Source:
         self.grouped |= {key for one in inner for key, _ in one.hits}
@@ -409,6 +421,8 @@ class _Reading:
         if span.ms is not None:
             stage["ms"] = round(span.ms, 3)
         self.stages.append(stage)
+        if kind == "rerank":
+            self._compare_query(name, span)
         if said:
             self.warnings.setdefault(name, []).extend(said)
         self.known |= {key for key, _ in output}
@@ -572,6 +586,10 @@ def _lacking(documents: Documents | None, span: Span) -> str:
         return ""
     gone = sum(one.id is None and one.content is None for one in documents)
     return lacking_line(gone, len(documents), one_line(span.lost, 300))
+
+
+def _folded(text: str | None) -> str:
+    return " ".join((text or "").casefold().split())
 
 
 def _joined(taken: Sequence[_Source]) -> Hits:

@@ -15,7 +15,7 @@ from cems_workbench.analysis.stage_mistakes import StageMistakes
 from cems_workbench.jobs.traces import traced_config
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages, Scored
+from cems_workbench.pipeline.recorded import ASKED, RECORDED, RecordedList, RecordedStage, RecordedStages, Scored
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Memory
@@ -26,7 +26,7 @@ IDS = [f"m{i}" for i in range(8)]
 
 
 def lines(evidences: Sequence[Evidence], config: Any = None, grades: Any = None) -> list[str]:
-    found, chosen = StageMistakes(), config or traced_config(1)
+    found, chosen = StageMistakes(), config or traced_config()
     table = to_table(evidences)
     found.add(run(table, chosen), table, chosen, grades)
     return [one.line for one in found.found()]
@@ -93,7 +93,7 @@ def test_scores_that_tell_nothing_or_little_apart_are_counted(scores: list[float
 
 
 def test_equal_scores_of_one_query_are_a_warning_of_their_stage_too() -> None:
-    trace = replay(traced(0, {"bm25": scored(IDS)}, scored(shuffled(1), [0.5] * 8)), traced_config(1))
+    trace = replay(traced(0, {"bm25": scored(IDS)}, scored(shuffled(1), [0.5] * 8)), traced_config())
     words = "all 8 scores are 0.5: it tells nothing apart"
     assert ("last", words) in trace.warnings and [one.words for one in known_mistakes(trace)] == [words]
 
@@ -123,6 +123,35 @@ def test_a_list_that_ignores_the_query_is_named_and_one_that_follows_it_is_not()
     ]
     same = asked(0)
     assert not lines([same, replace(same), replace(same)])[0].startswith("lists: dense")  # one query three times
+
+
+def test_a_list_that_is_empty_in_many_queries_or_in_the_only_one_is_named() -> None:
+    def asked(empty: int) -> list[Evidence]:
+        lists = [
+            {"dense": scored(shuffled(q)), "bm25": () if q < empty else scored(shuffled(q + 50))} for q in range(6)
+        ]
+        return [traced(q, own, scored(shuffled(q + 9))) for q, own in enumerate(lists)]
+
+    assert lines(asked(3)) == ["lists: bm25 is empty in 3 of 6 queries"]
+    assert lines(asked(2)) == []
+    assert lines(asked(3)[:1]) == ["lists: bm25 is empty in this query"]
+    nothing = [traced(q, {"dense": (), "bm25": ()}, ()) for q in range(6)]
+    assert lines(nothing) == [] and lines(nothing[:1]) == []
+
+
+def test_what_was_given_another_text_than_the_query_is_named() -> None:
+    def asked(q: int) -> Evidence:
+        found = traced(q, {"bm25": scored(shuffled(q))}, scored(shuffled(q + 50)))
+        return replace(found, notes={**found.notes, ASKED: {"bm25": "quer", "last": "query before"} if q else {}})
+
+    assert lines([asked(q) for q in range(4)]) == [
+        "lists: bm25 searched “quer”, not the query, in 3 of 4 queries",
+        "last: read “query before”, not the query, in 3 of 4 queries",
+    ]
+    assert lines([asked(1)]) == [
+        "lists: bm25 searched “quer”, not the query",
+        "last: read “query before”, not the query",
+    ]
 
 
 def test_a_filter_that_drops_all_is_named_and_a_floor_that_drops_nothing_is_not() -> None:

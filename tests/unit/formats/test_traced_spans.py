@@ -44,7 +44,7 @@ def span(name: str, at: int, parent: str | None = "root", /, **attributes: Any) 
 
 def retriever(name: str, at: int, hits: Hits, parent: str | None = "root", **more: Any) -> dict[str, Any]:
     kind = {"openinference__span__kind": "RETRIEVER", "input__value": "which port?"}
-    return span(name, at, parent, **kind, **documents("retrieval.documents", hits), **more)
+    return span(name, at, parent, **{**kind, **documents("retrieval.documents", hits), **more})
 
 
 def stage(name: str, at: int, kind: str, hits: Hits, parent: str = "root", **more: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def stage(name: str, at: int, kind: str, hits: Hits, parent: str = "root", **mor
 def reranker(name: str, at: int, read: Hits, hits: Hits, parent: str = "root", **more: Any) -> dict[str, Any]:
     kind = {"openinference__span__kind": "RERANKER", "reranker__query": "which port?"}
     inputs, outputs = documents("reranker.input_documents", read), documents("reranker.output_documents", hits)
-    return span(name, at, parent, **kind, **inputs, **outputs, **more)
+    return span(name, at, parent, **{**kind, **inputs, **outputs, **more})
 
 
 ROOT = span("root", 0, None, openinference__span__kind="CHAIN", input__value="which port?")
@@ -91,6 +91,16 @@ def test_lists_and_stages_are_in_the_order_in_which_they_ran() -> None:
     assert query.results == [("b", 0.9), ("a", 0.1)]
     assert not query.warnings
     assert query.contents["d"].content == "text of d"
+
+
+def test_another_text_than_the_query_is_kept_of_lists_and_rerankers() -> None:
+    def asked(text: str) -> dict[str, str]:
+        lists = [retriever("bm25", 1, BM25, input__value=text), HYBRID[2]]
+        (query,) = converted(ROOT, *lists, HYBRID[3], reranker("model", 4, FUSED, FUSED, reranker__query=text))
+        return query.asked
+
+    assert asked("whic") == {"bm25": "whic", "model": "whic"}
+    assert not asked(" Which  PORT?") and not asked("query: which port?")
 
 
 def test_the_order_of_the_file_does_not_matter() -> None:

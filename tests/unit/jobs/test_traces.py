@@ -217,6 +217,18 @@ def test_a_constant_reranker_is_named_on_import_in_losses_and_in_why(store: Stor
     assert line in [one.line for one in why.mistakes]
 
 
+def test_the_cutoff_of_why_is_that_of_the_set_and_not_of_one_answer(store: Store, tmp_path: Path) -> None:
+    none_left = [stage("floor", 5, "filter", [])]
+    import_traces(written(tmp_path / "none.jsonl", *((f"q{i}", [*HYBRID, *none_left]) for i in range(3))), store)
+    found = read_traced(store, "none")
+    assert found is not None and found.header.config.assembly.limit == 10
+    why = explain("a", found.evidences["q0"], found.header.config)
+    assert (why.path.k, why.path.lost_at) == (10, "floor")
+    import_traces(written(tmp_path / "none.jsonl", ("q0", [*HYBRID, *none_left]), ("q1", HYBRID)), store)
+    found = read_traced(store, "none")
+    assert found is not None and found.header.config.assembly.limit == 2
+
+
 def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
