@@ -149,6 +149,8 @@ def asked(fault: Fault, planted: Planted, pair: Pair) -> tuple[dict[str, Any], s
         line += ["--evidence", planted.evidence]
     else:
         line += ["--preset", planted.preset, "--as-of", MOMENT]
+        if fault.healthy.get("rerank.backend") == "none":  # what its page advises; with a reranker it takes minutes
+            line += ["--labelled"]
         for path, value in {**fault.healthy, **planted.changes}.items():
             line += ["--set", f"{path}={as_text(value)}"]
     code, out, error = command(planted.store, *line, "--json")
@@ -207,8 +209,14 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
     if offered.get("re_embed") and not planted.evidence:
         fixed, others = re_embedded(planted, pair, {**fault.healthy, **planted.changes}, offered["re_embed"])
         return fixed, f"{sentence} [{others}]"
-    if planted.evidence or not changes:
+    searched = offered.get("searched")
+    if planted.evidence or not (changes or searched) or sentence.startswith(("No change", "All ", "The only change")):
         return "none", sentence
+    if searched:
+        with workbench.open_store(planted.store) as store:
+            config = configured(planted.preset, {**fault.healthy, **planted.changes})
+            ids = list(workbench.search(store, pair[0], config, as_of=MOMENT, searched=searched).ids)
+        return ("true" if pair[1] in ids[:K] else "false"), sentence
     before = {**fault.healthy, **planted.changes}
     for_this = "this query only" in sentence
     with workbench.open_store(planted.store) as store:

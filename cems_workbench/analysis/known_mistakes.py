@@ -6,6 +6,9 @@
     candidates           hits that may not enter, because candidates come from other lists
     divisor              scores of a query are divided by what its lists weigh
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
+    weights              one list of the query weighs many times the others, whose order then hardly counts
+    no share             the reranker is on, and has no share in the score
+    typos                a word of the query that no memory has, and nearly is one that memories have; not corrected
     vector floor         results are dropped after the limit, and nobody moves up
     crowded              most of the first results are chunks of one document, or of one session, that the missing memory is not of
     stages               what stages and lists show of themselves: `analysis/stage_mistakes.py`
@@ -26,13 +29,19 @@ from datetime import datetime
 from typing import Any
 
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
+from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.fusion_methods import fusion_method
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.filter import FILTER
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS, ListUse
+from cems_workbench.pipeline.stages.query import QUERY
+from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.trace import Trace
+from cems_workbench.pipeline.typos import corrected
 from cems_workbench.pipeline.vector_scales import as_cosine
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import PROJECT_REFERENCE, Memory
@@ -53,8 +62,69 @@ def known_mistakes(trace: Trace) -> list[KnownMistake]:
         *_shut_out(trace),
         *_divided(trace),
         *_rank_threshold(trace),
+        *_unequal_weights(trace),
+        *_without_share(trace),
         *_below_floor(trace),
         *stages.found(),
+    ]
+
+
+MANY_TIMES = 8.0
+"""Weights that differ by more are named; those of the shipped presets differ by less."""
+
+
+def _unequal_weights(trace: Trace) -> Iterator[KnownMistake]:
+    """Lists that search the query as it was typed, one of which weighs many times another."""
+    if trace.config.fusion.method == "combmax":
+        return
+    uses = [
+        use
+        for use in trace.stage(LISTS).fields.lists
+        if use.active and use.variant == 0 and use.used and use.source in _SEARCHING
+    ]
+    weights = {use.name: float(trace.config.get(f"lists.{use.source}.weight")) for use in uses}
+    least, most = min(weights, key=weights.__getitem__, default=""), max(weights, key=weights.__getitem__, default="")
+    if most and weights[most] > MANY_TIMES * max(weights[least], 1e-9):
+        most_of, least_of = (f"lists.{name.split(':')[0]}.weight" for name in (most, least))
+        # The one that is furthest from the default of 1 was turned.
+        odd = most_of if weights[most] >= 1 / max(weights[least], 1e-9) else least_of
+        words = f"{list_label(most)} weighs {weights[most]:g}, {list_label(least)} {weights[least]:g}: the order is nearly that of one list"
+        yield KnownMistake(FUSION.name, odd, 1, words)
+
+
+_SEARCHING = frozenset(source.name for source in LIST_SOURCES if source.finds and source.per_variant)
+
+
+def _without_share(trace: Trace) -> Iterator[KnownMistake]:
+    """A reranker whose scores count for nothing in every band."""
+    rerank = trace.config.rerank
+    if (
+        not RERANK.is_off(trace.config)
+        and rerank.combine == "position_bands"
+        and all(band.retrieval >= 1 for band in rerank.bands)
+    ):
+        yield KnownMistake(
+            RERANK.name, "rerank.bands", 1, "retrieval has all of the score in every band: the reranker changes nothing"
+        )
+
+
+def typos(query: str, config: PipelineConfig, resources: Resources) -> list[KnownMistake]:
+    """Words of the query that no memory has and that typo correction would replace; none if it is on."""
+    settings = config.query.typo_correction
+    if settings.enabled:
+        return []
+    settings = settings.model_copy(update={"enabled": True, "auto_learn": False, "validate_": False})
+    found = corrected(query, settings, resources, None).corrections
+    if not found:
+        return []
+    pairs = ", ".join(f"“{one.typo}” (“{one.correction}”?)" for one in found)
+    return [
+        KnownMistake(
+            QUERY.name,
+            "query.typo_correction.enabled",
+            len(found),
+            f"no memory has {pairs}, and typos are not corrected",
+        )
     ]
 
 

@@ -343,9 +343,10 @@ class Counterfactual:
     """Changes that, applied together, put the memory at `rank` of the results (None: not among them).
 
     `place` is that rank, or the one before assembly; None if a stage dropped it.
-    `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its effect
-    is unknown. `labelled` is None if it was not measured. `stale_above` is the best ranked of the memories that it supersedes and that
-    are above it under them; None if none is. `of_cause`: the cause names all parameters that they change.
+    `gathers`: they need new evidence, of `request`; `searched` is a part of the query that is searched instead of it. `needs` scores of the
+    reranker are missing under them, so that its effect is unknown. `labelled` is None if it was not measured. `stale_above` is the best
+    ranked of the memories that it supersedes and that are above it under them; None if none is. `of_cause`: the cause names all
+    parameters that they change.
     """
 
     changes: tuple[Change, ...]
@@ -355,6 +356,7 @@ class Counterfactual:
     gathers: bool = False
     terms: tuple[str, ...] = ()
     everywhere: bool = False
+    searched: str = ""
     needs: int = 0
     labelled: LabelledEffect | None = None
     stale_above: str | None = None
@@ -363,13 +365,13 @@ class Counterfactual:
     @property
     def distance(self) -> float:
         """Of all changes together, in slider ranges; a typed query is one."""
-        return sum(change.distance for change in self.changes) + len(self.terms) + self.everywhere
+        return sum(change.distance for change in self.changes) + len(self.terms) + self.everywhere + bool(self.searched)
 
     @property
     def parts(self) -> int:
         """Number of changes; switching manual expansion on counts as part of adding its term."""
         switches = sum(change.path == "expansion.backend" for change in self.changes) if self.terms else 0
-        return len(self.changes) - switches + len(self.terms) + self.everywhere
+        return len(self.changes) - switches + len(self.terms) + self.everywhere + bool(self.searched)
 
     @property
     def words(self) -> str:
@@ -380,13 +382,13 @@ class Counterfactual:
     @property
     def redacted(self) -> Counterfactual:
         """The same without the words that are searched for."""
-        return replace(self, terms=tuple("…" for _ in self.terms))
+        return replace(self, terms=tuple("…" for _ in self.terms), searched="…" if self.searched else "")
 
     @property
     def _searches(self) -> list[str]:
-        return [f"search for “{term}” too" for term in self.terms] + (
-            ["search every project"] if self.everywhere else []
-        )
+        words = [f"search for “{term}” too" for term in self.terms]
+        words += [f"search its last sentence alone, “{self.searched}”"] if self.searched else []
+        return words + (["search every project"] if self.everywhere else [])
 
     @property
     def assigned(self) -> str:
@@ -409,6 +411,7 @@ class Counterfactual:
             request,
             manual=(*request.manual, *self.terms),
             project_only=request.project_only and not self.everywhere,
+            searched=self.searched or request.searched,
         )
 
     def to_json(self) -> dict[str, Any]:

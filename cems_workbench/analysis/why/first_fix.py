@@ -9,11 +9,11 @@ A change is chosen by its standing on the judged queries (`evaluation.verdict` o
     doubtful   cannot tell or reranker scores are missing, with a loss on average
     harms      fail
 
-The first three are no loss. Among them, those come first that change a parameter that the cause names (`causes`); then those that were
-measured; then those that need no new search; then those that put the memory above what it supersedes; then the smallest: the fewest
-parameters and the least distance. Equally small ones are ordered by gain, the rank of the memory and side effects. Doubtful ones come
-after, then those that fail, of each the least loss first. Other words in the query come last: they help only a query that has them. So a
-change that fails is named only if all fail, and the sentence begins with that.
+The first three are no loss. Among them, the last sentence of a long query comes first, which touches no other query; then those that change
+a parameter that the cause names (`causes`); then those that were measured; then those that need no new search; then those that put the
+memory above what it supersedes; then the smallest: the fewest parameters and the least distance. Equally small ones are ordered by gain,
+the rank of the memory and side effects. Doubtful ones come after, then those that fail, of each the least loss first. Other words in the
+query come last: they help only a query that has them. So a change that fails is named only if all fail, and the sentence begins with that.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class FirstFix:
             return f"No change that {self._aim('brings')} is known to spare the judged queries; the least loss"
         if self.change is not None and self.change.terms:
             return f"No setting that was tried {self._aim('brings')}; for this query only"
-        return "Fix"
+        return "Fix for this query only" if self.change is not None and self.change.searched else "Fix"
 
     def _aim(self, bring: str) -> str:
         if self.inside:
@@ -118,6 +118,7 @@ class FirstFix:
         return {
             "sentence": self.sentence,
             "changes": None if self.change is None else self.change.values,
+            "searched": self.change.searched or None if self.change is not None else None,
             "re_embed": None if self.vector is None else self.memory_id,
             "rank": self.vector.then if self.vector is not None else None if self.change is None else self.change.rank,
             "standing": self.standing,
@@ -172,6 +173,7 @@ def _preference(change: Counterfactual) -> tuple[Any, ...]:
         bool(change.terms),
         _LOSES.index(standing) if standing in _LOSES else -1,
         change.needs > 0,
+        not change.searched,
         not change.of_cause,
         standing == "unknown",
         change.gathers,
@@ -189,6 +191,8 @@ def _preference(change: Counterfactual) -> tuple[Any, ...]:
 def _others(change: Counterfactual, unchecked: str) -> str:
     """What it does to the judged queries, or why that is not known."""
     effect = change.labelled
+    if change.searched and not change.changes:
+        return "no other query is touched"
     if effect is None or not effect.queries:
         why = "each would need a new search" if change.gathers else unchecked
         return f"not checked on other queries{f': {why}' if why else ''}"

@@ -6,6 +6,7 @@ counterfactual. Terms are rare ones of the memory itself that the query lacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -129,6 +130,19 @@ def depth_tries(
         yield _try(trials, config, values)
     if request.project_only:
         yield replace(_try(trials, config, {}), everywhere=True)
+
+
+LONG_WORDS, LAST_SHARE = 25, 1 / 3
+"""Words from which a query is long, and the largest share of them that its last sentence has where the rest may be an envelope."""
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n+")
+
+
+def sentence_tries(trials: Trials, config: PipelineConfig, request: Request) -> Iterator[Counterfactual]:
+    """The last sentence of a long query alone: what stands before it may be the envelope of a message."""
+    words = request.query.split()
+    last = next((part for part in reversed(_SENTENCE_END.split(request.query)) if part.strip()), "").strip()
+    if not request.searched and len(words) >= LONG_WORDS and 2 < len(last.split()) <= LAST_SHARE * len(words):
+        yield replace(_try(trials, config, {}), searched=last)
 
 
 def other_tries(

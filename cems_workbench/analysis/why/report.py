@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from cems_workbench.analysis.known_mistakes import crowding, known_mistakes
+from cems_workbench.analysis.known_mistakes import crowding, known_mistakes, typos
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.analysis.supersession import standing_sentence
@@ -123,7 +123,10 @@ def explain(
     path = memory_path(trace, memory_id, k, places)
     trials = Trials(evidence, memory_id, k, switched_off, config)
     of_set = of_set or (labelled.mistakes(config) if labelled else ())
-    mistakes = with_those_of_set((*known_mistakes(trace), *crowding(trace, memory_id, k)), of_set)
+    own = [*known_mistakes(trace), *crowding(trace, memory_id, k)]
+    if open_store:
+        own += typos(evidence.searched, config, open_store[1])
+    mistakes = with_those_of_set(own, of_set)
     above = trials.stale_above(config)
     inside = path.status == "in the top k"
     if inside:

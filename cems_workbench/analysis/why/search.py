@@ -3,6 +3,7 @@
     read      with the store, the scores that decide what reading further does: of the memory, and of all that are ranked before it, at
               most `MAX_READ`; so rerank.depth and its like are replayed with measured scores
     singles   every parameter that replay reads, each alone
+    sentence  of a long query the last sentence alone
     causes    the parameters that the cause names, also those that need a new search; with results of one document, dedup and MMR
     others    if nothing helped yet: deeper lists, then other new searches, then pairs, then a new search with one parameter
     words     last, if nothing else helped: words of the memory itself, which help this query only
@@ -37,6 +38,7 @@ from cems_workbench.analysis.why.regather import (
     depth_tries,
     gather_counterfactuals,
     other_tries,
+    sentence_tries,
     with_a_parameter,
     word_tries,
 )
@@ -104,6 +106,7 @@ def search_changes(
 
     if open_store:
         gather(cause_tries(trials, config, causes))
+        gather(sentence_tries(trials, config, open_store[0]))
         if not found or path.status == "in no list":
             gather(depth_tries(trials, config, open_store[0], path.places))
         if not found:

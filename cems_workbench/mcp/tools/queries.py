@@ -120,6 +120,7 @@ class RescueRow(Reply):
     changes: dict[str, Any]
     expand: tuple[str, ...] = ()
     every_project: bool | None = None
+    searched: str | None = None
     rank: int | None = None
     order_kept: float | None = None
     others_dropped: int = 0
@@ -467,6 +468,7 @@ def _rescue(one: Counterfactual) -> RescueRow:
         changes=one.values,
         expand=list(one.terms),
         every_project=one.everywhere or None,
+        searched=one.searched or None,
         rank=one.rank,
         order_kept=rounded(one.side_effects.tau),
         others_dropped=one.side_effects.gone,

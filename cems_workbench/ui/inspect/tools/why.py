@@ -216,6 +216,7 @@ def apply(counterfactual: Counterfactual, request: Request, memory_id: str, stoo
             asked,
             manual=changed.manual if counterfactual.terms else asked.manual,
             project_only=asked.project_only and not counterfactual.everywhere,
+            searched=counterfactual.searched or asked.searched,
         )
     )
     now = "not placed" if counterfactual.rank is None else ordinal(counterfactual.rank)
@@ -344,6 +345,7 @@ def what(counterfactual: Counterfactual) -> str:
         if not (counterfactual.terms and change.path == "expansion.backend")
     ]
     parts += [f"search for “{term}” too" for term in counterfactual.terms]
+    parts += [f"search its last sentence alone, “{counterfactual.searched}”"] if counterfactual.searched else []
     parts += ["search all projects"] if counterfactual.everywhere else []
     return " and ".join(parts)
 
