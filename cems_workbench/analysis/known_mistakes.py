@@ -8,7 +8,7 @@
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
     weights              one list of the query weighs many times the others, whose order then hardly counts
     no share             the reranker is on, and has no share in the score
-    typos                a word of the query that no memory has, and nearly is one that memories have; not corrected
+    typos                a word of the query that no memory has, where the missing memory has one that is nearly the same
     vector floor         results are dropped after the limit, and nobody moves up
     crowded              most of the first results are chunks of one document, or of one session, that the missing memory is not of
     stages               what stages and lists show of themselves: `analysis/stage_mistakes.py`
@@ -108,24 +108,18 @@ def _without_share(trace: Trace) -> Iterator[KnownMistake]:
         )
 
 
-def typos(query: str, config: PipelineConfig, resources: Resources) -> list[KnownMistake]:
-    """Words of the query that no memory has and that typo correction would replace; none if it is on."""
-    settings = config.query.typo_correction
-    if settings.enabled:
+def typos(memory_id: str, query: str, config: PipelineConfig, resources: Resources) -> list[KnownMistake]:
+    """Words of the query that no memory has, where this memory has one that is nearly the same; none if typos are corrected."""
+    settings, memory = config.query.typo_correction, resources.store.memories.get(memory_id)
+    if settings.enabled or memory is None:
         return []
     settings = settings.model_copy(update={"enabled": True, "auto_learn": False, "validate_": False})
-    found = corrected(query, settings, resources, None).corrections
+    own = resources.store.texts.of(memory).lower()
+    found = [one for one in corrected(query, settings, resources, None).corrections if one.correction in own]
     if not found:
         return []
-    pairs = ", ".join(f"“{one.typo}” (“{one.correction}”?)" for one in found)
-    return [
-        KnownMistake(
-            QUERY.name,
-            "query.typo_correction.enabled",
-            len(found),
-            f"no memory has {pairs}, and typos are not corrected",
-        )
-    ]
+    pairs = ", ".join(f"“{one.typo}” ({memory_id}: “{one.correction}”)" for one in found)
+    return [KnownMistake(QUERY.name, "query.typo_correction.enabled", len(found), f"no memory has {pairs}")]
 
 
 def _of_engines(trace: Trace) -> Iterator[KnownMistake]:

@@ -193,6 +193,32 @@ def test_parameter_that_the_cause_names_is_the_fix_and_holds_when_gathered(
         assert [place.words for place in found.path.places if place.list == "fts5:0"] == ["it returned nothing"]
 
 
+def test_last_sentence_of_a_query_with_its_envelope_is_the_fix(resources: Resources) -> None:
+    """CortexReach/memory-lancedb-pro PR#579 (2026-04-11): the query is the message with its envelope."""
+    last = "how far back can we still look at single events"
+    envelope = "Conversation info (untrusted metadata): {'channel': 'ops-mobile', 'sender': 'bridge-7', 'kind': 'inbound text'}"
+    config = with_values(preset("workbench").config, {"rerank.backend": "none", "abstain.vector": None})
+    relay = "Sender: bridge relay of the mobile operations channel, forwarded without changes to the assistant."
+    request = Request(f"{envelope}\n{relay}\n{last}", as_of=datetime(2026, 9, 1, tzinfo=UTC))
+    found = explain("m034", gather(request, config, resources), config, request=request, resources=resources, k=5)
+    assert found.fix is not None and found.fix.change is not None
+    assert found.fix.change.searched == last
+    assert "for this query only: search its last sentence alone, “how far back" in found.fix.sentence
+    again = replay(gather(found.fix.change.request(request), config, resources), config).results
+    assert again[(found.fix.change.rank or 0) - 1].memory_id == "m034"
+
+
+def test_typo_of_a_word_that_the_memory_has_is_named(resources: Resources) -> None:
+    config = with_values(preset("workbench").config, {"rerank.backend": "none", "lists.vector.enabled": False})
+    request = Request("terrafrom is stuk", as_of=datetime(2026, 9, 1, tzinfo=UTC))
+    evidence = gather(request, config, resources)
+    holder = next(one.id for one in resources.store.memories.iterate() if "terraform" in one.content.lower())
+    lines = [
+        mistake.line for mistake in explain(holder, evidence, config, request=request, resources=resources).mistakes
+    ]
+    assert any(f"no memory has “terrafrom” ({holder}: “terraform”)" in line for line in lines)
+
+
 def test_memory_may_be_named_by_a_piece_of_its_text(command: Command, store: Path) -> None:
     """`why Q "We did not give notice"` said "no such memory"."""
     for text in ("we did not give notice", "Flat after all: we did NOT give notice"):

@@ -125,7 +125,7 @@ def explain(
     of_set = of_set or (labelled.mistakes(config) if labelled else ())
     own = [*known_mistakes(trace), *crowding(trace, memory_id, k)]
     if open_store:
-        own += typos(evidence.searched, config, open_store[1])
+        own += typos(memory_id, evidence.searched, config, open_store[1])
     mistakes = with_those_of_set(own, of_set)
     above = trials.stale_above(config)
     inside = path.status == "in the top k"

@@ -107,3 +107,18 @@ def test_one_keyword_hit_halves_every_score() -> None:
         found(subject, changes)["fusion.divisor"].words
     )
     assert not found(evidence({"vector": falling(3), "lexical": {}}), changes)
+
+
+def test_list_that_weighs_many_times_the_other_is_named() -> None:
+    subject = evidence({"vector": falling(4), "lexical": {"m03": 5.0}})
+    assert "fusion" in {m.stage for m in found(subject, {"lists.lexical.weight": 20.0}).values()}
+    assert set(found(subject, {"lists.lexical.weight": 20.0})) == {"lists.lexical.weight"}
+    assert set(found(subject, {"lists.vector.weight": 0.02})) == {"lists.vector.weight"}
+    assert not found(subject, {"lists.lexical.weight": 7.0})
+
+
+def test_reranker_without_a_share_in_any_band_is_named() -> None:
+    subject = evidence({"vector": falling(4)})
+    on = {"rerank.backend": "cross_encoder"}
+    assert "rerank.bands" in found(subject, {**on, "rerank.bands": [{"max_rank": None, "retrieval": 1.0}]})
+    assert "rerank.bands" not in found(subject, {**on, "rerank.bands": [{"max_rank": None, "retrieval": 0.9}]})
