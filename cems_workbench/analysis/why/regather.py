@@ -138,7 +138,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n+")
 
 
 def sentence_tries(trials: Trials, config: PipelineConfig, request: Request) -> Iterator[Counterfactual]:
-    """The last sentence of a long query alone: what stands before it may be the envelope of a message."""
+    """The last sentence of a long query alone: the rest may be the envelope of a message."""
     words = request.query.split()
     last = next((part for part in reversed(_SENTENCE_END.split(request.query)) if part.strip()), "").strip()
     if not request.searched and len(words) >= LONG_WORDS and 2 < len(last.split()) <= LAST_SHARE * len(words):
