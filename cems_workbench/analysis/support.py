@@ -255,6 +255,7 @@ class ClaimWords:
             (
                 *self._other_subject(read, always, met),
                 *self._parted(read, always, met),
+                *self._of_a_parallel(read, always, met),
                 *self._other_counts(counts),
                 *refusals(self._profile, profile_of(passage, self._language)),
             ),
@@ -293,6 +294,21 @@ class ClaimWords:
         parted = [(i, k) for i, k in pairs if own[i] == own[k] and not always & {i, k} and not theirs[i] & theirs[k]]
         if parted and (parted[0] == pairs[0] or len(parted) > APART * len(pairs)):
             yield f"“{self._written(parted[0][0])}” and “{self._written(parted[0][1])}” are apart there"
+
+    def _of_a_parallel(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
+        """What the claim says of its first word, the memory says of another: "A is kept here; B is kept there" is not "B is kept here"."""
+        ends = [found.end() for found in _SENTENCE_END.finditer(read.stated)]
+        theirs: dict[int, set[int]] = {i: set() for i in met - always if self.words[i].keys != NEGATED}
+        for word, here in zip(read.content, read.in_content, strict=True):
+            for i in here & theirs.keys():
+                theirs[i].add(bisect(ends, word.start))
+        if not theirs or min(met) not in theirs:
+            return
+        of_first = theirs.pop(min(met))
+        far = sorted(i for i, there in theirs.items() if not there & of_first)
+        elsewhere = set[int]().union(*(theirs[i] for i in far))
+        if 2 * len(far) >= len(theirs) and any(there & of_first and there & elsewhere for there in theirs.values()):
+            yield f"“{self._written(min(met))}” and “{self._written(far[0])}” are apart there"
 
     def _other_counts(self, counts: Sequence[tuple[Word, Word, str]]) -> Iterable[str]:
         """Counts and days of the passage, where the claim has another number of the same, or the day in another month."""

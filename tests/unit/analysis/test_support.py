@@ -135,12 +135,17 @@ CLAIM = "Notice for ours must be out by the end of July."
         ("You paid 12,400 euros for the car", "Elias paid €12,400 for the car.", "there it is Elias"),
         ("Your lips swelled up", "Elias' lips swelled up.", "there it is Elias'"),
         ("Henrik signs off the export", "Henrik owns the collectors, Dunja signs off the export.", "are apart there"),
+        (
+            "The blue doors are locked with the key in the lobby.",
+            "Only the red doors are locked with the key in the lobby; the blue doors are locked by the guard.",
+            "are apart there",
+        ),
         ("The office has ten rooms", "Has the office ten rooms?", "not in the passage: ten"),
         (CLAIM, NOTES, "“Notice” and “July” are apart there"),
     ],
 )
 def test_same_words_do_not_support_what_is_denied_planned_or_of_another(claim: str, content: str, reason: str) -> None:
-    """Issue 66, 2026-11-29: "Notice for ours" was supported by an on-call note with "noticing" and "July"."""
+    """Issue 66, 2026-11-29: "Notice for ours" by an on-call note with "noticing"; obsidian-mind#199 (2026-08-03): "A here; B there"."""
     verdict, said = judged(overlap(claim, content), 0.8)
     assert reason in said and (verdict == "supports") == (not reason)
 
