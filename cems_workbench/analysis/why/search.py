@@ -173,7 +173,9 @@ def read_further(
 def _cause_counterfactuals(trials: Trials, config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
     """Causes that no slider has: a list of names is emptied; a switch for diversity is turned on, and what acts with it searched."""
     for path in sorted(causes):
-        if config.get(path) and isinstance(config.get(path), tuple) and trials.succeeds(changed(config, path, ())):
+        now = config.get(path)
+        names = isinstance(now, tuple) and bool(now) and all(isinstance(one, str) for one in now)
+        if names and trials.succeeds(changed(config, path, ())):
             spec = field_spec(path)
             yield counterfactual_of(trials, config, [SuccessfulValue(spec, (), distance(spec, None, ()), None)])
     for (path, value), further in DIVERSITY.items():

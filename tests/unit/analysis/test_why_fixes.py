@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -110,3 +111,11 @@ def test_reading_further_is_the_fix_where_the_depth_is_the_cause() -> None:
         assert point is not None and (point.fails, point.succeeds) == (3, 4)
     found = explain("t", subject, configured(reranked | {"rerank.position": "returned", "assembly.limit": 2}))
     assert named(found) == {"rerank.position": "before_adjust"}
+
+
+def test_bands_of_a_reranker_without_share_are_named_and_never_emptied() -> None:
+    subject = evidence({"vector": {"d": 0.9, "c": 0.8, "b": 0.7, "a": 0.6}})
+    bands = [{"max_rank": None, "retrieval": 1.0}]
+    found = explain("a", subject, configured({"assembly.limit": 2, "rerank.backend": "llm", "rerank.bands": bands}))
+    assert "rerank.bands" in [mistake.parameter for mistake in found.mistakes]
+    assert json.dumps(found.to_json()) and all("rerank.bands" not in change.values for change in found.counterfactuals)
