@@ -158,7 +158,9 @@ def test_why_without_a_store(loaded: cw.LoadedEvidence) -> None:
     answer = cw.replay(loaded.of("q1"), cw.load_config(AS_LISTED, {"assembly.limit": 3}))
     found = cw.why(answer, "h")
     assert found.lost_at == "lists" and found.rank is None
-    assert found.cause.startswith("Lost at lists: below 3 in every list (best: ") and found.verdict in str(found)
+    assert found.cause.startswith("Lost at lists: below 3 in every list (best: ") and found.verdict in " ".join(
+        str(found).split()
+    )
     assert cw.replay(answer, found.counterfactual()).ids[found.to_pandas()["rank"][0] - 1] == "h"
     with pytest.raises(cw.InputError, match="zz: no such memory"):
         cw.why(answer, "zz")
