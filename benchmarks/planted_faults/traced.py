@@ -451,7 +451,7 @@ FAULTS = [
         AlphaReversed,
         "the weighted sum has the weights of its two lists swapped",
         "mix",
-        r"\bweigh(s|t|ts|ted)\b[^\n]{0,40}(bm25|vectors|0\.)|\balpha\b|follows|favou?rs|prefers|dominat|drown",
+        r"% of the score|\bweigh(s|t|ts|ted)\b[^\n]{0,40}(bm25|vectors|0\.)|\balpha\b|follows|favou?rs|prefers|dominat|drown",
     ),
     fault(
         "traced-raw-sum",
