@@ -206,7 +206,7 @@ FAULTS = [
         "the query carries the envelope of its message",
         set_right(
             stages="",
-            words=r"last sentence|envelope|metadata|untrusted|search(ed)? (for )?the message|--searched|first \d+ characters|words of the query that",
+            words=r"last sentence|envelope|metadata|untrusted|--searched|first \d+ characters|words of the query that",
         ),
         asked(enveloped),
         PLAIN,
