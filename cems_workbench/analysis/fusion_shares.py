@@ -92,6 +92,9 @@ class FusionShares:
                 known = np.nan_to_num(np.concatenate(parts))
                 weights = np.linalg.lstsq(known[~odd], target[~odd])[0]
                 fits = 1 - float(np.square(target[odd] - known[odd] @ weights).sum()) / max(spread, 1e-300)
+                weights = np.linalg.lstsq(known, target)[
+                    0
+                ]  # of all, so that they do not depend on the order of the queries
                 ranges = np.nan_to_num([_span(part) for part in parts]).mean(axis=0)
             if fits >= FITS and (best is None or fits > best[0]):
                 best = fits, scale, weights, ranges

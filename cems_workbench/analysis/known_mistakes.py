@@ -6,7 +6,7 @@
     candidates           hits that may not enter, because candidates come from other lists
     divisor              scores of a query are divided by what its lists weigh
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
-    weights              one list of the query weighs many times the others, whose order then hardly counts
+    weights              one list of the query weighs many times another
     no share             the reranker is on, and has no share in the score
     typos                a word of the query that no memory has, where the missing memory has one that is nearly the same
     vector floor         results are dropped after the limit, and nobody moves up
@@ -28,10 +28,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
+from cems_workbench.analysis.stage_mistakes import FINDING, KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.fusion_methods import fusion_method
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.filter import FILTER
@@ -80,7 +79,7 @@ def _unequal_weights(trace: Trace) -> Iterator[KnownMistake]:
     uses = [
         use
         for use in trace.stage(LISTS).fields.lists
-        if use.active and use.variant == 0 and use.used and use.source in _SEARCHING
+        if use.active and use.variant == 0 and use.used and use.source in FINDING
     ]
     weights = {use.name: float(trace.config.get(f"lists.{use.source}.weight")) for use in uses}
     least, most = min(weights, key=weights.__getitem__, default=""), max(weights, key=weights.__getitem__, default="")
@@ -88,11 +87,8 @@ def _unequal_weights(trace: Trace) -> Iterator[KnownMistake]:
         most_of, least_of = (f"lists.{name.split(':')[0]}.weight" for name in (most, least))
         # The one that is furthest from the default of 1 was turned.
         odd = most_of if weights[most] >= 1 / max(weights[least], 1e-9) else least_of
-        words = f"{list_label(most)} weighs {weights[most]:g}, {list_label(least)} {weights[least]:g}: the order is nearly that of one list"
+        words = f"{list_label(most)} weighs {weights[most]:g}, {list_label(least)} {weights[least]:g}"
         yield KnownMistake(FUSION.name, odd, 1, words)
-
-
-_SEARCHING = frozenset(source.name for source in LIST_SOURCES if source.finds and source.per_variant)
 
 
 def _without_share(trace: Trace) -> Iterator[KnownMistake]:
@@ -114,7 +110,7 @@ def typos(memory_id: str, query: str, config: PipelineConfig, resources: Resourc
     if settings.enabled or memory is None:
         return []
     settings = settings.model_copy(update={"enabled": True, "auto_learn": False, "validate_": False})
-    own = resources.store.texts.of(memory).lower()
+    own = set(re.findall(r"\w+", resources.store.texts.of(memory).lower()))
     found = [one for one in corrected(query, settings, resources, None).corrections if one.correction in own]
     if not found:
         return []

@@ -444,6 +444,8 @@ class StageMistakes:
         self, name: str, found: StageArrays[Any, Any], recorded: RecordedTable, grades: tuple[Ints, Ints] | None
     ) -> None:
         """Each query whose fusion reads all that the lists found."""
+        from cems_workbench.evaluation.metrics.rankings import discounts
+
         shares = self._fusions.setdefault(name, FusionShares())
         for q, lists in enumerate(recorded.lists):
             if (recorded.found[q] & ~found.entered[q]).any():
@@ -454,14 +456,10 @@ class StageMistakes:
             if grades is None or tuple(one.name for one in lists) != shares.names:
                 continue
             grade, ideal = (np.maximum(one[q], 0) for one in grades)
-            if best := float((ideal[:MEASURED] / np.log2(np.arange(2, len(ideal[:MEASURED]) + 2))).sum()):
-                shares.gains.append(
-                    [
-                        sum(grade[c] / math.log2(1 + rank) for c, (rank, _) in one.rank.items() if rank <= MEASURED)
-                        / best
-                        for one in lists
-                    ]
-                )
+            weights = discounts(MEASURED)
+            if best := float(ideal[:MEASURED] @ weights[: len(ideal)]):
+                top = [{rank: grade[c] for c, (rank, _) in one.rank.items() if rank <= MEASURED} for one in lists]
+                shares.gains.append([sum(g * weights[rank - 1] for rank, g in one.items()) / best for one in top])
 
     def _add_own(self, done: PipelineRun, table: CandidateTable, config: Any, grades: tuple[Ints, Ints] | None) -> None:
         lists = done.of(LISTS).lists

@@ -297,13 +297,6 @@ class EvidenceFile:
         with _transaction(self._connection, self.path):
             yield self._connection
 
-    def replace_header(self, header: Header) -> None:
-        """Write another header, before the file is finished."""
-        with _transaction(self._connection, self.path):
-            values = json.dumps(asdict(header), ensure_ascii=False)
-            self._connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [values])
-        self.header = header
-
     def finish(self) -> str:
         """Mark the file as complete and return its content hash."""
         with _transaction(self._connection, self.path):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.catalogue import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,5 +55,5 @@ def traced_sets(store: Store) -> dict[str, int]:
 def require_no_config(name: object, header: Header, external: bool, configs: Iterable[PipelineConfig]) -> None:
     """Raises InputError if external traces are to be measured under a config."""
     own = header.config
-    if external and any(named(own.name, config) != own for config in configs):
+    if external and any(config != own for config in configs):
         raise InputError(f"{name} {NOT_REPLAYED}; choose none, nor an ablation")

@@ -75,12 +75,9 @@ MAX_SPANS = 20_000
 """Of a portion, and of a trace; further ones of that are left out."""
 
 
-def traced_config(longest: int = 0) -> PipelineConfig:
-    """The config of external traces: its limit is the longest answer up to 10, as losses count, and 10 where none has results.
-
-    Nothing else of it has an effect.
-    """
-    return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": min(longest or DEFAULT_K, DEFAULT_K)})
+def traced_config() -> PipelineConfig:
+    """The config of external traces: its limit is the cutoff of losses, and nothing else of it has an effect."""
+    return with_values(PipelineConfig(), {"name": CONFIG_NAME, "assembly.limit": DEFAULT_K})
 
 
 def read_traced(
@@ -315,7 +312,6 @@ class _Import:
     """Memories with another text in a trace."""
     repeated: dict[str, None] = field(default_factory=dict)
     """Queries with several traces in the file, such as one that a second run was appended to; the last counts."""
-    longest: int = 0
     warned: dict[str, str] = field(default_factory=dict)
     remarked: dict[str, str] = field(default_factory=dict)
     """By query the first warning, and the first remark, of its trace."""
@@ -338,7 +334,6 @@ class _Import:
             judgments = [row for row in self.store.judgments.read() if row.qid in self.queries and row.memory_id]
             with file.writing() as cursor:
                 evidence_rows.write_query_set(cursor, list(self.queries.values()), judgments, str(part))
-            file.replace_header(self._header(traced_config(self.longest)))
             file.finish()
         self.progress("importing traces", len(spilled), len(spilled))
         return self._report()
@@ -374,7 +369,6 @@ class _Import:
                     replaced.append(query.qid)
             self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
             fresh[query.qid] = query
-            self.longest = max(self.longest, len(query.results))
             for found, lines_of in ((self.warned, query.warnings), (self.remarked, query.remarks)):
                 found.pop(query.qid, None)
                 if lines_of:
@@ -453,8 +447,6 @@ class _Import:
                     return
                 for portion in former.portions():
                     kept = [query for query in portion.queries if query.qid not in self.queries]
-                    traces = [portion.evidences[query.qid].recorded for query in kept]
-                    self.longest = max(self.longest, *(len(one.results) for one in traces if one), 0)
                     self.queries |= {query.qid: query for query in kept}
                     with file.writing() as cursor:
                         evidence_rows.write_external(

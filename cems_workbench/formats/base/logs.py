@@ -59,7 +59,7 @@ def parsed_log(
     """The askings of a log as queries and recorded answers; a qid of "" is derived, and of several with one qid the first is taken.
 
     `id_length` says to how many characters ids are cut, `results` what the list of results is called in the file. Results that no store
-    could hold are reported and left out. `named` are the fields of their scores (`responses.oriented`).
+    could hold are reported and left out. `named`: fields of scores of an unknown engine (`responses.oriented`); None: more is nearer.
     """
     asked = distinct(_named(answers), str(path), errors)
     stored = [
@@ -67,7 +67,7 @@ def parsed_log(
         for one in asked
         if isinstance(one, RecordedAnswer)
     ]
-    kept, signs = with_one_sign(stored, named or {})
+    kept, signs = (stored, ()) if named is None else with_one_sign(stored, named)
     queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in asked)
     words = Counter((query.query, query.project) for query in queries)
     again = [times for times in words.values() if times > 1]
