@@ -95,7 +95,7 @@ class FusionShares:
                 weights = np.linalg.lstsq(known, target)[
                     0
                 ]  # of all, so that they do not depend on the order of the queries
-                ranges = np.nan_to_num([_span(part) for part in parts]).mean(axis=0)
+                ranges: Floats = np.nan_to_num([_span(part) for part in parts]).mean(axis=0)
             if fits >= FITS and (best is None or fits > best[0]):
                 best = fits, scale, weights, ranges
         return best and best[1:]
