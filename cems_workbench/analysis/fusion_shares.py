@@ -90,11 +90,10 @@ class FusionShares:
                 if any((np.isnan(part) & ~np.isnan(rank)).any() for part, rank in zip(parts, self.ranks, strict=True)):
                     continue
                 known = np.nan_to_num(np.concatenate(parts))
-                weights = np.linalg.lstsq(known[~odd], target[~odd])[0]
-                fits = 1 - float(np.square(target[odd] - known[odd] @ weights).sum()) / max(spread, 1e-300)
-                weights = np.linalg.lstsq(known, target)[
-                    0
-                ]  # of all, so that they do not depend on the order of the queries
+                half = np.linalg.lstsq(known[~odd], target[~odd])[0]
+                fits = 1 - float(np.square(target[odd] - known[odd] @ half).sum()) / max(spread, 1e-300)
+                # Of all queries, so that their order changes no weight.
+                weights: Floats = np.asarray(np.linalg.lstsq(known, target)[0], dtype=float)
                 ranges: Floats = np.nan_to_num([_span(part) for part in parts]).mean(axis=0)
             if fits >= FITS and (best is None or fits > best[0]):
                 best = fits, scale, weights, ranges
