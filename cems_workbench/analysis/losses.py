@@ -2,7 +2,8 @@
 
 A candidate is within reach after a stage if it is kept and ranks within the first `k`: after the lists, and stages that cut these, in
 one list at least, from fusion on in the ranking. It is lost at the first stage after which it is never again within reach. One that never
-was is lost at `lists`, unless a stage dropped it: what leaves it below k, as the result limit does, took nothing away.
+was is lost at `lists`, unless a stage dropped it: what leaves it below k, as the result limit does, took nothing away. One that fusion left
+below k is lost where it is dropped if a reranker behind that reads as far as its rank, and might have lifted it.
 `analysis/ranks.py:loss` reads one memory's loss from here, and `evaluation/losses.py` counts those of a query set, so that one query and
 the whole set agree.
 
@@ -30,6 +31,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
 from cems_workbench.pipeline.stages import ASSEMBLY, STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun
 from cems_workbench.pipeline.table import NO_RANK, Bools, CandidateTable, Ints, ListArrays
@@ -155,7 +157,11 @@ def lost(
         leaves = ~within & ((was == RETURNED) | (entered & (was == NEVER)))
         if arrays.waiting is not None:
             leaves &= ~arrays.waiting[ql, cl]
-        gone = entered & ~kept & (was == 0) & ~dropped[left]  # never within reach so far
+        # Never within reach so far, or still to be read.
+        gone = entered & ~kept & ~dropped[left]
+        if gone.any():
+            place = arrays.before.rank_of(ql, cl)
+            gone &= (was == 0) | ((place > 0) & (place <= _read_later(done, table, config, i)[ql]))
         gone[gone] = [not _past_limit(table, stages, i, arrays, *pair) for pair in zip(ql[gone], cl[gone], strict=True)]
         lost_here = leaves | gone
         places = left[lost_here]
@@ -165,6 +171,23 @@ def lost(
         for p in left[leaves & ~kept].tolist():
             dropped[p] = not arrays.past_limit(int(q[p]), int(c[p]))
     return LossArrays(tuple(stage.name for stage in stages), at, dropped, rank)
+
+
+def _read_later(done: PipelineRun, table: CandidateTable, config: PipelineConfig, i: int) -> Ints:
+    """(Q) to which rank the rerankers after stage `i` read, 0 without any."""
+    read: Ints = np.zeros(table.shape[0], dtype=np.int64)
+    later = done.candidate_stages[i + 1 :]
+    if table.recorded is None:
+        own = config.rerank
+        return read if own.backend == "none" or RERANK not in later else read + (own.depth or NO_RANK)
+    for stage, head in zip(later, table.recorded.heads[i:], strict=True):
+        if head.kind == "rerank":
+            arrays = done.of(stage)
+            taken = arrays.entered.sum(axis=1)
+            for q, c in np.argwhere(arrays.entered & ~arrays.after.alive).tolist():
+                taken[q] -= arrays.reason(q, c) == NOT_READ
+            read = np.maximum(read, taken)
+    return read
 
 
 def _best(table: CandidateTable, lists: ListArrays | None, q: Ints, c: Ints) -> Ints:

@@ -226,7 +226,9 @@ def test_the_cutoff_of_why_is_that_of_the_set_and_not_of_one_answer(store: Store
     assert (why.path.k, why.path.lost_at) == (10, "floor")
     import_traces(written(tmp_path / "none.jsonl", ("q0", [*HYBRID, *none_left]), ("q1", HYBRID)), store)
     found = read_traced(store, "none")
-    assert found is not None and found.header.config.assembly.limit == 10  # not the two of its longest answer: losses count in 10
+    assert (
+        found is not None and found.header.config.assembly.limit == 10
+    )  # not the two of its longest answer: losses count in 10
 
 
 def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(

@@ -130,6 +130,21 @@ def test_what_a_reranker_never_read_it_lost_and_what_it_left_where_it_was_the_li
     }
 
 
+@pytest.mark.parametrize(("read", "stage"), [("ab", "rrf"), ("abef", "titles")])
+def test_what_fusion_left_below_k_is_lost_where_it_is_dropped_if_a_reranker_reads_as_far(read: str, stage: str) -> None:
+    """A deduplication by title was planted before a reranker of 20, and `why` blamed the fusion that had the memory 17th."""
+    deep = RecordedStages(
+        (RecordedList("bm25", hits("c", "a", "b", "e")), RecordedList("faiss", hits("b", "a", "e", "f"))),
+        (
+            RecordedStage("rrf", "fusion", hits("a", "b", "c", "e", "f")),
+            RecordedStage("titles", "dedup", hits("a", "b", "e", "f")),
+            RecordedStage("cohere", "rerank", hits("b", "a"), input=hits(*read)),
+        ),
+    )
+    branch = branch_of(replay(traced(deep), PipelineConfig()), "c", 2)
+    assert branch is not None and branch.stage == stage
+
+
 def test_the_cause_names_the_stage_and_the_ranks_before_and_after() -> None:
     trace = replay(traced(HYBRID), PipelineConfig())
     assert (
