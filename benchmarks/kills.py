@@ -157,7 +157,6 @@ CASES: Mapping[str, Case] = {
         config,
         ("export", str(ROOT / "cems_workbench/config/presets/qmd.yaml"), "--format", "yaml", "--out", "out.yaml"),
     ),
-    "migrate": Case(("search", "deploy", "--preset", "recollection", "--store", "store"), "store", store_rows),
 }
 
 
@@ -314,15 +313,6 @@ def prepare(name: str, folder: Path) -> None:
     qids = [f"q{n:02}" for n in range(1, 13)]
     rows = [f"{qid} 0 m{n:03} {n % 4}\n" for i, qid in enumerate(qids) for n in range(1 + i, 9 + i)]
     (folder / "in" / "judgments.qrels").write_text("".join(rows))
-    if name == "migrate":
-        from cems_workbench.records import Memory
-        from tests.small_store import make_store_of_schema
-
-        pid = os.fork()
-        if not pid:
-            make_store_of_schema(folder / "store", 8, memories=[Memory(f"m{n}", f"deploy {n}") for n in range(60)])
-            os._exit(0)
-        os.waitpid(pid, 0)
     for command in (*CASES[name].needs, *[CASES[name].before] * bool(CASES[name].before)):
         if wrong := finish(command, folder):
             raise RuntimeError(wrong)

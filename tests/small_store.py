@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -15,8 +14,6 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import Store
-from cems_workbench.store import memories as memories_table
-from cems_workbench.store.schema import migrations
 
 
 class HashEmbedder:
@@ -71,24 +68,3 @@ def parsed(
 @pytest.fixture
 def rows() -> Callable[..., ParsedInput]:
     return parsed
-
-
-@pytest.fixture
-def store_of_schema() -> Callable[..., None]:
-    return make_store_of_schema
-
-
-def make_store_of_schema(directory: Path, version: int, *statements: str, memories: Sequence[Memory] = ()) -> None:
-    """A store as it was left at an earlier schema, with these memories and what `statements` put into it."""
-    directory.mkdir(exist_ok=True)
-    with duckdb.connect(str(directory / "workbench.duckdb")) as database:
-        migrations.apply(database, migrations.migrations(), 0, version)
-        if memories:
-            columns = [row[1] for row in database.execute("PRAGMA table_info('memories')").fetchall()]
-            table = memories_table.staging(memories)
-            known = ", ".join(name for name in table.column_names if name in columns)
-            database.register("made", table)
-            database.execute(f"INSERT INTO memories ({known}) SELECT {known} FROM made")
-            database.unregister("made")
-        for statement in statements:
-            database.execute(statement)

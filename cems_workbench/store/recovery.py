@@ -31,7 +31,7 @@ MIN_RANGE_ROWS = 128
 RANGE_ROWS = 122_880
 """Rows in a DuckDB row group."""
 SUBPROCESS_TIMEOUT_S = 600.0
-DERIVED = ("embedded", "waiting_vectors")
+DERIVED = ("embedded",)
 LOG = "changes in the log"
 """Reported like a table if the log is unreadable; its lost rows are the lost transactions, such as labels."""
 FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
@@ -149,7 +149,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
     import duckdb
     import pyarrow as pa
 
-    from cems_workbench.store.schema.migrations import apply, migrations
+    from cems_workbench.store.schema.migrations import known_schema, migrate, migrations
 
     def rows(table: str) -> list[pa.Table]:
         return [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in read[table]]
@@ -159,16 +159,13 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
         if ("workbench_meta" in read)
         else {}
     )
-    scripts = migrations()
     # The rows fit the schema of their version, not necessarily the present one.
-    version = int(known.get(SCHEMA, max(scripts)))
-    if not 1 <= version <= max(scripts):
-        raise StoreError(f"the store has schema {version}, this version reads {max(scripts)}: update cems-workbench")
+    version = known_schema(known.get(SCHEMA, str(max(migrations()))), "the store")
     target.mkdir(parents=True, exist_ok=True)
     try:
         with open_file(target / FILE_NAME) as database:
             database.execute("BEGIN")
-            apply(database, scripts, 0, version)
+            migrate(database, until=version)
             for table in read:
                 for part in rows(table):
                     _insert(database, table, part)

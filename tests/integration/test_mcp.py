@@ -61,7 +61,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("undo_label", {}),
 )
 """Every tool once, in an order in which each has something to do."""
-MADE_ANEW = {"score_cache", "reply_cache", "embedded", "waiting_vectors", "chunks", "chunked"}
+MADE_ANEW = {"score_cache", "reply_cache", "embedded", "chunks", "chunked"}
 """Tables of what can be made again from the rest."""
 
 

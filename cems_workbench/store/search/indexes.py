@@ -53,7 +53,7 @@ from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.search.postgres import VERSION as FULL_TEXT_VERSION
 from cems_workbench.store.search.vectors import embedded, segment_writer
-from cems_workbench.store.search.vectors.vector_files import LEGACY, UNREAD, VectorFiles, VectorRecord, records
+from cems_workbench.store.search.vectors.vector_files import VectorFiles, VectorRecord, records
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
 from cems_workbench.store.search.vectors.vector_refresh import refresh_vectors
 
@@ -472,13 +472,9 @@ class DerivedIndexes:
     ) -> tuple[tuple[int, int, int], list[str]]:
         """The numbers of embedded, relabelled and removed entries, and notes."""
         files = self._files(embedder.model_id)
-        before = files.record()
         record, notes = files.begin(version), list[str]()
         if not files.consistent(record):
-            legacy = before is not None and before.files in (LEGACY, UNREAD)
-            notes = self._reconcile(files, record, legacy, progress)
-            if legacy:
-                discard(self._path / "codes")  # the int8 copy of an earlier version
+            notes = self._reconcile(files, record, progress)
             record = replace(files.record() or record, version=None)
             files.save(record)
         counts = refresh_vectors(self._database, files, record, embedder, progress, precomputed)
@@ -491,12 +487,10 @@ class DerivedIndexes:
                 notes.append(f"the Chroma server lacks the latest vectors: {error}")
         return counts, notes
 
-    def _reconcile(self, files: VectorFiles, record: VectorRecord, legacy: bool, progress: Progress) -> list[str]:
-        """Make an embedder's files and records agree after a crash or damage, or in a `legacy` store; returns notes."""
+    def _reconcile(self, files: VectorFiles, record: VectorRecord, progress: Progress) -> list[str]:
+        """Make an embedder's files and records agree after a crash or damage; returns notes."""
         state = files.state(record)
         recovered, lost = files.reconcile(partial(self._in_chroma, files.embedder_id), progress)
-        if legacy and lost:
-            return [f"{lost:,} vectors of {files.embedder_id} were damaged or missing in Chroma and are embedded again"]
         if state.damage:
             found = f"{recovered:,} were recovered, {lost:,} are embedded again"
             return [f"the vectors of {files.embedder_id} were damaged ({state.problem}): {found}"]

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -27,11 +26,10 @@ from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.store.claims import TableClaims
+from cems_workbench.store.schema.migrations import migrations
 from cems_workbench.store.team.session import Row, TeamAwayError, counts
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
-
     import duckdb
     import psycopg
     import pyarrow as pa
@@ -70,14 +68,6 @@ class PostgresState:
 
     line: str
     counts: Mapping[str, int]
-
-
-@lru_cache(1)
-def scripts() -> Mapping[int, Traversable]:
-    """The SQL file of each version of the team's schema, by number, in order."""
-    folder = files("cems_workbench.store.schema").joinpath("team")
-    found = {int(file.name[:4]): file for file in folder.iterdir() if file.name.endswith(".sql")}
-    return dict(sorted(found.items()))
 
 
 class PostgresSession:
@@ -359,7 +349,8 @@ class PostgresTables:
 
     def _prepare(self, connection: Connection) -> None:
         """Create the tables, or migrate older ones; safe if several stores connect at once."""
-        latest = max(scripts())
+        scripts = migrations("team")
+        latest = max(scripts)
         ((encoding, there),) = connection.execute(
             f"SELECT current_setting('server_encoding'), to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
         ).fetchall()
@@ -382,7 +373,7 @@ class PostgresTables:
             version = self._schema(connection) if there else 0
             _check_schema(str(max(version, latest)), self.place)
             for number in range(version + 1, latest + 1):
-                connection.execute(scripts()[number].read_text("utf-8").encode())
+                connection.execute(scripts[number].read_text("utf-8").encode())
             for key, value in {"schema": str(latest), "team_id": uuid4().hex[:12]}.items():
                 connection.execute(
                     b"INSERT INTO team_meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = "
@@ -463,10 +454,11 @@ def _public_address(arguments: Mapping[str, Any]) -> str:
 
 
 def _check_schema(version: str, where: str) -> None:
-    latest = max(scripts())
+    latest = max(migrations("team"))
     if int(version) > latest:
         raise StoreError(
-            f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench"
+            f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench, "
+            "or name a new database"
         )
     if int(version) < latest:
         raise TeamAwayError(f"the team's database {where} has schema {version} and is being migrated to {latest}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import shutil
 from contextlib import suppress
@@ -15,13 +14,12 @@ import pytest
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
-from cems_workbench.store.meta import write_meta
 from cems_workbench.store.search import entries
 from cems_workbench.store.search.directory import segment_directory
 from cems_workbench.store.search.directory.index_directory import checksum
 from cems_workbench.store.search.directory.segment_directory import PROOF
-from cems_workbench.store.search.vectors import chroma, embedded, segment_vectors
-from cems_workbench.store.search.vectors.vector_files import VectorFiles, records
+from cems_workbench.store.search.vectors import segment_vectors
+from cems_workbench.store.search.vectors.vector_files import VectorFiles
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -132,42 +130,6 @@ def test_a_crash_between_files_and_records_loses_and_skips_nothing(indexed, embe
         with Store.open(indexed[0]) as again:
             again.indexes.rebuild(embedder)
             assert answers(again, embedder) == found and notices == ()
-
-
-def as_of_an_earlier_version(path: Path, embedder, buffered: int) -> None:
-    """Make a store's vectors those of a version that had them in Chroma, with some of them still in its write buffer."""
-    with Store.open(path) as store:
-        collection, database = store.indexes.graph(embedder), store._database
-        name = str(collection.id)
-        with database.transaction() as cursor:
-            record = records(cursor)[embedder.model_id]
-            embedded.remove_collection(cursor, record.collection)
-            cursor.execute("DELETE FROM workbench_meta WHERE starts_with(key, 'graph:')")
-            earlier = json.dumps({"collection": name, "version": record.version, "dimension": 16})
-            write_meta(cursor, f"vectors:{embedder.model_id}", earlier)
-        for key, vector in list(chroma.read_vectors(collection))[:buffered]:
-            with database.transaction() as cursor:
-                cursor.execute(
-                    "INSERT INTO waiting_vectors VALUES (?, ?, ?, NULL, 'personal')", [name, key, vector.tobytes()]
-                )
-            collection.update(ids=[key], embeddings=[[1.0] * 16])
-        with database.transaction() as cursor:
-            cursor.execute("INSERT INTO waiting_vectors VALUES (?, 'm05', NULL, NULL, NULL)", [name])
-        collection.upsert(ids=["m05"], embeddings=[[1.0] * 16])
-    shutil.rmtree(path / "vectors")
-
-
-def test_the_vectors_of_an_earlier_version_are_read_from_its_chroma(indexed, embedder):
-    as_of_an_earlier_version(indexed[0], embedder, 3)
-    embedder.texts.clear()
-    damaged, found, notices = repaired(indexed[0], embedder)
-    assert (damaged, notices, embedder.texts) == ([], (), [])
-    assert found[1] == [(name, pytest.approx(score, abs=1e-6)) for name, score in indexed[1][1]]
-    with Store.open(indexed[0]) as store:
-        with store._database.reading() as cursor:
-            assert cursor.execute("SELECT count(*) FROM waiting_vectors").fetchall() == [(0,)]
-        graph = store.indexes.open(embedder).vectors.approximate(np.ones(16), 30)
-        assert graph == [(name, pytest.approx(score, abs=1e-5)) for name, score in indexed[1][1]]
 
 
 def test_lost_vectors_are_recovered_from_chroma_or_embedded(indexed, tmp_path, embedder):

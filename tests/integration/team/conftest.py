@@ -12,9 +12,9 @@ from cems_workbench.store import Store
 from cems_workbench.store.team.postgres import PostgresTables
 from cems_workbench.store.team.session import TABLES
 from tests.integration.postgres_server import Server
-from tests.small_store import embedder, empty_store, rows, store_of_schema
+from tests.small_store import embedder, empty_store, rows
 
-__all__ = ["embedder", "empty_store", "rows", "store_of_schema"]
+__all__ = ["embedder", "empty_store", "rows"]
 
 PASSWORD = "hunter2-correct-horse"
 

@@ -225,7 +225,8 @@ def test_another_version_of_the_tables_is_one_line_also_while_it_is_open(two, se
     finally:
         with server.connect("team") as connection:
             connection.execute(
-                "UPDATE cems_workbench.team_meta SET value = %s WHERE key = 'schema'", [str(max(postgres.scripts()))]
+                "UPDATE cems_workbench.team_meta SET value = %s WHERE key = 'schema'",
+                [str(max(postgres.migrations("team")))],
             )
     assert said(first) == {("q", "m0", "Ann"): 2}
 
@@ -233,10 +234,10 @@ def test_another_version_of_the_tables_is_one_line_also_while_it_is_open(two, se
 def test_tables_of_an_earlier_version_are_brought_up_to_date(
     team: str, server: Server, tmp_path: Path, monkeypatch
 ) -> None:
-    latest = max(postgres.scripts())
+    latest = max(postgres.migrations("team"))
     (tmp_path / "next.sql").write_text("ALTER TABLE queries ADD COLUMN colour text", "utf-8")
-    known = {**postgres.scripts(), latest + 1: tmp_path / "next.sql"}
-    monkeypatch.setattr(postgres, "scripts", lambda: known)
+    known = {**postgres.migrations("team"), latest + 1: tmp_path / "next.sql"}
+    monkeypatch.setattr(postgres, "migrations", lambda folder: known)
     try:
         with server.connect("team") as connection:
             assert f"schema {latest + 1}" in PostgresTables(team).state().line

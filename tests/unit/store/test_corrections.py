@@ -126,15 +126,6 @@ def test_learned_pairs_never_exceed_their_limit(emptied, learning, refused):
         assert not refused & set(kept)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_store_of_an_earlier_schema_gains_the_table_and_keeps_its_memories(tmp_path, store_of_schema, version):
-    store_of_schema(tmp_path, version, memories=[Memory("a", "1")])
-    for _ in range(2):
-        with Store.open(tmp_path) as store:
-            assert store.memories.count() == 1
-            assert store.corrections.learn([("aa", "word")], 5) == [("aa", "word")]
-
-
 def test_the_vocabulary_counts_the_memories_a_word_stands_in_as_it_is_written(store, rows):
     store.add(
         rows(

@@ -36,15 +36,6 @@ def test_changing_memories_or_the_set_leaves_the_count(store, rows):
     assert store.content_version > version and store.holdouts.count("set", ["q1"]) == 1
 
 
-def test_a_store_of_schema_6_gains_the_tables_of_tuning_and_keeps_its_memories(tmp_path, store_of_schema):
-    store_of_schema(tmp_path / "s", 6, memories=[Memory("a", "1")])
-    for looks in (1, 2):
-        with Store.open(tmp_path / "s") as store:
-            assert store.memories.get("a") == Memory("a", "1")
-            assert store.holdouts.look("set", ["q1"]) == looks
-            assert store.configs.add("c", "name: c\n", author="me").id == looks
-
-
 def test_who_looked_is_kept_with_the_set(tmp_path):
     with Store.open(tmp_path / "store") as store:
         for who in ("ada", "bo", "ada", ""):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import duckdb
-import pytest
 
-from cems_workbench.records import Memory
 from cems_workbench.store import Store, links
 
 
@@ -56,11 +54,3 @@ def test_a_state_whose_short_id_is_taken_by_another_gets_a_longer_one(tmp_path):
         assert len(longer) == len(state_id) + 1
         assert store.links.save({"query": "mine"}) == longer
         assert (store.links.read(state_id), store.links.read(longer)) == ({"query": "theirs"}, {"query": "mine"})
-
-
-@pytest.mark.parametrize("version", [1, 4])
-def test_a_store_of_an_earlier_schema_gains_the_table_and_keeps_its_memories(tmp_path, store_of_schema, version):
-    store_of_schema(tmp_path / "s", version, memories=[Memory("a", "1")])
-    with Store.open(tmp_path / "s") as store:
-        assert store.memories.get("a") == Memory("a", "1")
-        assert store.links.read(store.links.save({"query": "q"})) == {"query": "q"}

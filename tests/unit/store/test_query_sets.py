@@ -205,26 +205,3 @@ def test_a_grade_off_the_scale_of_every_set_of_its_query_is_reported_and_the_res
     assert store.judgments.read() == [Judgment("q1", "n", 3)]
     store.query_sets.put("spam", [Q2], "typed", GradeScale(((-2, "spam"), (-1, "off topic"), (0, "no"))))
     assert store.add(source("qrels", judgments=grades[2:])).errors == ()
-
-
-def test_a_store_of_schema_5_gains_the_set_all_and_keeps_its_judgments(tmp_path, store_of_schema):
-    store_of_schema(
-        tmp_path,
-        5,
-        "INSERT INTO queries VALUES ('q1', 'one', NULL, NULL, NULL), ('q2', 'two', 'p', '2024-01-01', 'temporal')",
-        "INSERT INTO judgments VALUES ('q1', 'm', 'Ann', 2, 'human'), ('q2', 'm', 'net', 1, 'model')",
-        memories=[Memory("m", "text")],
-    )
-    for _ in range(2):
-        with Store.open(tmp_path) as store:
-            assert names(store) == [("all", 1, 2)]
-            assert store.query_sets.queries("all") == [Q1, Q2]
-            assert store.query_sets.get("all").digest == digest([Q1, Q2], DEFAULT_SCALE)
-            assert store.judgments.read() == [Judgment("q1", "m", 2, "Ann"), Judgment("q2", "m", 1, "net", "model")]
-            assert store.judgments.read(kind="model") == [Judgment("q2", "m", 1, "net", "model")]
-
-
-def test_a_store_without_queries_has_no_set(tmp_path, store_of_schema):
-    store_of_schema(tmp_path, 5)
-    with Store.open(tmp_path) as store:
-        assert store.query_sets.latest() == []

@@ -121,15 +121,6 @@ def test_an_unknown_rule_names_the_nearest(store):
         store.chunks.choose("cem")
 
 
-def test_a_store_that_had_memories_before_chunks_is_searched_whole(tmp_path, words, store_of_schema):
-    store_of_schema(tmp_path, 9, memories=[Memory("long", LONG), Memory("odd\x1fid", SHORT)])
-    with Store.open(tmp_path) as store:
-        assert store.chunks.rule == "whole"
-        store.indexes.refresh(words)
-        assert sorted(words.texts) == [SHORT, LONG]
-        assert set(store.indexes.open(words).vectors.embeddings(["long", "odd\x1fid"])) == {"long", "odd\x1fid"}
-
-
 def test_an_embedder_that_reads_less_cuts_anew_and_makes_the_other_index_stale(store, words, rows):
     store.add(rows([Memory("m", LONG)]))
     store.indexes.refresh(words)

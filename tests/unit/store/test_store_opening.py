@@ -9,13 +9,11 @@ import duckdb
 import pytest
 
 from cems_workbench.errors import StoreError, StoreLockedError
-from cems_workbench.models.protocol import PairScore
 from cems_workbench.platform import process_lock
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import text_sha
 from tests.processes import python
 
 
@@ -57,23 +55,6 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
     with duckdb.connect(str(tmp_path / "workbench.duckdb")) as other:
         other.execute("CREATE TABLE theirs (x INT)")
     with pytest.raises(StoreError, match="not one of CEMS Workbench"):
-        Store.open(tmp_path)
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date_and_keeps_its_scores(tmp_path, store_of_schema):
-    store_of_schema(tmp_path / "s", 1, f"INSERT INTO score_cache VALUES ('m', 'q', '{text_sha('old')}', 0.25)")
-    for _ in range(2):
-        with Store.open(tmp_path / "s") as store:
-            store.scores.write("m", "q", [("new", PairScore(0.5, detail={"seconds": 1.5}))])
-            found = store.scores.read("m", "q", ["old", "new"])
-            assert found == [PairScore(0.25), PairScore(0.5, detail={"seconds": 1.5})]
-
-
-def test_a_newer_schema_asks_for_an_update(tmp_path):
-    Store.open(tmp_path).close()
-    with duckdb.connect(str(tmp_path / "workbench.duckdb")) as database:
-        database.execute("UPDATE workbench_meta SET value = '99' WHERE key = 'schema'")
-    with pytest.raises(StoreError, match=r"schema 99.*update cems-workbench"):
         Store.open(tmp_path)
 
 

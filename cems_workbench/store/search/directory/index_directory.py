@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from cems_workbench.errors import StoreError
 
 MANIFEST = "manifest.json"
 CHECKSUM_KEY = "check"
-EARLIER_VERSION = "built by an earlier version"
 
 FileSignature = tuple[str, int, int, int]
 """Name, size, time of the last change in nanoseconds, inode."""
@@ -34,17 +33,17 @@ Signature = tuple[FileSignature, ...]
 class Manifest:
     """The current index: its directory's name, content version, tokenizer version and number of rows.
 
-    `identity` identifies the content (`meta.content_identity`); `files` has the size and SHA-256 of each file, None if an earlier
-    version built it. `segments` are those of a segmented index (segment_directory.py); its `directory` is only a label.
+    `identity` identifies the content (`meta.content_identity`); `files` has the size and SHA-256 of each file. `segments` are
+    those of a segmented index (segment_directory.py); its `directory` is only a label.
     """
 
     directory: str
     content_version: int
     tokenizer: str
     rows: int
-    identity: str = ""
-    files: Mapping[str, str] | None = None
-    segments: Sequence[Sequence[str]] | None = None
+    identity: str
+    files: Mapping[str, str]
+    segments: Sequence[Sequence[str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class IndexDirectory:
     def _verify(self) -> DirectoryState:
         """The state of the files, independent of the store."""
         manifest, state = self._read_manifest()
-        if manifest is None or manifest.files is None:
+        if manifest is None:
             return state
         problem = mismatch(self.path / manifest.directory, manifest.files)
         return DirectoryState(None, problem, True) if problem else state
@@ -105,7 +104,7 @@ class IndexDirectory:
         if manifest is None:
             problem = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
             return None, DirectoryState(None, f"its manifest {problem}", True) if has_files else DirectoryState(None)
-        return manifest, DirectoryState(None, EARLIER_VERSION) if manifest.files is None else DirectoryState(manifest)
+        return manifest, DirectoryState(manifest)
 
     def invalidate(self) -> None:
         """Verify the files again on next use."""
@@ -172,10 +171,7 @@ def read_manifest(directory: Path) -> Manifest | None:
         values = json.loads((directory / MANIFEST).read_text("utf-8"))
         check = values.pop(CHECKSUM_KEY, None)
         manifest = Manifest(**values)
-        # Manifests of earlier versions have no checksum.
-        if manifest.files is not None and check != _manifest_checksum(values):
-            return None
-        return manifest if isinstance(manifest.directory, str) else None
+        return manifest if check == _manifest_checksum(values) else None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 

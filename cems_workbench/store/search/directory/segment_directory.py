@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.index_directory import (
-    EARLIER_VERSION,
     MANIFEST,
     DirectoryState,
     IndexDirectory,
@@ -83,7 +82,7 @@ class SegmentDirectory(IndexDirectory):
         manifest_stat = _stat(self.path / MANIFEST)
         if self._manifest_files is None or self._manifest_files[0] != manifest_stat:
             manifest = read_manifest(self.path)
-            self._manifest_files = manifest_stat, [*(manifest.files or ())] if manifest is not None else []
+            self._manifest_files = manifest_stat, [*manifest.files] if manifest is not None else []
         return ((MANIFEST, *manifest_stat), *((name, *_stat(self.path / name)) for name in self._manifest_files[1]))
 
     def invalidate(self) -> None:
@@ -93,13 +92,12 @@ class SegmentDirectory(IndexDirectory):
 
     def manifest(self) -> Manifest | None:
         """The current manifest, its files not verified."""
-        manifest = read_manifest(self.path)
-        return manifest if manifest is not None and manifest.segments is not None else None
+        return read_manifest(self.path)
 
     def intact_segments(self) -> list[Segment]:
         """The segments whose files match their checksums."""
         manifest = self.manifest()
-        files = manifest.files or {} if manifest is not None else {}
+        files = manifest.files if manifest is not None else {}
 
         def intact(name: str) -> bool:
             with suppress(OSError):
@@ -110,10 +108,8 @@ class SegmentDirectory(IndexDirectory):
 
     def _verify(self) -> DirectoryState:
         manifest, state = self._read_manifest()
-        if manifest is None or manifest.files is None:
+        if manifest is None:
             return state
-        if manifest.segments is None:
-            return DirectoryState(None, EARLIER_VERSION)
         files, stamps = {}, {}
         proven = _read_proof(self.path) if self._trust_proof else {}
         for name, expected in manifest.files.items():
@@ -178,7 +174,7 @@ def _stat(path: Path) -> tuple[int, int, int]:
 
 def segments_of(manifest: Manifest | None) -> list[Segment]:
     """The segments that a manifest lists."""
-    return [Segment(*each) for each in (manifest.segments or ())] if manifest is not None else []
+    return [Segment(*each) for each in manifest.segments] if manifest is not None else []
 
 
 def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
@@ -224,7 +220,7 @@ def publish(
         before = read_manifest(directory)
         try:
             segments, rows = write()
-            known_files = before.files or {} if before is not None and before.segments is not None else {}
+            known_files = before.files if before is not None else {}
             names = [name for each in segments for name in (each.name, each.deleted) if name]
             # Names are never reused, so the checksums of earlier files stay valid.
             files = {name: known_files.get(name) or _durable_checksum(directory / name) for name in names}
@@ -258,15 +254,8 @@ def _extend_proof(directory: Path, files: Mapping[str, str], before: Mapping[str
 
 
 def _remove_unlisted(directory: Path, manifest: Manifest | None) -> None:
-    """Remove files that a manifest does not list: old and partial segments, and an index of an earlier version."""
-    keep = (
-        {MANIFEST, PROOF, *(manifest.files or ())}
-        if manifest is not None and manifest.segments is not None
-        else {MANIFEST, PROOF}
-    )
-    if manifest is not None and manifest.segments is None:
-        # The index of an earlier version stays until a new one replaces it.
-        keep.add(manifest.directory)
+    """Remove files that a manifest does not list: old and partial segments."""
+    keep = {MANIFEST, PROOF, *(manifest.files if manifest is not None else ())}
     # A file that cannot be removed now is removed by the next change.
     with suppress(OSError):
         for path in directory.iterdir():

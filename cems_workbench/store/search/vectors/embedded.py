@@ -59,16 +59,12 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What is recorded of a vector; the hash is None if an earlier version did not record it."""
+    """What is recorded of a vector."""
 
     text_sha: str
-    vector_hash: int | None
+    vector_hash: int
     project: str | None
     scope: str
-
-    def matches(self, number: int) -> bool:
-        """Whether a vector with this hash is the recorded one."""
-        return self.vector_hash in (None, number)
 
 
 def recorded(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> dict[EntryId, Recorded]:
@@ -90,17 +86,15 @@ def memories_among(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequ
     return [memory_id for (memory_id,) in rows]
 
 
-def copy(
-    cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids: Sequence[EntryId] | None = None
-) -> None:
-    """Record for `target` what is recorded for `source`, of all entries or of these."""
+def copy(cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids: Sequence[EntryId]) -> None:
+    """Record for `target` what is recorded for `source` of these entries."""
     import pyarrow as pa
 
-    among = "" if entry_ids is None else "AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)"
-    with staged(cursor, "staged_places", pa.table(_columns(entry_ids or []))):
+    with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):
         cursor.execute(
             "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
-            f"SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM embedded WHERE collection = ? {among}",
+            "SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM embedded WHERE collection = ? "
+            "AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
             [target, source],
         )
 
@@ -181,7 +175,7 @@ def record(
             "text_sha": [entry.text_sha for entry in entries],
             "project": pa.array([entry.project for entry in entries], pa.string()),
             "scope": [entry.scope for entry in entries],
-            "vector_hash": pa.array([hashes.get(entry.id) for entry in entries], pa.int64()),
+            "vector_hash": pa.array([hashes[entry.id] for entry in entries], pa.int64()),
         }
     )
     with staged(cursor, "staged_embedded", table):

@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store import memories
@@ -96,32 +94,20 @@ def refresh(
 def stored_vectors(
     database: Database, directory: ChromaDirectory, name: str, record: VectorRecord, entry_ids: Sequence[EntryId]
 ) -> Iterator[tuple[EntryId, Float32]]:
-    """The vectors of these entries that Chroma holds, or that an earlier version was about to write to it. Raises StoreError.
+    """The vectors of these entries that Chroma holds. Raises StoreError.
 
     Only those that match their recorded hash, and whose text is the recorded one.
     """
     ids = list({memory_id for memory_id, _ in entry_ids})
     with database.reading() as cursor:
         own = embedded.recorded(cursor, record.collection, ids)
-        buffered = cursor.execute(
-            "SELECT key, vector FROM waiting_vectors WHERE vector IS NOT NULL AND key IN (SELECT unnest(?))",
-            [[key_of(entry_id) for entry_id in entry_ids]],
-        ).fetchall()
-    vectors = [(parse_key(key), np.frombuffer(vector, np.float32)) for key, vector in buffered]
-    # Another embedder may have one of the same entry.
-    found = {each: vector for each, vector in vectors if own[each].matches(embedded.vector_hash(vector))}
-    yield from found.items()
     directory.verify()
     if directory.exists() and (collection := directory.find(name)) is not None:
         with database.reading() as cursor:
             copied = embedded.recorded(cursor, str(collection.id), ids)
-        keys = [
-            key_of(each)
-            for each in entry_ids
-            if each not in found and each in copied and copied[each].text_sha == own[each].text_sha
-        ]
+        keys = [key_of(each) for each in entry_ids if each in copied and copied[each].text_sha == own[each].text_sha]
         for key, vector in chroma.read_vectors(collection, keys):
-            if copied[parse_key(key)].matches(embedded.vector_hash(vector)):
+            if copied[parse_key(key)].vector_hash == embedded.vector_hash(vector):
                 yield parse_key(key), vector
 
 

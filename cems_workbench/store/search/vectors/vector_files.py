@@ -1,8 +1,7 @@
 """The files and records of one embedder's vectors: every write goes to a segment first and to the `embedded` table second.
 
 A crash in between leaves files of a newer state than the records name; the next refresh notices that by the manifest's label in the
-record, and `reconcile` compares every vector with its recorded hash. It also reads the vectors of a store of an earlier version, which
-had them in Chroma, and recovers those of damaged files.
+record, and `reconcile` compares every vector with its recorded hash and recovers those of damaged files.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -37,7 +36,7 @@ from cems_workbench.store.search.directory.segment_directory import (
     publish,
     segments_of,
 )
-from cems_workbench.store.search.entries import Entry, EntryId, parse_key, sort_key
+from cems_workbench.store.search.entries import Entry, EntryId, sort_key
 from cems_workbench.store.search.vectors import embedded, segment_writer
 from cems_workbench.store.search.vectors.segment_vectors import SegmentVectors, VectorRows, concatenate
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     import duckdb
 
 META_PREFIX = "vectors:"
-LEGACY, UNREAD = "", "none"
 BLOCK_ROWS = 8_192
 """Vectors that are compared or recovered at a time."""
 RECOVERY_LABEL = "reading vectors"
@@ -60,8 +58,7 @@ class VectorRecord:
     """What the store records of an embedder's vectors.
 
     `collection` is the id under which the `embedded` table has them, `version` the content version at which they were complete (None:
-    never), `files` the label of the manifest that belongs to the records: LEGACY in a store of an earlier version, whose vectors are in
-    Chroma, and UNREAD until the first of them is read.
+    never), `files` the label of the manifest that belongs to the records, empty before the first.
     """
 
     collection: str
@@ -75,12 +72,7 @@ def records(cursor: duckdb.DuckDBPyConnection) -> dict[str, VectorRecord]:
     rows = cursor.execute(
         "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [META_PREFIX]
     ).fetchall()
-    return {key.removeprefix(META_PREFIX): _parsed(value) for key, value in rows}
-
-
-def _parsed(value: str) -> VectorRecord:
-    values: dict[str, Any] = json.loads(value)
-    return VectorRecord(values["collection"], values.get("version"), values.get("dimension"), values.get("files", ""))
+    return {key.removeprefix(META_PREFIX): VectorRecord(**json.loads(value)) for key, value in rows}
 
 
 class VectorFiles:
@@ -96,7 +88,7 @@ class VectorFiles:
         """What the store records of the vectors; None if there never were any."""
         with self._database.reading() as cursor:
             value = read_meta(cursor, META_PREFIX + self.embedder_id)
-        return None if value is None else _parsed(value)
+        return None if value is None else VectorRecord(**json.loads(value))
 
     def save(self, record: VectorRecord) -> None:
         """Replace the record."""
@@ -115,8 +107,6 @@ class VectorFiles:
             rows = embedded.count(cursor, record.collection)
         if state.manifest is None and not rows:
             return DirectoryState(None)
-        if state.manifest is None and record.files in (LEGACY, UNREAD):
-            return DirectoryState(None, "they are in Chroma; the next refresh reads them")
         if state.manifest is None and not state.problem:
             return DirectoryState(None, "they are gone", True)
         if state.manifest is not None and record.version is not None and record.files != state.manifest.directory:
@@ -131,19 +121,10 @@ class VectorFiles:
     def begin(self, version: int) -> VectorRecord:
         """Start a refresh that leads to this content version; returns the record."""
         self._version = version
-        record = self.record() or VectorRecord(uuid4().hex)
-        if record.files == LEGACY:
-            # The id of an earlier version is that of the Chroma collection, which keeps its records.
-            own = replace(record, collection=uuid4().hex, version=None, files=UNREAD)
-            with self._database.transaction() as cursor:
-                embedded.copy(cursor, record.collection, own.collection)
-                # Of the collection's own records only those stay that Chroma had received.
-                waiting = cursor.execute(
-                    "SELECT key FROM waiting_vectors WHERE collection = ?", [record.collection]
-                ).fetchall()
-                embedded.remove(cursor, record.collection, [parse_key(key) for (key,) in waiting])
-                self._save(cursor, own)
-            record = own
+        record = self.record()
+        if record is None:
+            record = VectorRecord(uuid4().hex)
+            self.save(record)
         return record
 
     def put(self, entries: Sequence[Entry], vectors: Float32) -> None:
@@ -217,7 +198,7 @@ class VectorFiles:
             known = self._recorded(name, rows.entry_ids)
             for row, (entry_id, number) in enumerate(embedded.hashes_of(rows.entry_ids, rows.vectors).items()):
                 was = known.get(entry_id)
-                if was is not None and was.matches(number) and (was.project, was.scope) == rows.labels(row):
+                if was is not None and was.vector_hash == number and (was.project, was.scope) == rows.labels(row):
                     found.add(entry_id)
                 else:
                     stray.add(entry_id[0])
@@ -230,11 +211,6 @@ class VectorFiles:
         lost = [entry_id for entry_id in missing if entry_id not in recovered]
         with self._database.transaction() as cursor:
             embedded.remove(cursor, name, lost)
-            legacy = [each.collection for each in records(cursor).values() if each.files == LEGACY]
-            # Read by now, except those of embedders that were not used since.
-            cursor.execute(
-                "DELETE FROM waiting_vectors WHERE collection NOT IN (SELECT unnest(?::VARCHAR[]))", [legacy]
-            )
         return len(recovered), len(lost)
 
     def _recover(
@@ -269,7 +245,7 @@ class VectorFiles:
                 if entry_id in wanted
                 and entry_id not in recovered
                 and entry_id in known
-                and (verified or known[entry_id].matches(hashes[entry_id]))
+                and (verified or known[entry_id].vector_hash == hashes[entry_id])
             ]
             if kept:
                 labels = [known[entry_ids[row]] for row in kept]

@@ -1,4 +1,4 @@
--- Tables of a team in PostgreSQL, with the same names, columns and keys as in a store (see ../0001_memories.sql and later files).
+-- Tables of a team in PostgreSQL, with the same names, columns and keys as in a store (see ../0001_schema.sql).
 --
 -- Texts are ordered by their bytes, as DuckDB orders them. Times are UTC without a zone. Events are read by time, then id: a store that
 -- comes to the team later brings older ones.
@@ -7,7 +7,8 @@ CREATE TABLE team_meta (key text COLLATE "C" PRIMARY KEY, value text NOT NULL);
 
 CREATE TABLE queries (
     qid text COLLATE "C" PRIMARY KEY, query text COLLATE "C" NOT NULL, project text COLLATE "C", as_of timestamp,
-    type text COLLATE "C", answerable boolean
+    type text COLLATE "C", answerable boolean, given text COLLATE "C",
+    origin text COLLATE "C", added_by text COLLATE "C", brought_by text COLLATE "C"
 );
 
 CREATE TABLE query_sets (
@@ -18,7 +19,7 @@ CREATE TABLE query_sets (
 CREATE TABLE query_set_members (
     set_name text COLLATE "C" NOT NULL, version bigint NOT NULL, qid text COLLATE "C" NOT NULL,
     query text COLLATE "C" NOT NULL, project text COLLATE "C", as_of timestamp, type text COLLATE "C", source text COLLATE "C" NOT NULL,
-    answerable boolean,
+    answerable boolean, given text COLLATE "C",
     PRIMARY KEY (set_name, version, qid)
 );
 CREATE INDEX ON query_set_members (qid);
@@ -26,6 +27,7 @@ CREATE INDEX ON query_set_members (qid);
 CREATE TABLE judgments (
     qid text COLLATE "C" NOT NULL, memory_id text COLLATE "C" NOT NULL, judge text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL,
     grade bigint NOT NULL, judged_at timestamp, note text COLLATE "C", source text COLLATE "C" NOT NULL, shown text COLLATE "C",
+    origin text COLLATE "C", added_by text COLLATE "C",
     PRIMARY KEY (qid, memory_id, judge, kind)
 );
 
@@ -85,3 +87,26 @@ CREATE TABLE pushed_looks (
     looks bigint NOT NULL,
     PRIMARY KEY (store_id, kind, set_name, of)
 );
+
+-- What was committed, by a token that nobody gives twice: the number of a transaction that a crash took is given again to another one.
+CREATE TABLE team_commits (token text COLLATE "C" PRIMARY KEY, at timestamp NOT NULL);
+
+CREATE TABLE supersession_decisions (
+    newer_id text COLLATE "C" NOT NULL, older_id text COLLATE "C" NOT NULL, decided_by text COLLATE "C" NOT NULL,
+    decided_at timestamp NOT NULL, verdict text COLLATE "C" NOT NULL, why text COLLATE "C", undone_at timestamp,
+    PRIMARY KEY (newer_id, older_id, decided_by, decided_at)
+);
+
+-- What imports replaced.
+CREATE TABLE queries_before (
+    input text COLLATE "C" NOT NULL, origin text COLLATE "C", brought_by text COLLATE "C", qid text COLLATE "C" NOT NULL,
+    query text COLLATE "C" NOT NULL, project text COLLATE "C", as_of timestamp, type text COLLATE "C", answerable boolean,
+    given text COLLATE "C"
+);
+CREATE INDEX ON queries_before (input);
+CREATE TABLE judgments_before (
+    input text COLLATE "C" NOT NULL, origin text COLLATE "C", qid text COLLATE "C" NOT NULL, memory_id text COLLATE "C" NOT NULL,
+    judge text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL, grade bigint NOT NULL, judged_at timestamp, note text COLLATE "C",
+    source text COLLATE "C" NOT NULL, shown text COLLATE "C"
+);
+CREATE INDEX ON judgments_before (input);
