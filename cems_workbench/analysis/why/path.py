@@ -12,6 +12,7 @@ from typing import Any, Literal
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
 from cems_workbench.pipeline.stages import SUPERSESSION
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
@@ -155,7 +156,7 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         told = _fused(path, trace) if path.lost_at == "fusion" else _later(path, trace)
     last = path.steps[-1]
     if path.status == "dropped" and last.stage != path.lost_at:
-        told += f"; {last.stage} dropped it: {last.words}"
+        told += f"; {last.stage} dropped it: {_drop_words(last, trace)}"
     return f"Lost at {path.lost_at}: {told}."
 
 
@@ -176,9 +177,20 @@ def _traced(path: MemoryPath, trace: Trace) -> str:
     if step.rank_in is not None:
         told += f", {ordinal(step.rank_in)} before {stage}"
     if not step.kept:
-        return f"{told}; {stage} dropped it: {step.words}"
+        return f"{told}; {stage} dropped it: {_drop_words(step, trace)}"
     scored = "" if step.score is None else f" with the score {step.score:.4g}"
     return f"{told}; {stage} put it {ordinal(step.rank or 0)}{scored}"
+
+
+def _drop_words(step: Step, trace: Trace) -> str:
+    """Why a stage dropped it; where a trace gives no reason, what the stage kept of its input: the first of it, or how many it dropped."""
+    if step.words != NOT_RETURNED:
+        return step.words
+    read = [row for row in trace.stage(step.stage).rows if row.reason != NOT_READ]
+    kept = sorted(row.rank_in or 0 for row in read if row.kept)
+    if kept and kept == list(range(1, len(kept) + 1)):
+        return f"{step.words} (it keeps the first {len(kept)} of {len(read)})"
+    return f"{step.words} (it drops {len(read) - len(kept)} of {len(read)})"
 
 
 def _thresholded(path: MemoryPath, trace: Trace) -> str:
