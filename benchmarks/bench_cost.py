@@ -25,7 +25,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.scoring import given_chunks, texts_given
+from cems_workbench.pipeline.scoring import Reading
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import gain
@@ -75,12 +75,12 @@ def pairs_sent(batch: LabelledBatch, config: PipelineConfig) -> tuple[Floats, Fl
     pairs, chars = [], []
     for evidence in batch.evidences:
         rows = replay(evidence, config).stage(RERANK).rows
-        given = given_chunks(evidence, config)
+        reading = Reading.of(evidence, config)
         read = [
             len(text) + len(evidence.query)
             for row in rows
             if row.outcome in ("scored", "failed")
-            for text in texts_given(row.memory_id, evidence, config, given)
+            for text in reading.by_reranker(row.memory_id)
         ]
         pairs.append(len(read))
         chars.append(sum(read))
@@ -102,7 +102,8 @@ def pace(one: EvidenceSet, timed: int, config: PipelineConfig) -> float:
     for query in one.queries[:timed]:
         evidence = one.evidences[query.qid]
         rows = [row for row in replay(evidence, config).stage(RERANK).rows if row.outcome == "scored"]
-        texts = [text for row in rows for text in texts_given(row.memory_id, evidence, config)]
+        reading = Reading.of(evidence, config)
+        texts = [text for row in rows for text in reading.by_reranker(row.memory_id)]
         began = time.perf_counter()
         scorer.score(query.query, texts)
         seconds, pairs = seconds + time.perf_counter() - began, pairs + len(texts)

@@ -19,10 +19,9 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.wording import ordinal
@@ -325,11 +324,11 @@ def scored_evidence(
             f"the evidence of “{short(evidence.query)}” has no list of a search to rank the memory in; gather it again"
         )
     scratch = edited_evidence(edit, evidence, config, request)
-    scratch = score_missing(scratch, config, edit.resources, progress, switched_off=switched_off)
     judged = any(edit.memory_id in scores for scores in evidence.judge_scores.values())
-    if judged or (edit.stored is None and any(evidence.judge_scores.values())):
-        scratch = judge_missing(scratch, config, edit.resources, progress, switched_off=switched_off)
-    return scratch
+    judged = judged or (edit.stored is None and any(evidence.judge_scores.values()))
+    return gather_scores(
+        scratch, config, edit.resources, progress, only=None if judged else "rerank", switched_off=switched_off
+    )
 
 
 def approximated(edit: Edit, evidence: Evidence) -> list[str]:

@@ -20,10 +20,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.logs import TYPE, Asked
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.models.protocol import PairScorer
-from cems_workbench.pipeline.chunks import text_for_judge
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import cached_or_scored
+from cems_workbench.pipeline.scoring import cached_or_scored, text_for_judge
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer
 

@@ -30,9 +30,9 @@ from cems_workbench.jobs.query_set_evidence import exclusive, restricted, store_
 from cems_workbench.jobs.tuning import store_of
 from cems_workbench.models.servers import Answers
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, rerank_parameters, unmet
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.settings import Settings
@@ -162,7 +162,7 @@ def _scored(
         there = evidence.model_scores.get(key, {})
         if reads_otherwise(config, evidence):
             continue
-        filled = score_missing(evidence, config, resources, progress)
+        filled = gather_scores(evidence, config, resources, progress, only="rerank")
         if filled is evidence:
             continue
         fresh = {memory_id: score for memory_id, score in filled.model_scores[key].items() if memory_id not in there}

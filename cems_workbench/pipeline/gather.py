@@ -3,6 +3,8 @@
     embed and search every variant -> relation, added, recency and access lists -> metadata and embeddings of the candidates
     -> model scores of the candidates that the config would rerank -> the judge's scores of the results
 
+Which scores are missing is read off a trace of what is there (`scoring.wanted_scores`), first for the reranker, then for the judge.
+
 Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was requested
 but cannot be done (a missing backend) is a warning in the evidence, shown in the trace.
 """
@@ -30,8 +32,9 @@ from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.request import Request as Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
-from cems_workbench.pipeline.scoring import RERANKING, judge_missing, score_missing
+from cems_workbench.pipeline.scoring import RERANKING, Reader, judged, reranked, wanted_scores
 from cems_workbench.pipeline.seeds import possible_seeds
+from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
@@ -128,27 +131,55 @@ def gather_scores(
     progress: Progress = silent,
     *,
     trace: Trace | None = None,
+    only: Reader | None = None,
     judge: JudgeScope = "results",
     switched_off: Collection[int] = (),
+    also: Collection[str] = (),
+    cached_only: bool = False,
     observer: GatherObserver | None = None,
     clock: Clock | None = None,
 ) -> Evidence:
-    """The evidence with the reranker's and the judge's scores that this config needs; the same object if none is missing.
+    """The evidence with the scores of the reranker and of the judge that this config needs; the same object if none is missing.
 
-    `trace` is the replay of this evidence under this config, if there is one already. `switched_off` are the query variants left out, as in
-    `replay`. An `observer` costs a replay for each ranking that it gets, timed by `clock`. Raises as `gather` does.
+    Args:
+        trace: the replay of this evidence, or of one with the same scores of rerankers, under this config, if there is one already.
+        only: ask the reranker, or the judge, alone.
+        judge: what the judge scores.
+        switched_off: the query variants left out, as in `replay`: they decide what is read.
+        also: candidates that the reranker is to read too, whether or not they are in its head.
+        cached_only: call no reranker: candidates outside the cache stay unscored.
+        observer: gets rankings and evidence on the way; each ranking costs a replay, timed by `clock`.
+
+    Raises as `gather` does.
     """
-    reading = progress
+    reading, given = progress, evidence
     if observer is not None:
         evidence, trace, reading = _observed(
             evidence, trace, config, resources, progress, switched_off, observer, clock
         )
-    scored = score_missing(evidence, config, resources, reading, switched_off=switched_off, trace=trace)
-    if judge == "results" or config.abstain.judge is not None:
-        scored = judge_missing(scored, config, resources, reading, switched_off=switched_off)
-    if observer is not None and scored is not evidence:
-        observer.evidence(scored)
-    return scored
+        given = evidence
+    for reader in _readers(evidence, config, only, judge):
+        if trace is None or _score_count(trace.evidence) != _score_count(evidence):
+            trace = replay(evidence, config, switched_off=switched_off)
+        if not wanted_scores(trace, reader, also):
+            continue
+        if reader == "rerank":
+            evidence = reranked(evidence, trace, resources, reading, cached_only=cached_only, also=also)
+        else:
+            evidence = judged(evidence, trace, resources, reading)
+    if observer is not None and evidence is not given:
+        observer.evidence(evidence)
+    return evidence
+
+
+def _readers(evidence: Evidence, config: PipelineConfig, only: Reader | None, judge: JudgeScope) -> list[Reader]:
+    """Who reads candidates under a config, in order: the judge reads what the reranker leaves as results."""
+    readers: list[Reader] = []
+    if only != "judge" and not RERANK.is_off(config) and not evidence.external:
+        readers.append("rerank")
+    if only != "rerank" and not JUDGE.is_off(config) and (judge == "results" or config.abstain.judge is not None):
+        readers.append("judge")
+    return readers
 
 
 def _observed(
@@ -166,13 +197,23 @@ def _observed(
     def replayed(evidence: Evidence) -> Trace:
         return replay(evidence, config, switched_off=switched_off, clock=clock)
 
+    def read(evidence: Evidence, progress: Progress, trace: Trace) -> Evidence:
+        return gather_scores(
+            evidence,
+            config,
+            resources,
+            progress,
+            trace=trace,
+            only="rerank",
+            switched_off=switched_off,
+            cached_only=True,
+        )
+
     first = trace
     if first is None:
         first = replayed(evidence)
         observer.ranking(first, None)
-    cached = score_missing(
-        evidence, config, resources, progress, cached_only=True, switched_off=switched_off, trace=first
-    )
+    cached = read(evidence, progress, first)
     observer.evidence(cached)  # before the slow part, which may be cancelled
     latest = first if _score_count(cached) == _score_count(evidence) else replayed(cached)
     if latest is trace or latest is not first:
@@ -185,8 +226,7 @@ def _observed(
         progress(label, done, total)
         if label == RERANKING and painted + PAINTED_TEXTS <= done < total:
             painted = done
-            known = score_missing(cached, config, resources, cached_only=True, switched_off=switched_off, trace=latest)
-            observer.ranking(replayed(known), (done, total))
+            observer.ranking(replayed(read(cached, silent, latest)), (done, total))
 
     return cached, latest, reading
 

@@ -1,79 +1,110 @@
-"""Missing scores: those that a config needs and the evidence lacks, determined by replay, from the cache or the model.
+"""What the reranker and the judge read of candidates, and their scores of it, from the cache or the model.
 
-Scores are cached in the store by model, query and exact text, a batch at a time, so that a cancelled job resumes where it stopped.
-Failures are never cached.
+Which scores a config misses is read off a trace (`wanted_scores`); `pipeline/gather.py:gather_scores` asks for them. Scores are cached in
+the store by model, query and exact text, a batch at a time, so that a cancelled job resumes where it stopped. Failures are never cached.
 
 The judge's scores are a relevance judgment of each result and no part of the ranking. The judge reads the text that the reranker reads, or
 the first `judge.max_chars` characters of a memory, and the query as searched. Its backend `auto` is the configured cross-encoder, or,
 without a warning, the packaged one.
 
-Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md, "rerank" and "judge".
+`seed_overlap` follows the CEMS plan to the letter: split on ". ", a query term counts when it is a *substring* of the
+sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
+`term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
+`size` around its matches. `head` is the beginning. `passages` gives the whole text if it fits, otherwise several runs of whole
+sentences, each of which is read; the best of their scores is the memory's.
+
+Where the candidates of a query are long (`rerank.brief`), one passage is read of each: `as_read`. Of as many characters, the first passages
+of more candidates rank better than more passages of fewer (benchmarks/RESULTS/long_turns.md).
+
+"Yes, last summer!" answers nothing on its own: with `prepend_question` a memory that follows a question in its session is also read with
+that question in front of it (`question_at_end` of the memory before it); with `question_for: whole` only one that fits into the chunk size,
+since a long answer says itself what it is about.
+
+Source: ACE, cross-encoder relevance threshold; CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank" and "judge".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.sections.ranking import RerankConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
-from cems_workbench.pipeline.chunks import as_read, question_at_end, text_for_judge, texts_for_reranker
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore
-from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unscored
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk, Memory
+from cems_workbench.records import ENGLISH, Chunk, Memory, titled
+from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.text_rule import field_lines
 
 RERANKING = "reranking"
 """Name of the progress while a reranker scores, after each batch; the scores of the batch are in the cache by then."""
 
 
-def score_missing(
+Reader = Literal["rerank", "judge"]
+"""What reads candidates, by its stage: the reranker or the judge."""
+
+
+def wanted_scores(trace: Trace, reader: Reader, also: Collection[str] = ()) -> list[str]:
+    """The candidates whose scores a trace misses: those that its reranker reads next, or the results that its judge has not read.
+
+    A function of the trace alone. `also` are candidates that the reranker is to read too, whether or not they are in its head.
+    """
+    if reader == "judge":
+        name = None if trace.external else trace.stage(JUDGE).fields.model
+        known = trace.evidence.judge_scores.get(name, {}) if name else {}
+        # A judgment of another passage is no judgment of this one.
+        texts = judge_texts(trace) if known else dict.fromkeys(_to_judge(trace), "")
+        return [key for key, text in texts.items() if key not in known or known[key].chunk != text]
+    return _unread(trace, trace.evidence.model_scores.get(model_key(trace.config.rerank), {}), also)
+
+
+def _unread(trace: Trace, scores: Mapping[str, ModelScore], also: Collection[str] = ()) -> list[str]:
+    """The candidates that the reranker of a trace is to read next, if it has these scores; then those of `also` without one."""
+    ids, table = trace.table.ids[0], unscored(trace.table.shape)
+    for c, memory_id in enumerate(ids):
+        if (score := scores.get(memory_id)) is not None:
+            table.raw[0, c], table.state[0, c] = (score.raw, GOOD) if score.good else (np.nan, FAILED)
+    wanted = [ids[c] for c in np.flatnonzero(trace.run.of(RERANK).wanted(table)[0]).tolist()]
+    return list(dict.fromkeys([*wanted, *(key for key in also if key not in scores)]))
+
+
+def reranked(
     evidence: Evidence,
-    config: PipelineConfig,
+    trace: Trace,
     resources: Resources,
     progress: Progress = silent,
     *,
     cached_only: bool = False,
-    switched_off: Collection[int] = (),
-    trace: Trace | None = None,
     also: Collection[str] = (),
 ) -> Evidence:
-    """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
+    """The evidence with the scores that the reranker of a trace of it misses: `wanted_scores`, and what it wants having these.
 
-    `also` are candidates that are scored too, whether or not they are in the head.
-
-    `cached_only` calls no model: candidates outside the cache stay unscored. `switched_off` as in `replay`. A caller with a trace of this
-    evidence under this config, with the same or fewer scores of the reranker, passes `trace` to save a replay.
+    `cached_only` calls no model: candidates outside the cache stay unscored.
     """
-    if RERANK.is_off(config) or evidence.external:
-        return evidence
-    trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
-    there = evidence.model_scores.get(model_key(config.rerank), {})
-
-    def missing(scores: Mapping[str, ModelScore]) -> list[str]:
-        return list(dict.fromkeys([*_wanted(trace, scores), *(key for key in also if key not in scores)]))
-
-    if not missing(there):
-        return evidence
+    config = trace.config
+    key = model_key(config.rerank)
+    there = evidence.model_scores.get(key, {})
     health = trace.stage(RERANK).fields.health
     most = 0 if health is None else health.head
-    query = config.rerank.query or evidence.corrected
     evidence = with_questions(evidence, config, resources)
-    given = given_chunks(evidence, config)
+    reading = Reading.of(evidence, config)
+    query = config.rerank.query or reading.query
     warnings: list[str] = []
     # Without a reachable model the configured name is all there is to report.
     label: str = config.rerank.backend
@@ -83,13 +114,13 @@ def score_missing(
         label = scorer.label
         found: dict[str, ModelScore] = {}
         known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
-        while wanted := missing({**there, **found}):
-            texts = {key: texts_given(key, evidence, config, given) for key in wanted}
+        while wanted := _unread(trace, {**there, **found}, also):
+            texts = {memory_id: reading.by_reranker(memory_id) for memory_id in wanted}
             fresh = {text: text for read in texts.values() for text in read if text not in known}
-            reading = partial(_counted, progress, len(known), most)
-            known |= cached_or_scored(scorer, query, fresh, resources, reading, cached_only)
+            counted = partial(_counted, progress, len(known), most)
+            known |= cached_or_scored(scorer, query, fresh, resources, counted, cached_only)
             found |= {
-                key: _best([known[text] for text in read]) for key, read in texts.items() if known.keys() >= set(read)
+                one: _best([known[text] for text in read]) for one, read in texts.items() if known.keys() >= set(read)
             }
             if not found.keys() >= texts.keys():  # what is cached ends here
                 break
@@ -102,12 +133,9 @@ def score_missing(
     except ModelError as error:
         scores = {}
         # A cached-only pass leaves them missing, so that a later pass may still ask the model.
-        while not cached_only and (wanted := missing({**there, **scores})):
-            scores |= {
-                key: ModelScore(None, texts_given(key, evidence, config, given)[0], str(error)) for key in wanted
-            }
-    key = model_key(config.rerank)
-    merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
+        while not cached_only and (wanted := _unread(trace, {**there, **scores}, also)):
+            scores |= {one: ModelScore(None, reading.by_reranker(one)[0], str(error)) for one in wanted}
+    merged = {**evidence.model_scores, key: {**there, **scores}}
     if cut := _having("truncated", scores):
         warnings.append(f"{cut} texts are longer than the model reads; their ends were cut off")
     warnings += _inexact(scores)
@@ -137,26 +165,40 @@ def _counted(progress: Progress, before: int, most: int, label: str, done: int, 
     progress(label, before + done, max(before + total, most))
 
 
-def _wanted(trace: Trace, scores: Mapping[str, ModelScore]) -> list[str]:
-    """The candidates that the reranker of a trace is to score next, if it has these scores of it."""
-    ids, table = trace.table.ids[0], unscored(trace.table.shape)
-    for c, memory_id in enumerate(ids):
-        if (score := scores.get(memory_id)) is not None:
-            table.raw[0, c], table.state[0, c] = (score.raw, GOOD) if score.good else (np.nan, FAILED)
-    return [ids[c] for c in np.flatnonzero(trace.run.of(RERANK).wanted(table)[0]).tolist()]
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the reranker and the judge of a config read of the candidates of evidence."""
 
+    query: str
+    """The query as typed, with typos corrected."""
+    config: PipelineConfig
+    """The config by which candidates are read, `as_read`."""
+    language: str
+    memories: Mapping[str, Memory]
+    questions: Mapping[str, str]
+    chunks: Mapping[str, Chunk]
+    """Those that are read instead of the whole memory, `given_chunks`."""
 
-def texts_given(
-    memory_id: str, evidence: Evidence, config: PipelineConfig, given: Mapping[str, Chunk] | None = None
-) -> tuple[str, ...]:
-    """What this config's reranker reads of a candidate; `given` is the result of `given_chunks`, if the caller has it."""
-    given = given_chunks(evidence, config) if given is None else given
-    content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
-    config = as_read(config, evidence)
-    question = evidence.questions.get(memory_id, "")
-    return texts_for_reranker(
-        content, evidence.corrected, config, evidence.language, question, evidence.memories[memory_id]
-    )
+    @classmethod
+    def of(cls, evidence: Evidence, config: PipelineConfig) -> Reading:
+        """The reading of this evidence."""
+        read = as_read(config, evidence)
+        chunks = given_chunks(evidence, config)
+        return cls(evidence.corrected, read, evidence.language, evidence.memories, evidence.questions, chunks)
+
+    def by_reranker(self, memory_id: str) -> tuple[str, ...]:
+        """The texts that the reranker reads of a candidate; the best of their scores is the memory's."""
+        memory = self.memories[memory_id]
+        question = self.questions.get(memory_id, "")
+        return texts_for_reranker(self._text(memory), self.query, self.config, self.language, question, memory)
+
+    def by_judge(self, memory_id: str) -> str:
+        """The text that the judge reads of a candidate."""
+        memory = self.memories[memory_id]
+        return text_for_judge(memory.content, self._text(memory), self.query, self.config, self.language, memory)
+
+    def _text(self, memory: Memory) -> str:
+        return self.chunks[memory.id].text if memory.id in self.chunks else memory.content
 
 
 def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resources) -> Evidence:
@@ -261,43 +303,28 @@ def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
 
 
 def without_failures(evidence: Evidence, key: str) -> Evidence:
-    """The evidence without the failed scores of `model_scores[key]`, so that `score_missing` asks for them again."""
+    """The evidence without the failed scores of `model_scores[key]`, so that `reranked` asks for them again."""
     # A failure counts as answered; only an absent score is asked for.
     good = {memory_id: score for memory_id, score in evidence.model_scores.get(key, {}).items() if score.good}
     return replace(evidence, model_scores={**evidence.model_scores, key: good})
 
 
-def judge_missing(
-    evidence: Evidence,
-    config: PipelineConfig,
-    resources: Resources,
-    progress: Progress = silent,
-    *,
-    switched_off: Collection[int] = (),
-    trace: Trace | None = None,
-) -> Evidence:
-    """The evidence with a judgment of every result of this config; the same one when none is missing.
+def judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Progress = silent) -> Evidence:
+    """The evidence with a judgment of every result of a trace of it; the same one when none is missing."""
+    config, texts = trace.config, judge_texts(trace)
+    query = evidence.corrected
 
-    `switched_off` are the query variants left out, as in `replay`: they decide the results. A caller with a trace of this
-    evidence under this config passes `trace` to save a replay.
-    """
-    if JUDGE.is_off(config):
-        return evidence
-    trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
-    texts = judge_texts(trace)
-
-    def judged(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
+    def scored(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
         known = evidence.judge_scores.get(_name(config, model), {})
-        # A judgment of another passage is no judgment of this one.
         missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
         if not missing:
             return {}, {}
-        return {**known, **cached_or_scored(model, evidence.corrected, missing, resources, progress)}, _about(model)
+        return {**known, **cached_or_scored(model, query, missing, resources, progress)}, _about(model)
 
     backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
     try:
         request = ScorerRequest(config.judge.model, config.rerank, resources, progress)
-        model, instead, (scores, about) = score_with(backend, request, judged)
+        model, instead, (scores, about) = score_with(backend, request, scored)
     except ModelError as error:
         return replace(evidence, notes=with_warnings(evidence.notes, "judge", [str(error)]))
     if not about:
@@ -322,25 +349,15 @@ def judge_texts(trace: Trace) -> dict[str, str]:
 
     Of several passages of a memory it is the one with the score that counts.
     """
-    evidence, config, given = trace.evidence, trace.config, given_chunks(trace.evidence, trace.config)
-    reranked = evidence.model_scores.get(model_key(config.rerank), {})
-    texts = {}
-    for memory_id in _to_judge(trace):
-        memory = evidence.memories[memory_id].content
-        chunk = given[memory_id].text if memory_id in given else memory
-        texts[memory_id] = text_for_judge(
-            memory,
-            chunk,
-            evidence.corrected,
-            as_read(config, evidence),
-            evidence.language,
-            evidence.memories[memory_id],
-        )
-        best = reranked[memory_id].chunk if memory_id in reranked else None
-        read = texts_given(memory_id, evidence, config, given)
+    reading = Reading.of(trace.evidence, trace.config)
+    reranked = trace.evidence.model_scores.get(model_key(trace.config.rerank), {})
+    texts = {memory_id: reading.by_judge(memory_id) for memory_id in _to_judge(trace)}
+    if trace.config.judge.max_chars is None:
         # The judge rates the passage whose score placed the memory.
-        if config.judge.max_chars is None and best in read:
-            texts[memory_id] = best
+        for memory_id in texts.keys() & reranked.keys():
+            best = reranked[memory_id].chunk
+            if best is not None and best in reading.by_reranker(memory_id):
+                texts[memory_id] = best
     return texts
 
 
@@ -354,13 +371,6 @@ def _to_judge(trace: Trace) -> list[str]:
     return ids
 
 
-def all_judged(trace: Trace) -> bool:
-    """Whether every result has a judgment, or a failure, of the text that the judge reads under this config."""
-    name = trace.stage(JUDGE).fields.model
-    known = trace.evidence.judge_scores.get(name, {}) if name else {}
-    return all(key in known and known[key].chunk == text for key, text in judge_texts(trace).items())
-
-
 def _name(config: PipelineConfig, model: PairScorer) -> str:
     """The key of its scores in the evidence."""
     if config.judge.model or config.judge.backend != "auto":
@@ -372,3 +382,197 @@ def as_meant(config: PipelineConfig, model: PairScorer, resources: Resources) ->
     """`auto` is the packaged cross-encoder if there is no other; weights that do not load are a warning."""
     wanted = config.judge.model or resources.servers.cross_encoder
     return config.judge.backend == "auto" and isinstance(model, MiniLMJudge) and locate(wanted) is None
+
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORDS = re.compile(r"\S+")
+
+
+def best_chunk(content: str, query: str, size: int, selection: str, language: str = ENGLISH) -> str:
+    """The part of `content`, at most `size` characters, that a reranker reads."""
+    if selection == "seed_overlap":
+        return seed_overlap(content, query, size)
+    if selection == "term_overlap":
+        return term_overlap(content, query, size, language)
+    if selection == "passages":
+        return passages(content, query, size, language)[0]
+    return content[:size]
+
+
+def with_fields(text: str, memory: Memory, fields: Sequence[str]) -> str:
+    """A text of a memory with the lines and the title before it that `rerank.text_fields` asks for."""
+    lines = field_lines(memory, [name for name in fields if name != "title"])
+    return lines + titled(memory.title if "title" in fields else None, text)
+
+
+def without_fields(read: str, memory: Memory, fields: Sequence[str]) -> str:
+    """The inverse of `with_fields`: what was read of the content itself."""
+    text = read.removeprefix(field_lines(memory, [name for name in fields if name != "title"]))
+    title = (memory.title or "").strip()
+    if "title" in fields and title and not memory.content.lstrip().startswith(title):
+        text = text.removeprefix(f"{title}. ")
+    return text
+
+
+def texts_for_reranker(
+    content: str,
+    searched: str,
+    config: PipelineConfig,
+    language: str = ENGLISH,
+    question: str = "",
+    memory: Memory | None = None,
+) -> tuple[str, ...]:
+    """The parts of `content` that this config's reranker reads; `searched` is the query as searched.
+
+    It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too. `memory`
+    has the fields that are read with it.
+    """
+    rerank, query = config.rerank, config.rerank.query or searched
+    if rerank.chunk_selection == "passages":
+        texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
+    else:
+        texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
+    if memory is not None and rerank.text_fields:
+        texts = tuple(with_fields(text, memory, rerank.text_fields) for text in texts)
+    asked = question and reads_question(rerank, content)
+    return (*texts, with_question(question, texts[0])) if asked else texts
+
+
+@lru_cache(maxsize=64)
+def briefly(config: PipelineConfig) -> PipelineConfig:
+    """The config whose reranker reads in brief what this one's reads."""
+    read = {"chunk_chars": config.rerank.brief.chunk_chars, "passages": 1, "question_for": "whole"}
+    return config.model_copy(update={"rerank": config.rerank.model_copy(update=read)})
+
+
+def as_read(config: PipelineConfig, evidence: Evidence) -> PipelineConfig:
+    """The config by which a reranker reads the candidates of this evidence."""
+    return briefly(config) if evidence.in_brief(config.rerank.brief.long_chars) else config
+
+
+def reads_question(rerank: RerankConfig, content: str) -> bool:
+    """Whether this content is read with the question that it follows, too."""
+    return rerank.prepend_question and (rerank.question_for == "every" or len(content) <= rerank.chunk_chars)
+
+
+_ASKS = re.compile(r"[?？؟](?![\w=&/])|？")
+"""A question mark; one in a URL, as in "GET /orders?id=7", does not count."""
+QUESTION_MARK_CHARS = 60
+"""A text ends with a question whose mark is among so many characters at its end: what follows may be a remark, or a caption."""
+MAX_QUESTION_CHARS = 300
+"""Characters of a text that are taken for its question: sentences at its end."""
+
+
+def question_at_end(text: str) -> str:
+    """The sentences at the end of a text that ends with a question; empty if it does not."""
+    asks = [found.start() for found in _ASKS.finditer(text, max(0, len(text) - QUESTION_MARK_CHARS))]
+    if not asks:
+        return ""
+    most = max(0, len(text) - MAX_QUESTION_CHARS)
+    return text[next((start for start, _ in _sentences(text) if most <= start <= asks[-1]), most) :].strip()
+
+
+def with_question(question: str, text: str) -> str:
+    """A text with the question before it, as a reranker reads it."""
+    return f"{question}\n{text}"
+
+
+def without_question(question: str, read: str) -> tuple[str, str]:
+    """The inverse of `with_question`: the question, empty if there was none, and the text."""
+    before = with_question(question, "")
+    return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
+
+
+def text_for_judge(
+    memory: str,
+    chunk: str,
+    searched: str,
+    config: PipelineConfig,
+    language: str = ENGLISH,
+    record: Memory | None = None,
+) -> str:
+    """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars` is set.
+
+    `chunk` is what the reranker's text is chosen from (`given_chunks`): a chunk of the memory, or the memory; `record` has the
+    fields that the reranker reads with it.
+    """
+    if config.judge.max_chars is None:
+        return texts_for_reranker(chunk, searched, config, language, memory=record)[0]
+    return memory[: config.judge.max_chars]
+
+
+def seed_overlap(content: str, query: str, size: int) -> str:
+    """The chunk with the most query terms, each counted once per sentence that contains it."""
+    terms = set(query.lower().split())
+    best, best_score = "", 0
+    chunk, score = "", 0
+    for sentence in content.split(". "):
+        lowered = sentence.lower()
+        chunk += sentence + ". "
+        score += sum(term in lowered for term in terms)
+        if len(chunk) > size:
+            if score > best_score:
+                best, best_score = chunk[:size], score
+            chunk, score = "", 0
+    if score > best_score:
+        best = chunk[:size]
+    return best or content[:size]
+
+
+def term_overlap(content: str, query: str, size: int, language: str = ENGLISH) -> str:
+    """The run of whole sentences, at most `size` characters, that covers most distinct query words; first one wins."""
+    terms = set(tokenize(query, language))
+    pieces = [piece for sentence in _sentences(content) for piece in _fit(content, sentence, terms, size, language)]
+    matches = [terms & set(tokenize(content[start:end], language)) for start, end in pieces]
+    best, best_score = (0, min(size, len(content))), 0
+    for i, (start, _) in enumerate(pieces):
+        covered: set[str] = set()
+        for j in range(i, len(pieces)):
+            if pieces[j][1] - start > size:
+                break
+            covered |= matches[j]
+            if len(covered) > best_score:
+                best, best_score = (start, pieces[j][1]), len(covered)
+    return content[best[0] : best[1]]
+
+
+def passages(content: str, query: str, size: int, language: str = ENGLISH) -> tuple[str, ...]:
+    """The whole content if it fits into `size` characters, otherwise its passages: together all of it, none longer than `size`.
+
+    A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
+    of as many the earlier one.
+    """
+    if len(content) <= size:
+        return (content,)
+    edges = [(at, min(at + size, end)) for start, end in _sentences(content) for at in range(start, end, size)]
+    runs: list[tuple[int, int]] = []
+    for start, end in edges:
+        if runs and end - runs[-1][0] <= size:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((start, end))
+    terms = set(tokenize(query, language))
+    covered = [len(terms & set(tokenize(content[start:end], language))) for start, end in runs]
+    order = sorted(range(len(runs)), key=lambda i: (-covered[i], i))
+    return tuple(content[runs[i][0] : runs[i][1]] for i in order) or (content[:size],)
+
+
+def _sentences(content: str) -> list[tuple[int, int]]:
+    edges = [0, *(edge for gap in _SENTENCE.finditer(content) for edge in gap.span()), len(content)]
+    return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2) if edges[i] < edges[i + 1]]
+
+
+def _fit(content: str, sentence: tuple[int, int], terms: set[str], size: int, language: str) -> list[tuple[int, int]]:
+    """The sentence itself, or, when it is longer than `size`, the window of it that starts just before its first match."""
+    start, end = sentence
+    if end - start <= size:
+        return [sentence]
+    words = list(_WORDS.finditer(content, start, end))
+    hits = [word.start() for word in words if terms & set(tokenize(word.group(), language))]
+    if not hits:
+        return [(start, start + size)]
+    most = max(hits, key=lambda at: (sum(at <= other < at + size for other in hits), -at))
+    covered = [word.end() for word in words if most <= word.start() and word.end() <= most + size]
+    slack = max(0, size - ((max(covered) if covered else most + size) - most)) // 2
+    left = max(start, most - slack)
+    return [(left, min(end, left + size))]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench import pipeline
 from cems_workbench.config import preset
 from cems_workbench.jobs.background_priority import FOREGROUND
-from cems_workbench.pipeline import Trace, gather, scoring
+from cems_workbench.pipeline import Trace, gather
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.models]
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A name for every replay: `gather`, `page`, `scores` or `baseline`."""
+    """A name for every replay: `gather`, `page` or `baseline`."""
     seen: list[str] = []
-    modules = (("gather", gather), ("page", fetch_evidence), ("scores", scoring), ("baseline", pipeline))
+    modules = (("gather", gather), ("page", fetch_evidence), ("baseline", pipeline))
     for name, module in modules:
 
         def counted(*args: Any, of: str = name, **options: Any) -> Any:

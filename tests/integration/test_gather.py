@@ -20,12 +20,11 @@ from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
-from cems_workbench.pipeline.chunks import best_chunk
-from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.gather import Request, gather, gather_scores
 from cems_workbench.pipeline.request_effects import searched_lines
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import judge_missing
+from cems_workbench.pipeline.scoring import best_chunk
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
@@ -431,7 +430,7 @@ def test_the_packaged_weights_may_be_broken(opened: Resources, monkeypatch: pyte
     found = evidence(opened, **asking(MODEL_ID))
     assert f"{MODEL_ID} cannot be loaded: " in warned(found, **asking(MODEL_ID))
     assert "late interaction" in found.notes["models"]["reranker"]
-    judged = judge_missing(evidence(opened, judge__backend="none"), configured(), opened)
+    judged = gather_scores(evidence(opened, judge__backend="none"), configured(), opened, only="judge")
     assert set(judged.judge_scores) == {"late_interaction"}
     assert f"{MODEL_ID} cannot be loaded: " in warned(judged, "judge")
 
@@ -470,12 +469,12 @@ def test_the_scale_of_a_judge_travels_in_the_bundle(resources: Resources, tmp_pa
 @PACKAGED
 def test_only_what_is_not_judged_yet_is_judged(resources: Resources) -> None:
     found, config = evidence(resources, QUERY), configured()
-    assert judge_missing(found, config, resources) is found
-    deeper = judge_missing(found, configured(assembly__limit=15), resources)
+    assert gather_scores(found, config, resources) is found
+    deeper = gather_scores(found, configured(assembly__limit=15), resources, only="judge")
     before, after = found.judge_scores["cross_encoder"], deeper.judge_scores["cross_encoder"]
     assert len(after) == 15 and all(after[key] is before[key] for key in before)
     none = configured(judge__backend="none")
-    assert judge_missing(replace(found, judge_scores={}), none, resources).judge_scores == {}
+    assert gather_scores(replace(found, judge_scores={}), none, resources, only="judge").judge_scores == {}
 
 
 @PACKAGED

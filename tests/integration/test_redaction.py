@@ -12,9 +12,8 @@ import pytest
 from cems_workbench.config import preset, preset_names, with_values
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import read_bundle
-from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.redact import redacted
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.settings import Settings
 from tests.redaction import assert_same_numbers, telling_words, words_left
 from tests.thoroughly import partly, some
@@ -35,7 +34,7 @@ def test_sample_queries_replay_with_the_same_numbers_under_the_presets(store: Pa
         queries = some(resources.store.queries.read(), 32)
         scored = preset("qmd").config
         found = [gather_lists(Request(query.query, query.project, query.as_of), scored, resources) for query in queries]
-        evidences = [score_missing(evidence, scored, resources) for evidence in found]
+        evidences = [gather_scores(evidence, scored, resources, only="rerank") for evidence in found]
     finally:
         resources.close()
     assert len(evidences) >= 4

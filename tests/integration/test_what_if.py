@@ -14,9 +14,8 @@ from cems_workbench.analysis.what_if import what_if
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Memory, ParsedInput
 
@@ -198,7 +197,7 @@ def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
 
 def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> None:
     config = with_values(preset("cems").config, {"rerank.backend": "late_interaction"})
-    evidence = score_missing(gathered(config, resources), config, resources)
+    evidence = gather_scores(gathered(config, resources), config, resources, only="rerank")
     head = next(iter(evidence.model_scores.values()))
     memory_id = next(iter(sorted(head)))
     edited = replace(evidence.memories[memory_id], content="The browser eats all the RAM until evening.")

@@ -12,9 +12,9 @@ from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, bundle_from, evidence_from
-from cems_workbench.pipeline.chunks import with_question
 from cems_workbench.pipeline.evidence import QUESTIONS, ModelScore
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
+from cems_workbench.pipeline.scoring import with_question
 from cems_workbench.pipeline.stages.query import CEMS_SIGNALS, SIGNALS
 from cems_workbench.records import Memory
 from tests.redaction import assert_same_numbers, telling_words, words_left

@@ -25,10 +25,9 @@ from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
@@ -244,7 +243,7 @@ def gathered(
     """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs."""
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
-    return score_missing(evidence, after, resources)
+    return gather_scores(evidence, after, resources, only="rerank")
 
 
 def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:

@@ -45,9 +45,8 @@ from cems_workbench.analysis.why.regather import (
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages import FILTER, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
@@ -159,8 +158,14 @@ def read_further(
     if trials.needs(deeper) > MAX_READ:
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)
-    evidence = score_missing(
-        known, deeper, resources, progress, switched_off=trials.switched_off, also=[trials.memory_id]
+    evidence = gather_scores(
+        known,
+        deeper,
+        resources,
+        progress,
+        only="rerank",
+        switched_off=trials.switched_off,
+        also=[trials.memory_id],
     )
     fresh = evidence.model_scores.get(key, {}).keys() - known.model_scores.get(key, {}).keys()
     if not all(evidence.model_scores[key][one].good for one in fresh):
@@ -192,4 +197,4 @@ def _cause_counterfactuals(trials: Trials, config: PipelineConfig, causes: Colle
 def _scored(
     resources: Resources, switched_off: Collection[int], progress: Progress, evidence: Evidence, config: PipelineConfig
 ) -> Evidence:
-    return score_missing(evidence, config, resources, progress, switched_off=switched_off)
+    return gather_scores(evidence, config, resources, progress, only="rerank", switched_off=switched_off)

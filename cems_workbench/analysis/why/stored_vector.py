@@ -16,9 +16,8 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.models.embedder_match import MATCH_COSINE, cosine
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.sources import CONTENT, UNPROVEN
@@ -95,7 +94,7 @@ def stored_vector(
         return StoredVector(found, path.k, path.rank, replayed=False, of_source=of_source)
     edit = Edit(memory, memory, resources, again=True)
     changed = edited_evidence(edit, evidence, config, request)
-    changed = score_missing(changed, config, resources, progress, switched_off=switched_off)
+    changed = gather_scores(changed, config, resources, progress, only="rerank", switched_off=switched_off)
     then = memory_path(replay(changed, config, switched_off=switched_off), path.memory_id, path.k)
     now = {place.list: place.rank for place in path.places}
     lists = []

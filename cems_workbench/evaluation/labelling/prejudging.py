@@ -17,11 +17,10 @@ from cems_workbench.config.sections.adjusting import JudgeConfig
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.models.protocol import PairScorer
-from cems_workbench.pipeline.chunks import text_for_judge
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import as_meant, cached_or_scored
+from cems_workbench.pipeline.scoring import as_meant, cached_or_scored, text_for_judge
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS, scale_of
 from cems_workbench.progress import Progress, silent

@@ -17,10 +17,10 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background_evidence import searches_locally
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.missing_evidence import Need
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_missing, without_failures
+from cems_workbench.pipeline.scoring import wanted_scores, without_failures
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
@@ -136,17 +136,18 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
 
     An error is one line on the page, and the trace is unchanged.
     """
-    if all_judged(trace):
+    if not wanted_scores(trace, "judge"):
         return trace
     place = st.empty()
     report = progress_in(place)
     try:
-        judged = judge_missing(
+        judged = gather_scores(
             trace.evidence,
             trace.config,
             resources,
             lambda _, done, total: report("judging", done, total),
             switched_off=state.variants_off(request),
+            only="judge",
             trace=trace,
         )
     except WorkbenchError as error:
@@ -186,7 +187,7 @@ def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources:
     """
     try:
         gathered = gather_lists(replace(request, as_of=trace.evidence.as_of), config, resources)
-        return score_missing(gathered, config, resources, cached_only=True)
+        return gather_scores(gathered, config, resources, only="rerank", cached_only=True)
     except WorkbenchError:
         return None
 

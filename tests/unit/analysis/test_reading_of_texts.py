@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.analysis.text_evidence import Room, chunk_place, read_until
-from cems_workbench.pipeline.chunks import best_chunk
+from cems_workbench.pipeline.scoring import best_chunk
 
 
 def words(tokens: int) -> Room:

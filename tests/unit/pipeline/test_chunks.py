@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.pipeline.chunks import (
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
+from cems_workbench.pipeline.scoring import (
     as_read,
     best_chunk,
     passages,
@@ -18,7 +19,6 @@ from cems_workbench.pipeline.chunks import (
     texts_for_reranker,
     without_fields,
 )
-from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.records import Memory
 
 

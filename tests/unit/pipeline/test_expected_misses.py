@@ -15,6 +15,7 @@ from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import ModelScore, replay, scoring
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import RERANK
@@ -104,7 +105,7 @@ def test_live_replayed_and_batched_the_same_candidates_are_read(
                 return oracle, None, use(oracle)
 
             monkeypatch.setattr(scoring, "score_with", asking)
-            found = scoring.score_missing(evidence, CONFIG, resources)
+            found = gather_scores(evidence, CONFIG, resources, only="rerank")
             assert not replay(found, CONFIG).needs
             assert sorted(text for texts in oracle.given for text in texts) == sorted(
                 evidence.memories[key].content for key in found.model_scores["oracle"]

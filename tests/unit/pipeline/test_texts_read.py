@@ -16,6 +16,7 @@ from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import replay, scoring
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Chunk, Memory, ParsedInput
@@ -96,11 +97,10 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                 },
             )
             readers.clear()
-            found = scoring.score_missing(some_evidence(turn), config, resources)
-            found = scoring.judge_missing(found, config, resources)
+            found = gather_scores(some_evidence(turn), config, resources)
             trace = replay(found, config)
             for key, score in found.model_scores[model_key(config.rerank)].items():
-                read = scoring.texts_given(key, found, config)
+                read = scoring.Reading.of(found, config).by_reranker(key)
                 asked = config.rerank.prepend_question and key in found.questions
                 assert read[: len(read) - asked] == scoring.texts_for_reranker(
                     given_text(found, key, config), found.searched, config
@@ -115,7 +115,7 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             assert set(readers[0].given) >= set(reranked.values()) and (
                 several or len(readers[0].given) == len(set(reranked.values()))
             )
-            assert trace.results and scoring.all_judged(trace)
+            assert trace.results and not scoring.wanted_scores(trace, "judge")
             texts = differing_texts(trace)
             if config.judge.max_chars is None:
                 assert {key: reranked[key] for key in judged} == judged
@@ -153,15 +153,15 @@ def test_questions_are_looked_up_once_where_they_are_read(tmp_path: Path, monkey
                 "rerank.chunk_selection": "head",
             },
         )
-        assert scoring.score_missing(evidence, config, resources).questions == {}
+        assert gather_scores(evidence, config, resources, only="rerank").questions == {}
         assert sorted(reader.given) == sorted(TURNS[1:])
         asking = with_values(config, {"rerank.prepend_question": True})
-        scored = scoring.score_missing(evidence, asking, resources)
+        scored = gather_scores(evidence, asking, resources, only="rerank")
         assert scored.questions == {"t1": TURNS[0]}
         assert scored.model_scores[model_key(asking.rerank)]["t1"].chunk == f"{TURNS[0]}\n{TURNS[1]}"
         monkeypatch.setattr(store.memories, "before", None)
         assert (
-            scoring.score_missing(scoring.without_failures(scored, "none"), asking, resources).questions
+            gather_scores(scoring.without_failures(scored, "none"), asking, resources, only="rerank").questions
             == scored.questions
         )
 

@@ -12,7 +12,7 @@ from Stemmer import algorithms
 
 from cems_workbench.config.sections.understanding import Detectors, TypoCorrection
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.chunks import term_overlap
+from cems_workbench.pipeline.scoring import term_overlap
 from cems_workbench.pipeline.stages.query import detect, features
 from cems_workbench.pipeline.typos import correct
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory, ParsedInput

@@ -25,10 +25,9 @@ from cems_workbench.analysis.token_similarity import TokenSimilarity, token_simi
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.pipeline.chunks import as_read, reads_question, without_fields, without_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import given_chunks
+from cems_workbench.pipeline.scoring import as_read, given_chunks, reads_question, without_fields, without_question
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
