@@ -3,7 +3,7 @@
     python -m benchmarks.observatory_agree PYTHON [--least 1.4] [--cut 10]
 
 PYTHON is an interpreter that has `retrieval-observatory` (0.8.0 on PyPI), which the workbench does not depend on. The sample's judged
-queries are answered by BM25, then by a filter and a cut, and traced with `cems_workbench.trace`. Both programs get what each stage read
+queries are answered by BM25, then by a filter and a cut, and traced with `cems_trace`. Both programs get what each stage read
 and returned. Exits with 1 if a relevant memory is lost elsewhere for one of them: their `loss_boundary` is our stage, `not_observed` is
 never a candidate, and `retained_below_cutoff`, returned below k, is below k in every list.
 """

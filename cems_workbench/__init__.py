@@ -7,10 +7,15 @@ What this package exports is its Python API (docs/start/python.md). A name is im
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_PLUGINS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "plugins")
+if os.path.isfile(os.path.join(_PLUGINS, "cems_trace", "__init__.py")) and _PLUGINS not in sys.path:
+    sys.path.insert(0, _PLUGINS)  # a checkout; in an installation its packages are beside this one
 
 for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read once, when the library of each is loaded
     os.environ.setdefault(_switch, "1")
@@ -44,6 +49,7 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    import cems_trace as trace
     from cems_workbench.api.blame import BlameReport, blame
     from cems_workbench.api.configs import load_config, presets, save_config
     from cems_workbench.api.drift import DriftReport, drift
@@ -111,6 +117,7 @@ __all__ = [
     "save_config",
     "search",
     "supersessions",
+    "trace",
     "tune",
     "what_if",
     "why",
@@ -119,6 +126,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """An exported name, imported now (PEP 562)."""
+    if name == "trace":
+        return import_module("cems_trace")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -6,6 +6,8 @@ declared as entry points of one group (Python packaging guide, "Creating and dis
     [project.entry-points."cems_workbench.measures"]
     gain = "a_package.gain:MEASURE"
 
+The packages of `plugins/` declare theirs the same way, in the pyproject.toml of this distribution, and are loaded the same way.
+
 Reading the names runs no code of another package; an extension is loaded on first use. One that cannot be used is left out, never an error:
 a line that names its package is printed once on stderr and listed by `doctor`.
 """
@@ -16,6 +18,7 @@ import pkgutil
 import re
 import sys
 import threading
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +49,7 @@ PATTERNS: Mapping[str, str] = {
 """The groups of entry points, and what a name in each of them may look like."""
 
 APP_NAME = "CEMS Workbench"
+DISTRIBUTION = "cems-workbench"
 DEFAULT_PLACE = 100
 """The `place` of an extension that states none."""
 
@@ -109,18 +113,43 @@ def _installed() -> Any:
     return metadata.entry_points()
 
 
+def _is_ours(entry: EntryPoint) -> bool:
+    return entry.dist is None or entry.dist.name == DISTRIBUTION
+
+
+@cache
+def _declared_here() -> Mapping[str, Mapping[str, str]] | None:
+    """The entry points that pyproject.toml of a checkout declares, by group and name; None in an installation."""
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    if not (project.with_name("plugins") / "cems_trace").is_dir():
+        return None
+    groups: Mapping[str, Mapping[str, str]] = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+    return groups
+
+
 def entry_points(group: str) -> Iterable[EntryPoint]:
-    """The entry points of a group; installed packages are read once for all groups, which takes longer than most commands' work."""
+    """The entry points of a group; installed packages are read once for all groups, which takes longer than most commands' work.
+
+    Ours are those of the checkout that runs, whichever version may be installed too.
+    """
     found: Iterable[EntryPoint] = _installed().select(group=group)
-    return found
+    here = _declared_here()
+    if here is None:
+        return found
+    ours = [EntryPoint(name, value, group) for name, value in here.get(group, {}).items()]
+    return [*ours, *(entry for entry in found if not _is_ours(entry))]
 
 
 @cache
 def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
     by_name: dict[str, list[EntryPoint]] = {}
-    for entry in (*entry_points(group=group), *_under_old_names(group)):
-        by_name.setdefault(entry.name, []).append(entry)
     usable = {}
+    for entry in (*entry_points(group=group), *_under_old_names(group)):
+        if _is_ours(entry):
+            usable[entry.name] = entry
+        else:
+            by_name.setdefault(entry.name, []).append(entry)
+    taken |= usable.keys()
     for name, entries in sorted(by_name.items()):
         packages = " and ".join(sorted(map(_package, entries)))
         if name in taken:
@@ -209,7 +238,8 @@ class Registry(Mapping[str, Item]):
                     item = self._load(entry)
                     if item is not None:
                         items[name] = item
-                        self._origins[name] = _package(entry)
+                        if not _is_ours(entry):
+                            self._origins[name] = _package(entry)
                 self._items = dict(
                     sorted(items.items(), key=lambda pair: (getattr(pair[1], "place", DEFAULT_PLACE), pair[0]))
                 )

@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from cems_workbench.trace.langchain import traced
+from cems_trace.langchain import traced
 from examples.sample import Bm25, embed, memories, relevance, run
 
 DOCUMENTS = {key: Document(id=key, page_content=text) for key, text in memories().items()}

@@ -15,7 +15,7 @@ from llama_index.core.response_synthesizers import ResponseMode, get_response_sy
 from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from cems_workbench.trace.llama_index import instrument
+from cems_trace.llama_index import instrument
 from examples.sample import Bm25, embed, memories, relevance, run
 
 NODES = {key: TextNode(id_=key, text=text) for key, text in memories().items()}

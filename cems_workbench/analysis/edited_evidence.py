@@ -328,7 +328,7 @@ class _Scratch:
 
     def _ts_rank(self, text: str, kept: ChunkHits | None) -> ChunkHits:
         """Chunks by ts_rank, as many as gathering takes."""
-        from cems_workbench.pg_text_search.ts_rank import TsQueryError, lexemes, matches, or_query, ts_rank
+        from pg_text_search.ts_rank import TsQueryError, lexemes, matches, or_query, ts_rank
 
         depth = max(self._gathered("lists.ts_rank.chunk_depth", self.config.lists.ts_rank.chunk_depth), self._inner)
         index = self.resources.full_text()

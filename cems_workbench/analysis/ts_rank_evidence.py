@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cems_workbench.analysis.text_evidence import Match
-from cems_workbench.pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
 
 
 @dataclass(frozen=True, slots=True)

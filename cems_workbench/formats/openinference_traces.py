@@ -4,7 +4,7 @@
 come before their parents, and traces may be interleaved. `import` brings them in as external traces (`jobs/traces.py`); read here they are
 queries with recorded answers and the recorded lists, as a recording for `fidelity` is.
 
-A file of spans is one of traces if a span of it is a reranker with documents or a stage of `cems_workbench.trace`, or if among the
+A file of spans is one of traces if a span of it is a reranker with documents or a stage of `cems_trace`, or if among the
 first rows a retriever is below another that returned something else. A file of plain retriever spans is a log (`openinference_spans`),
 unless this format is asked for.
 """

@@ -65,7 +65,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.cems_api import CemsApi
+from cems_workbench.sources.kinds import SOURCE_KINDS
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
 
@@ -311,16 +311,16 @@ def kept_recording(store: Store, name: str) -> Recording:
 
 
 def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
-    """The present answers of the CEMS server at `address` to these queries. Failed queries are among the recording's errors.
+    """The present answers of a server, such as one of CEMS, to these queries. Failed queries are among the recording's errors.
 
     Raises InputError for an address of another system or without a key, SourceError if the server is unavailable, and what `progress`
     raises.
     """
     place = parse(address)
-    if place.kind != "cems":
+    ask = SOURCE_KINDS[place.kind].ask
+    if ask is None:
         raise InputError(f"{place.plain}: answers come from the REST API of a CEMS server, such as https://HOST:8765")
-    with CemsApi(place) as server:
-        return server.recording(list(server.answers(queries, progress)))
+    return ask(place, queries, progress)
 
 
 def setting_for(

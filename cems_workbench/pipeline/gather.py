@@ -472,7 +472,7 @@ def _by_ts_rank(
 
     It is the engine's if `live` has one.
     """
-    from cems_workbench.pg_text_search.ts_rank import TsQueryError
+    from pg_text_search.ts_rank import TsQueryError
 
     depth = max(config.lists.ts_rank.chunk_depth, inner)
     lists: list[RankedList] = []

@@ -11,7 +11,7 @@ HEAD = f"""\
 What `connect` can import memories from ([live sources](../use/sources.md)). `{ANY}` is the address in the environment variable NAME,
 such as `env:DATABASE_URL`. A password or key that is not in the address is read from the variable named here.
 
-{notice("the modules of cems_workbench/sources/kinds")}
+{notice("cems_workbench/sources/kinds and plugins/workbench_stores/kinds.py")}
 """
 
 

@@ -312,7 +312,7 @@ def test_what_cannot_be_opened_is_one_line(
 def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
     server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cems_workbench.sources.postgres import snapshot
+    from workbench_stores.postgres import snapshot
 
     with server.cems("apart", 4) as connection:
         for i in range(40):

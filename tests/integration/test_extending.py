@@ -63,7 +63,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the package with everything on the page in it."""
     folder = tmp_path_factory.mktemp("extended")
     ignored = shutil.ignore_patterns("__pycache__", "weights")
-    shutil.copytree(ROOT / "cems_workbench", folder / "cems_workbench", ignore=ignored)
+    for name in ("cems_workbench", "plugins"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", folder)
     for edits in SECTIONS.values():
         for edit in edits:
             change(folder, edit)

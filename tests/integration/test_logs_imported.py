@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cems_workbench.formats.cems_hook_events import searched
+from workbench_tools.cems_hook_events import searched
 
 if TYPE_CHECKING:
     from conftest import Command

@@ -17,9 +17,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError
-from cems_workbench.sources.sqlite.file import DatabaseFile
 from tests.sqlite_writer import Journal, hammering, make_notes
 from tests.thoroughly import first_of
+from workbench_stores.sqlite.file import DatabaseFile
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.kinds import SOURCE_KINDS
 from cems_workbench.sources.source import EngineQuery, Source
-from cems_workbench.sources.sqlite.layouts import basic_memory, claude_mem, engram, layouts, qmd
 from tests import recorded_stores
+from workbench_stores.sqlite.layouts import basic_memory, claude_mem, engram, layouts, qmd
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/answers.json"))

@@ -30,7 +30,7 @@ NOT_LOADED = {
             "tenacity",
             "rapidfuzz",
             "jinja2",
-            "cems_workbench.pg_text_search",
+            "pg_text_search",
             "cems_workbench.formats",
         ),
         *(

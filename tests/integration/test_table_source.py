@@ -392,7 +392,7 @@ def test_a_server_that_falls_silent_is_given_up(
     import os
     import signal
 
-    from cems_workbench.sources.postgres import connection
+    from workbench_stores.postgres import connection
 
     monkeypatch.setattr(connection, "UNRESPONSIVE_S", 0.2)
     mem0(database)

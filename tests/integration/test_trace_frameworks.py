@@ -11,9 +11,9 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from cems_trace.opentelemetry import JsonLinesExporter
 from cems_workbench import trace
 from cems_workbench.formats.base.spans import read_span
-from cems_workbench.trace.opentelemetry import JsonLinesExporter
 from tests.event_loop import run
 
 TEXTS = {
@@ -58,7 +58,7 @@ def test_langchain(tmp_path: Path) -> None:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import InMemoryVectorStore
 
-    from cems_workbench.trace.langchain import traced
+    from cems_trace.langchain import traced
 
     documents = {one: Document(id=one, page_content=text) for one, text in TEXTS.items()}
 
@@ -116,7 +116,7 @@ def test_llama_index(tmp_path: Path) -> None:
     from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
     from llama_index.core.schema import NodeWithScore, TextNode
 
-    from cems_workbench.trace.llama_index import instrument, uninstrument
+    from cems_trace.llama_index import instrument, uninstrument
 
     nodes = {one: TextNode(id_=one, text=text) for one, text in TEXTS.items()}
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cems_workbench.records import TakenColumns, TakenMemory, TextRule
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.source import Batch
-from cems_workbench.sources.sqlite.file import Reader
-from cems_workbench.sources.sqlite.schema import read_schema
-from cems_workbench.sources.sqlite.source import SqliteSnapshot, SqliteSource
-from cems_workbench.sources.sqlite.table import mapped
 from cems_workbench.store.sources import ImportRows
+from workbench_stores.sqlite.file import Reader
+from workbench_stores.sqlite.schema import read_schema
+from workbench_stores.sqlite.source import SqliteSnapshot, SqliteSource
+from workbench_stores.sqlite.table import mapped
 
 DIMENSION = 3
 COLUMNS = (

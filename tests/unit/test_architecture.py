@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("pg_text_search",),
     (
         "builtin",
         "command_words",
@@ -29,7 +28,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "records",
         "renamed",
         "settings",
-        "trace",
     ),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
@@ -178,6 +176,18 @@ SQL = re.compile(
 
 OUTSIDE = ("pages", "app", "training", "benchmarks")
 """Ours, and not in the package."""
+LIBRARIES = ("cems_trace", "pg_text_search")
+"""Packages of `plugins/` that import nothing of this project, and that it may import."""
+PUBLIC = (
+    "errors",
+    "extensions",
+    "formats",
+    "platform",
+    "progress",
+    "records",
+    "sources",
+)
+"""What packages of `plugins/` import of the core, besides each other's own modules: the public modules of docs/internals/extending.md."""
 
 
 TAG = re.compile(r"</?[a-zA-Z]")
@@ -257,7 +267,7 @@ def test_imports_point_one_way() -> None:
     for found in all_imports():
         here = unit(found.file)
         there = found.target.split(".")[0]
-        if here in ("__init__", "__main__") or there in ("", "__version__"):
+        if here in ("__init__", "__main__") or there in ("", "__version__", "trace"):
             continue
         if layer(there) > layer(here):
             wrong.append(f"{found.place}: {here} imports {found.target}, which stands above it")
@@ -318,6 +328,44 @@ def test_no_module_imports_one_that_leads_back_to_it() -> None:
     assert not wrong, "these import each other, so they are one module, or what they share is a third:\n" + "\n".join(
         wrong
     )
+
+
+def plugins() -> dict[str, list[Import]]:
+    """The imports of each package of `plugins/`, of the core and of other packages there."""
+    folder = ROOT / "plugins"
+    names = sorted(found.name for found in folder.iterdir() if (found / "__init__.py").is_file())
+    return {
+        name: [
+            Import(file, node.lineno, target)
+            for file in sorted((folder / name).rglob("*.py"))
+            for node in ast.walk(parsed(file))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for target in [
+                f"{node.module}.{one.name}" if isinstance(node, ast.ImportFrom) else one.name for one in node.names
+            ]
+            if target.split(".")[0] in (PACKAGE, *names) and target.split(".")[0] != name
+        ]
+        for name in names
+    }
+
+
+def test_plugins_import_public_modules_alone_and_the_core_no_plugin() -> None:
+    found = plugins()
+    assert set(LIBRARIES) <= found.keys()
+    wrong = [
+        f"{one.place}: {one.target}"
+        for name, imports_of in found.items()
+        for one in imports_of
+        if name in LIBRARIES or not f"{one.target}.".startswith(tuple(f"{PACKAGE}.{public}." for public in PUBLIC))
+    ]
+    names = found.keys() - set(LIBRARIES)
+    wrong += [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {node.module}"
+        for file in (ROOT / PACKAGE).rglob("*.py")
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in names
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_cycle_is_seen() -> None:

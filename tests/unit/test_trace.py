@@ -1,4 +1,4 @@
-"""`cems_workbench.trace`: what it records, and that the traced pipeline does not notice."""
+"""`cems_trace`: what it records, and that the traced pipeline does not notice."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_trace import sink
+from cems_trace.documents import Document, UnreadableResultError, read_documents
 from cems_workbench import trace
-from cems_workbench.trace import sink
-from cems_workbench.trace.documents import Document, UnreadableResultError, read_documents
 from tests.event_loop import run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -405,7 +405,8 @@ with trace.to(sys.argv[1]):
             with trace.stage("bm25") as stage:
                 stage.documents([(f"m{k}", k / 7, "text " * 40) for k in range(100)])
             root.documents(["m1"])
-outside = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names) - {"cems_workbench", "__main__", "__mp_main__"}
+OURS = {"cems_workbench", "cems_trace", "__main__", "__mp_main__"}
+outside = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names) - OURS
 print(sorted(name for name in outside if not name.startswith(("_", "sitecustomize", "usercustomize"))))
 """
 

@@ -1,4 +1,4 @@
-"""Spans of a traced pipeline, from JSON: OpenInference, OTel GenAI, and the attributes of `cems_workbench.trace`.
+"""Spans of a traced pipeline, from JSON: OpenInference, OTel GenAI, and the attributes of `cems_trace`.
 
 `exports.spans_of` gives the spans of a file. Attributes may be OTLP's `[{key, value: {stringValue}}]`, dotted keys, nested objects, or
 columns `attributes.…` of a table, and lists of documents one JSON text.

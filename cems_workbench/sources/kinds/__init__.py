@@ -1,12 +1,13 @@
 """Kinds of sources: what an address may look like, and what opens it.
 
-A kind is a module here, named as the kind, that declares `SOURCE = SourceKind(...)`, or an entry point of another package in the group
-`cems_workbench.sources`. SOURCE_KINDS finds them; addresses, messages, help, pages and docs/reference/sources.md derive from these records.
+A kind is a module here, named as the kind, that declares `SOURCE = SourceKind(...)`, or an entry point in the group
+`cems_workbench.sources`, as those of `plugins/workbench_stores/kinds.py` and of other packages are. SOURCE_KINDS finds them; addresses,
+messages, help, pages and docs/reference/sources.md derive from these records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from cems_workbench import extensions
 from cems_workbench.errors import install_extra
 
 if TYPE_CHECKING:
+    from cems_workbench.formats.recorded_answers import Recording
+    from cems_workbench.progress import Progress
+    from cems_workbench.records import Query
     from cems_workbench.sources.address import Address
     from cems_workbench.sources.source import ListName, Source
 
@@ -29,7 +33,8 @@ class SourceKind:
     `addresses` are forms of its address, the usual one first, with placeholders in capitals; `description` says what such an address is.
     `open` takes the address, the mapping of its fields if there is one, and the seconds a request may take. It raises InputError if the
     address or the mapping does not fit and SourceError if the source cannot be read. None: the system answers queries and has no
-    memories to take. `lists` are the live lists that a source of this kind can answer; a source itself says which (`SourceInfo.lists`).
+    memories to take. `ask` gives its present answers to queries (`fidelity --ask`), those that failed as errors of the recording; None:
+    it cannot be asked. `lists` are the live lists that a source of this kind can answer; a source itself says which (`SourceInfo.lists`).
 
     Every address that is parsed loads all records, so drivers are imported within `open`.
     """
@@ -40,6 +45,7 @@ class SourceKind:
     description: str
     schemes: tuple[str, ...]
     open: Callable[[Address, Mapping[str, Any] | None, float], Source] | None
+    ask: Callable[[Address, Sequence[Query], Progress], Recording] | None = None
     credential_variable: str = ""
     """The environment variable of its password or key; empty if it has none."""
     package: str = ""

@@ -14,8 +14,8 @@ import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.pg_text_search.heap import DocumentRow, HeapRow, heap_order
-from cems_workbench.pg_text_search.ts_rank import lexemes
+from pg_text_search.heap import DocumentRow, HeapRow, heap_order
+from pg_text_search.ts_rank import lexemes
 
 TABLE = """
     CREATE TABLE memory_chunks (

@@ -13,9 +13,12 @@ import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.pg_text_search.cover_density import ts_rank_cd
-from cems_workbench.pg_text_search.parser import tokens
-from cems_workbench.pg_text_search.ts_rank import (
+from cems_workbench.progress import silent
+from cems_workbench.store.search.postgres import ts_rank_refresh
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from pg_text_search.cover_density import ts_rank_cd
+from pg_text_search.parser import tokens
+from pg_text_search.ts_rank import (
     TsQueryError,
     lexemes,
     matches,
@@ -24,9 +27,6 @@ from cems_workbench.pg_text_search.ts_rank import (
     ts_query,
     ts_rank,
 )
-from cems_workbench.progress import silent
-from cems_workbench.store.search.postgres import ts_rank_refresh
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
 

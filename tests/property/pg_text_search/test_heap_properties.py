@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.pg_text_search.heap import MAX_ROW_BYTES, HeapRow, order_of_lengths, row_length
-from cems_workbench.pg_text_search.pglz import compressed_size
+from pg_text_search.heap import MAX_ROW_BYTES, HeapRow, order_of_lengths, row_length
+from pg_text_search.pglz import compressed_size
 
 LENGTHS = st.lists(st.integers(93, MAX_ROW_BYTES) | st.sampled_from([200, 1700, 1900]), max_size=120)
 

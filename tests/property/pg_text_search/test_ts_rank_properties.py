@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.pg_text_search.parser import tokens
-from cems_workbench.pg_text_search.stemmer import stem
-from cems_workbench.pg_text_search.ts_rank import (
+from pg_text_search.parser import tokens
+from pg_text_search.stemmer import stem
+from pg_text_search.ts_rank import (
     GAINS,
     LAST_POSITION,
     STOP_WORDS,

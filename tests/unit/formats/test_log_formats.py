@@ -11,8 +11,8 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, log_format, read
-from cems_workbench.formats.cems_hook_events import searched
 from cems_workbench.records import ParsedInput, RecordedAnswer
+from workbench_tools.cems_hook_events import searched
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -20,8 +20,8 @@ from cems_workbench.models.servers import chroma_heartbeat
 from cems_workbench.platform import http_limits
 from cems_workbench.records import Query
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.cems_api import CemsApi
 from cems_workbench.sources.connect import open_source
+from workbench_stores.cems_api import CemsApi
 
 KEY = "sk-secret-90210"
 SECRET_TEXT = "where the spare key lies"

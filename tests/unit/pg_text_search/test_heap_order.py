@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.pg_text_search import heap
-from cems_workbench.pg_text_search.heap import (
+from pg_text_search import heap
+from pg_text_search.heap import (
     DocumentRow,
     HeapRow,
     heap_order,
@@ -20,7 +20,7 @@ from cems_workbench.pg_text_search.heap import (
     text_array_bytes,
     tsvector_bytes,
 )
-from cems_workbench.pg_text_search.ts_rank import lexemes
+from pg_text_search.ts_rank import lexemes
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
 

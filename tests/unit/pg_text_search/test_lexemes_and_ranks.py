@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from cems_workbench.pg_text_search.parser import tokens
-from cems_workbench.pg_text_search.stemmer import stem
-from cems_workbench.pg_text_search.ts_rank import (
+from pg_text_search.parser import tokens
+from pg_text_search.stemmer import stem
+from pg_text_search.ts_rank import (
     Phrase,
     Term,
     TsQueryError,

@@ -15,8 +15,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query, RowError
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.cems_api import Answer, CemsApi, SearchOptions
 from cems_workbench.sources.source import SourceError
+from workbench_stores.cems_api import Answer, CemsApi, SearchOptions
 
 KEY = "cems_ak_nobody-shows-this"
 QUERIES = [Query("q1", "where are the keys", "org/repo"), Query("q2", "what is slow")]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cems_workbench.sources.kinds import SOURCE_KINDS
-from cems_workbench.sources.postgres.catalog import Column, Table
-from cems_workbench.sources.postgres.layouts import layouts, recognised
+from workbench_stores.postgres.catalog import Column, Table
+from workbench_stores.postgres.layouts import layouts, recognised
 
 
 def table(name: str, **columns: str) -> Table:

@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, TakenMemory
-from cems_workbench.sources.sqlite.file import Reader
+from workbench_stores.sqlite.file import Reader
 
 VECTORS = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
 

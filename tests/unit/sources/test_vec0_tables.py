@@ -16,10 +16,10 @@ import pytest
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery
-from cems_workbench.sources.sqlite import vec0
-from cems_workbench.sources.sqlite.file import DatabaseFile, Reader
-from cems_workbench.sources.sqlite.schema import Schema, read_schema
-from cems_workbench.sources.sqlite.vectors import distances
+from workbench_stores.sqlite import vec0
+from workbench_stores.sqlite.file import DatabaseFile, Reader
+from workbench_stores.sqlite.schema import Schema, read_schema
+from workbench_stores.sqlite.vectors import distances
 
 RECORDED = Path(__file__).parents[2] / "recordings" / "sqlite_vec"
 ANSWERS: dict[str, Any] = json.loads((RECORDED / "answers.json").read_text("utf-8"))

@@ -9,11 +9,11 @@ import pytest
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.models.chunking import cems_pieces
-from cems_workbench.pg_text_search.heap import HeapRow, heap_order
-from cems_workbench.pg_text_search.ts_rank import lexemes
 from cems_workbench.progress import silent
 from cems_workbench.store.search.postgres import ts_rank_refresh
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from pg_text_search.heap import HeapRow, heap_order
+from pg_text_search.ts_rank import lexemes
 
 
 @pytest.mark.parametrize(

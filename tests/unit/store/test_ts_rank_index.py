@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import StoreError
-from cems_workbench.pg_text_search.tie_order import full_order, limited_order
-from cems_workbench.pg_text_search.ts_rank import lexemes, matches, or_query, ts_query, ts_rank
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.search.directory.index_directory import read_manifest
@@ -20,6 +18,8 @@ from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres import ts_rank_refresh
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.postgres.ts_rank_refresh import Chunk
+from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.ts_rank import lexemes, matches, or_query, ts_query, ts_rank
 
 TEXTS = [
     *("the cat sat", "cats and a dog", "a dog", "re-rank the list", "rank of a list", "re", "cat cat dog", ""),

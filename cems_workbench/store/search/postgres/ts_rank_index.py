@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.pg_text_search import inverted_index
-from cems_workbench.pg_text_search.inverted_index import InvertedIndex
-from cems_workbench.pg_text_search.tie_order import full_order, limited_order
-from cems_workbench.pg_text_search.ts_rank import TextQuery, TsQueryError, or_query
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.hits import ChunkHits
+from pg_text_search import inverted_index
+from pg_text_search.inverted_index import InvertedIndex
+from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.ts_rank import TextQuery, TsQueryError, or_query
 
 IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
 COLUMNS = {

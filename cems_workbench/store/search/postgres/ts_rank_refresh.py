@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cems_workbench.pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
-from cems_workbench.pg_text_search.inverted_index import inverted_index
-from cems_workbench.pg_text_search.ts_rank import Lexemes, TextConfig, lexemes
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.postgres import VERSION, ts_rank_index
 from cems_workbench.store.search.postgres.ts_rank_index import ChunkIndex
+from pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
+from pg_text_search.inverted_index import inverted_index
+from pg_text_search.ts_rank import Lexemes, TextConfig, lexemes
 
 
 @dataclass(frozen=True, slots=True)

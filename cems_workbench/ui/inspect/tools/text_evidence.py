@@ -179,7 +179,7 @@ def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
 def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
     """Draw the lexemes of one query variant, for PostgreSQL's ts_rank lists."""
     from cems_workbench.analysis.ts_rank_evidence import lexeme_matches, rank_evidence
-    from cems_workbench.pg_text_search.ts_rank import TsQueryError
+    from pg_text_search.ts_rank import TsQueryError
 
     st.markdown("## Words in common", help=RANK_HELP)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})

@@ -1,0 +1,261 @@
+"""ConvoMem: questions, the messages that answer them, and the conversations these were said in (Pakhomov et al., 2025, arXiv 2511.10523).
+
+An item is `{question, answer, message_evidences, conversations, category}`, an evidence `{speaker, text}`, a conversation
+`{id, messages: [{speaker, text}]}`. The files of `evidence_questions` and `filler_conversations` are `{evidence_items: [item]}`, those of
+`pre_mixed_testcases` lists of `{evidenceItems: [item], conversations, contextSize}`, whose conversations are the haystack of all items.
+
+Each message is a memory `CASE/CONVERSATION/MESSAGE` of the project `convomem/CASE`, which the queries name too; a case is an item, or a
+mixed test case. An evidence is a copied text without an id, and not always to the letter, so it is found by its words: the messages with
+the same words, else the only one that contains them, else those that together hold most of them. Each is judged 1; what is found nowhere,
+or in several places, is reported. Questions of abstention have no answer: the messages that they name do not say it, and are not judged.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.format import Format
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from workbench_benchmarks.conversations import Reading, some
+
+NAME = "convomem"
+PROJECT = "convomem/"
+ITEMS = ("evidence_items", "evidenceItems")
+ABSTENTION = "abstention"
+_NUMBERED = re.compile(r"[0-9]+_evidence")
+_FOLDER = re.compile(r"[0-9]+_evidence|category_.+|filler_conversations")
+"""Folders in which files of one name lie, so that theirs belongs to it."""
+_WORDS = re.compile(r"\w+")
+SHARE = 0.8
+"""Of an evidence's words, how many must be in the messages that it was put together from."""
+FEWEST_WORDS = 4
+"""Shorter messages, such as "yes, please", are no part of an evidence."""
+NOT_READ = ("answer", "scenario_description", "personId", "use_case_model_name", "core_model_name")
+
+
+@dataclass
+class _Message:
+    """A message as evidence finds it: the id of its memory, who said it, its words between blanks."""
+
+    id: str
+    speaker: str
+    words: str
+
+
+@dataclass
+class _Reading(Reading):
+    """What has been read so far."""
+
+    unknown: dict[str, UnknownFields] = field(
+        default_factory=lambda: {
+            "items": UnknownFields(("question", "message_evidences", "conversations", "category", *NOT_READ)),
+            "conversations": UnknownFields(("id", "messages", "containsEvidence", "model_name")),
+            "messages": UnknownFields(("speaker", "text")),
+        }
+    )
+    unjudged: list[str] = field(default_factory=list)
+    unanswerable: int = 0
+    without_question: int = 0
+
+    def notes(self) -> Iterator[str]:
+        if self.unanswerable:
+            yield f"{self.unanswerable} questions of abstention have no answer; the messages that they name are not judged"
+        if self.unjudged:
+            yield f"{len(self.unjudged)} questions have no judgment: {some(self.unjudged)}"
+        if self.without_question:
+            yield f"{self.without_question} items ask nothing: their conversations are memories"
+        if self.queries:
+            yield f"not read, being neither questions nor messages: {', '.join(NOT_READ)} of items, model_name of conversations"
+        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read one file; raises InputError when it holds no item."""
+    parents = [part.name for part in path.resolve().parents]
+    numbered = _NUMBERED.fullmatch(parents[0]) is not None
+    kind = parents[1] if numbered else None
+    folders = [*([kind] if kind else []), *(parents[:1] if _FOLDER.fullmatch(parents[0]) else [])]
+    name = "-".join([*folders, path.stem])
+    reading = _Reading(str(path))
+    found = 0
+    for number, row in read_records(path, reading.errors, progress):
+        for case, items, conversations in _cases(row, f"{name}-{number}"):
+            found += 1
+            _read_case(reading, number, case, items, conversations, kind)
+        if not _is_case(row):
+            reading.report(number, "", "is neither an item with conversations nor a test case")
+    if not found:
+        raise InputError(f"{path}: no evidence_items, and no item with message_evidences and conversations, in it")
+    return reading.parsed(NAME)
+
+
+def _is_case(row: Any) -> bool:
+    if not isinstance(row, dict):
+        return False
+    given = any(isinstance(row.get(key), list) for key in ITEMS)
+    return given or ("message_evidences" in row and isinstance(row.get("conversations"), list))
+
+
+def _cases(row: dict[str, Any], name: str) -> Iterator[tuple[str, list[Any], Any]]:
+    """(name, items, conversations to search) of what a row holds: a mixed test case, a file's items, or one item."""
+    items = next((row[key] for key in ITEMS if isinstance(row.get(key), list)), None)
+    if items is None:
+        if _is_case(row):
+            yield name, [row], row["conversations"]
+    elif isinstance(row.get("conversations"), list):
+        yield name, items, row["conversations"]
+    else:
+        for number, item in enumerate(items, start=1):
+            yield f"{name}-{number}", [item], item.get("conversations") if isinstance(item, dict) else None
+
+
+def _read_case(reading: _Reading, row: int, case: str, items: list[Any], conversations: Any, kind: str | None) -> None:
+    said: dict[str | None, list[_Message]] = {}
+    for number, conversation in enumerate(conversations if isinstance(conversations, list) else [], start=1):
+        where = f"{case}/{number}"
+        if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
+            reading.report(row, where, "must be a conversation with messages")
+            continue
+        reading.unknown["conversations"].see(conversation)
+        given = conversation.get("id")
+        messages = said.setdefault(given if isinstance(given, str) else None, [])
+        for place, message in enumerate(conversation["messages"], start=1):
+            try:
+                messages.append(_read_message(reading, case, f"{where}/{place}", message))
+            except FieldError as error:
+                reading.report(row, f"{where}/{place}.{error.field}".rstrip("."), error.reason)
+    for number, item in enumerate(items, start=1):
+        _read_item(reading, row, case, number, item, said, kind)
+
+
+def _read_message(reading: _Reading, case: str, name: str, message: Any) -> _Message:
+    """Add one message as a memory; raises FieldError."""
+    if not isinstance(message, dict):
+        raise FieldError("", "must be a message with speaker and text")
+    content = required_text(message, "text")
+    speaker = (text(message, "speaker") or "user").lower()
+    reading.unknown["messages"].see(message)
+    reading.memories.append(
+        Memory(
+            id=name,
+            content=f"{speaker}: {content}",
+            project=f"{PROJECT}{case}",
+            session=name.rpartition("/")[0],
+            author=speaker,
+            source_ref=f"convomem:{name}",
+        )
+    )
+    return _Message(name, speaker, _words(content))
+
+
+def _read_item(
+    reading: _Reading,
+    row: int,
+    case: str,
+    number: int,
+    item: Any,
+    said: dict[str | None, list[_Message]],
+    kind: str | None,
+) -> None:
+    where = f"{case}/q{number}"
+    if not isinstance(item, dict):
+        reading.report(row, where, "must be an object")
+        return
+    reading.unknown["items"].see(item)
+    if not str(item.get("question") or "").strip() and not item.get("message_evidences"):
+        reading.without_question += 1
+        return
+    try:
+        question, category = required_text(item, "question"), kind or text(item, "category")
+    except FieldError as error:
+        reading.report(row, f"{where}.{error.field}", error.reason)
+        return
+    answerable = None if ABSTENTION not in (category or "").lower() else False
+    reading.queries.append(Query(where, question, f"{PROJECT}{case}", None, category, answerable))
+    if answerable is False:
+        reading.unanswerable += 1
+        return
+    judged: dict[str, None] = {}
+    given = item.get("message_evidences")
+    for place, evidence in enumerate(given if isinstance(given, list) else [], start=1):
+        found, reason = _found(evidence, _own(item, said))
+        judged.update(dict.fromkeys(found))
+        if reason:
+            reading.report(row, f"{where}.message_evidences[{place}]", reason)
+    reading.judgments += [Judgment(where, message, 1) for message in judged]
+    if not judged:
+        reading.unjudged.append(where)
+
+
+def _own(item: dict[str, Any], said: dict[str | None, list[_Message]]) -> list[_Message]:
+    """The messages of an item's conversations among those of its case, or all of the case where they have no ids."""
+    own = item.get("conversations")
+    ids = [one.get("id") for one in own if isinstance(one, dict)] if isinstance(own, list) else []
+    named = [message for name, messages in said.items() if name and name in ids for message in messages]
+    return named or [message for messages in said.values() for message in messages]
+
+
+def _found(evidence: Any, messages: list[_Message]) -> tuple[list[str], str]:
+    """The ids of the messages that an evidence names, or the reason why it names none."""
+    if (
+        not isinstance(evidence, dict)
+        or not isinstance(evidence.get("text"), str)
+        or not _words(evidence["text"]).strip()
+    ):
+        return [], "must be a message with speaker and text"
+    wanted, speaker = _words(evidence["text"]), str(evidence.get("speaker") or "").lower()
+    of_speaker = [message for message in messages if message.speaker == speaker]
+    for among in (of_speaker, messages):
+        if same := [message.id for message in among if message.words == wanted]:
+            return same, ""
+        holding = [message.id for message in among if wanted in message.words]
+        if holding:
+            return (
+                (holding, "")
+                if len(holding) == 1
+                else ([], f"its words are in {len(holding)} messages; which is meant is open")
+            )
+    parts = {
+        message.words: message.id
+        for message in messages
+        if message.words in wanted and _size(message.words) >= FEWEST_WORDS
+    }
+    if sum(map(_size, parts)) >= SHARE * _size(wanted):
+        return list(parts.values()), ""
+    return [], "no message of its conversations has these words"
+
+
+def _words(content: str) -> str:
+    """The words of a text between blanks, so that one text is looked for in another by whole words."""
+    return f" {' '.join(_WORDS.findall(unicodedata.normalize('NFKC', content).casefold()))} "
+
+
+def _size(words: str) -> int:
+    return words.count(" ") - 1
+
+
+def sniff(sample: Sample) -> bool:
+    """Items with message_evidences, in one of the benchmark's three forms."""
+    return any(map(_is_case, sample.rows[:1]))
+
+
+FORMAT = Format(
+    NAME,
+    "ConvoMem questions with the conversations that answer them",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json", ".jsonl", ".ndjson"),
+    place=2,
+    shape="objects with evidence_items, or with message_evidences and conversations",
+    needs=(("evidence_items", "evidenceItems", "message_evidences"),),
+)

@@ -1,0 +1,688 @@
+"""LoCoMo: conversations in sessions, each turn a memory, each question a query (Maharana et al., 2024).
+
+A conversation has `session_N` (turns with speaker, dia_id, text, blip_caption), `session_N_date_time` and `qa` (with question, evidence,
+category); the published file is a list of `{sample_id, conversation, qa}`. A question searches its own conversation, whose project
+`locomo/NAME` it has. Evidence names turns; it is not always well formed, so what can be understood is used and the rest reported.
+
+Also read: one list of turns with timestamps instead of sessions, under a key for each conversation (mem0's locomo10_rag.json), where a
+session begins with another timestamp and D1:3 is the third turn of the first; sessions as a list (LoCoMo-Refined's conversations.jsonl),
+with the questions in another file; a row for each question; JSON lines of all these.
+
+Written, it is a list of `{sample_id, conversation, qa}`, whose evidence is the turns judged above 0.
+
+A turn's time is that of its session, to the minute, and its place in it in seconds; so the session's time and the places are taken
+from the turns' times again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample
+from cems_workbench.formats.base.format import Format
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from workbench_benchmarks.conversations import (
+    ASKED_WITHIN,
+    MONTHS,
+    TIME_FORMS,
+    TIMES,
+    ConversationForm,
+    Part,
+    conversation_writer,
+    first_of,
+    is_said,
+    said_at,
+    said_by,
+    spread,
+    turns_of,
+)
+
+NAME = "locomo"
+TYPES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+_SESSION = re.compile(r"session_(\d{1,6})")
+_OF_SESSION = re.compile(r"(?:events_)?session_\d{1,6}(_\w+)?")
+_NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
+_TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
+_BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
+PROJECT = "locomo/"
+_SESSION_NAME = re.compile(r"(.*)/session_([0-9]{1,6})", re.DOTALL)
+_QUESTION = re.compile(r"(.*)/q([0-9]{3,9})", re.DOTALL)
+_CAPTION = re.compile(r"(.*) \[shared image: (.*)\]", re.DOTALL)
+_NUMBERS = re.compile(r"(\d+)")
+EMPTY_TURN = {"speaker": "", "dia_id": "", "text": ""}
+EMPTY_QUESTION = {"question": "", "evidence": []}
+Turns = list[tuple[Memory, dict[str, Any]]]
+
+# Names of fields, likelier ones first.
+NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
+ASKED = ("qa", "question", "questions", "qa_pairs")
+NUMBERS = ("session_index", "session_number", "session_id", "session", "index", "id")
+TURN_IDS = ("dia_id", "turn_id", "id")
+SPEAKERS = ("speaker", "role", "author", "name", "type")
+TEXTS = ("text", "content", "message")
+QUESTION_IDS = ("qa_id", "question_id", "id")
+CATEGORIES = ("category", "question_type", "type")
+QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
+WRAPPERS = ("data", "samples", "conversations")
+NOT_READ = {
+    "conversations": (
+        "event_summary",
+        "observation",
+        "session_summary",
+        "conversation_history_text",
+        "conversation_history_multimodal_text",
+    ),
+    "questions": ("answer", "adversarial_answer", "is_multi_modality", "evidence_messages"),
+    "turns": ("img_url", "query", "re-download", "images", "has_multimodal_context"),
+}
+"""What is known of the benchmark's files and is neither a turn nor a question."""
+CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
+
+
+def _unknown() -> dict[str, UnknownFields]:
+    session = ("session_index", "session_date_time", "message_index")
+    place = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
+    counts = ("session_count", "message_count", "multimodal_message_count", "image_count")
+    known = {
+        "conversations": (*NAMES, *ASKED, *place, *counts, "conversation", "sessions", "speakers"),
+        "turns": (*TURN_IDS, *SPEAKERS, *TEXTS, *TIMES, *session, "session", "session_id", "blip_caption"),
+        "questions": (*QUESTION_FIELDS, *place),
+    }
+    return {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in known.items()}
+
+
+@dataclass
+class _Seen:
+    """What the whole input had, for its notes."""
+
+    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
+    not_read: dict[str, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NOT_READ})
+    undated: int = 0
+    unnamed: int = 0
+    unanswered: list[str] = field(default_factory=list)
+
+    def see(self, kind: str, row: dict[str, Any]) -> None:
+        for name in NOT_READ[kind]:
+            if name in row:
+                self.not_read[kind][name] = self.not_read[kind].get(name, 0) + 1
+        self.unknown[kind].see(row)
+
+    def see_conversation(self, row: dict[str, Any]) -> None:
+        """Count the fields of a conversation that are not read; those of its sessions, such as session_1_summary, as one."""
+        inner = row.get("conversation")
+        fields: dict[str, Any] = {}
+        for name, value in chain(row.items(), inner.items() if isinstance(inner, dict) else ()):
+            of_session = _OF_SESSION.fullmatch(name)
+            if of_session is None:
+                fields[name] = value
+            elif of_session[1] and of_session[1][1:] not in TIMES:
+                self.not_read["conversations"][f"session_N{of_session[1]}"] = 1
+        if isinstance(row.get("question"), str):  # a row for each question: those fields are the question's
+            fields = {
+                name: value for name, value in fields.items() if name not in (*QUESTION_FIELDS, *NOT_READ["questions"])
+            }
+        self.see("conversations", fields)
+
+    def notes(self) -> Iterator[str]:
+        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+        if parts := [f"{', '.join(names)} of {kind}" for kind, names in self.not_read.items() if names]:
+            yield f"not read, being neither turns nor questions: {'; '.join(parts)}"
+        if self.undated:
+            yield f"{self.undated} sessions have no date; nor have their turns"
+        if self.unnamed:
+            yield (
+                f"{self.unnamed} turns have no dia_id: D1:3 is the third turn of the first session, which ends where the timestamp changes"
+            )
+        if self.unanswered:
+            yield (
+                f"{len(self.unanswered)} questions name no turn that answers them and so have no judgment, e.g. {self.unanswered[0]}"
+            )
+
+
+@dataclass
+class _Reading:
+    """What has been read of one conversation."""
+
+    source: str
+    name: str
+    seen: _Seen
+    memories: dict[str, Memory] = field(default_factory=dict)
+    turns: dict[str, str] = field(default_factory=dict)
+    """The ids of turns by how evidence may name them: D1:3 for D1:03."""
+    queries: dict[str, Query] = field(default_factory=dict)
+    judgments: list[Judgment] = field(default_factory=list)
+    errors: list[RowError] = field(default_factory=list)
+    last: datetime | None = None
+    asked: int = 0
+    conversation: Any = None
+
+    def report(self, row: int, where: str, reason: str) -> None:
+        self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session: its number, its time as the file has it, and its turns, of which nothing is known yet."""
+
+    number: int
+    time_field: str
+    started: Any
+    turns: list[Any]
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a file of conversations, of their questions, or a folder of both; raises InputError when it holds neither."""
+    if folder(path):
+        errors: list[RowError] = []
+        rows = [row for name in (CONVERSATIONS, QUESTIONS) for row in _lines(path / name, errors, progress)]
+        return _parse(rows, path, errors, progress)
+    if is_document(path):
+        return parse(read_document(path), path, progress)
+    errors = []
+    return _parse(_lines(path, errors, progress), path, errors, progress)
+
+
+def _lines(path: Path, errors: list[RowError], progress: Progress) -> list[tuple[str, int, Any]]:
+    return [(str(path), number, row) for number, row in read_objects(path, errors, progress)]
+
+
+def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
+    """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
+    if document == []:
+        raise InputError(f"{path} is an empty list")
+    rows = [(str(path), number, row) for number, row in enumerate(_rows(document, path), start=1)]
+    return _parse(rows, path, [], progress)
+
+
+def _rows(document: Any, path: Path) -> list[Any]:
+    """The conversations or questions of a document: its items, or those under a usual name, or under the key of each conversation."""
+    if isinstance(document, list):
+        return document
+    if not isinstance(document, dict) or _is_ours(document):
+        return [document]
+    if (inner := next((document[name] for name in WRAPPERS if isinstance(document.get(name), list)), None)) is not None:
+        return list(inner)
+    if not any(map(_is_conversation, document.values())):
+        return [document]
+    rows = []
+    for key, row in document.items():  # a number alone would be the same conversation in every such file
+        name = f"{path.stem}-{key}" if key.isdecimal() else key
+        rows.append({"sample_id": name, **row} if isinstance(row, dict) else row)
+    return rows
+
+
+def _parse(rows: list[tuple[str, int, Any]], path: Path, errors: list[RowError], progress: Progress) -> ParsedInput:
+    if not any(_is_ours(row) for _, _, row in rows):
+        raise InputError(f"{path}: no conversation with session_N with turns, and no question with its evidence")
+    seen, readings = _Seen(), dict[str, _Reading]()
+    for done, (source, number, row) in enumerate(rows):
+        progress(f"reading {path.name}", done, len(rows))
+        if not _is_ours(row):
+            errors.append(RowError(source, number, "is no conversation with session_N with turns, nor a question"))
+            continue
+        name = _name(row, path.stem if len(rows) == 1 else f"{path.stem}-{number}")
+        reading = readings.setdefault(name, _Reading(source, name, seen))
+        reading.source = source
+        try:
+            _read_row(reading, number, row)
+        except FieldError as error:
+            reading.report(number, error.field, error.reason)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(memory for part in readings.values() for memory in part.memories.values()),
+        queries=tuple(query for part in readings.values() for query in part.queries.values()),
+        judgments=tuple(judgment for part in readings.values() for judgment in part.judgments),
+        errors=(*errors, *(error for part in readings.values() for error in part.errors)),
+        notes=(*((ASKED_WITHIN,) if len(readings) > 1 else ()), *seen.notes()),
+    )
+
+
+def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
+    """Add a conversation with its questions, or one question; raises FieldError for another conversation of the same name."""
+    alone = isinstance(row.get("question"), str)
+    if _is_conversation(row):
+        said = row.get("conversation", row.get("sessions", row))
+        if reading.conversation is None:
+            reading.conversation = said
+            reading.seen.see_conversation(row)
+            _read_sessions(reading, row)
+        elif not alone or said != reading.conversation:
+            raise FieldError("", "another conversation of the file has this name")
+    for question in _questions(row):
+        reading.asked += 1
+        where = "question" if alone else f"qa[{reading.asked}]"
+        _read_question(reading, question, number if alone else reading.asked, where)
+
+
+def _name(row: dict[str, Any], default: str) -> str:
+    """The name of a conversation, or of that of a question, whose own id is another."""
+    names = NAMES if _is_conversation(row) else NAMES[:-1]
+    given = next((row[name] for name in names if row.get(name) is not None), None)
+    usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
+    return str(given).strip() or default if usable else default
+
+
+def _sessions(row: dict[str, Any]) -> list[_Session]:
+    """The sessions of a conversation that have turns, in their order; empty if it is none."""
+    inner = row.get("conversation", row)
+    sessions: Iterable[_Session] = ()
+    if isinstance(inner, dict):
+        numbered = [(int(match[1]), turns) for key, turns in inner.items() if (match := _SESSION.fullmatch(key))]
+        sessions = [_numbered_session(inner, number, value) for number, value in numbered]
+        listed = inner.get("sessions", row.get("sessions"))
+    else:
+        listed = inner
+    if not sessions and isinstance(listed, list) and listed:
+        if any(map(turns_of, listed)):
+            sessions = _listed_sessions(listed)
+        elif any(map(_is_turn, listed)):
+            sessions = _split(listed)
+    return sorted((session for session in sessions if session.turns), key=lambda session: session.number)
+
+
+def _numbered_session(conversation: dict[str, Any], number: int, value: Any) -> _Session:
+    key = first_of(conversation, [f"session_{number}_{name}" for name in TIMES])
+    started = conversation.get(key)
+    if started is None and isinstance(value, dict):
+        started = value.get(first_of(value, TIMES))
+    return _Session(number, key, started, turns_of(value))
+
+
+def _listed_sessions(listed: list[Any]) -> Iterator[_Session]:
+    """The items of a list of sessions, by their own numbers if each has another, else by their places."""
+    items = [item if isinstance(item, dict) else {"turns": item} for item in listed]
+    numbers = [_session_number(item, NUMBERS) for item in items]
+    if None in numbers or len(set(numbers)) < len(numbers):
+        numbers = list(range(1, len(items) + 1))
+    for number, item in zip(numbers, items, strict=True):
+        field = first_of(item, TIMES)
+        yield _Session(number or 0, field, item.get(field), turns_of(item))
+
+
+def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
+    """The number of a session by the first of these fields that the row has, as itself or in text such as session_3."""
+    value = row.get(first_of(row, names))
+    said = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    match = _NUMBERED.fullmatch(said)
+    return int(match[1]) if match else None
+
+
+def _split(turns: list[Any]) -> Iterator[_Session]:
+    """One list of turns as sessions: by their dia_ids, their sessions' numbers, or where the timestamp changes.
+
+    Timestamps that no two turns share are the turns' own, and no sessions.
+    """
+    keys: list[int | str] = []
+    for turn in turns:
+        before = keys[-1] if keys else ""
+        keys.append(_session_of(turn) if isinstance(turn, dict) else before)
+    if all(isinstance(key, int) for key in keys):
+        order = sorted(range(len(turns)), key=keys.__getitem__)
+        runs = [(key, [turns[at] for at in run]) for key, run in groupby(order, keys.__getitem__)]
+    else:
+        runs = [(0, [turns[at] for at in run]) for _, run in groupby(range(len(turns)), keys.__getitem__)]
+        runs = [(0, turns)] if len(runs) == len(turns) else runs
+        runs = [(number, run) for number, (_, run) in enumerate(runs, start=1)]
+    for number, run in runs:
+        first = next((turn for turn in run if isinstance(turn, dict)), {})
+        field = first_of(first, TIMES)
+        yield _Session(int(number), field, first.get(field), run)
+
+
+def _session_of(turn: dict[str, Any]) -> int | str:
+    """The number of a turn's session, else its timestamp."""
+    match = _TURN.fullmatch(str(turn.get("dia_id", "")).strip())
+    number = int(match[1]) if match else _session_number(turn, NUMBERS[:-2])
+    return str(turn.get(first_of(turn, TIMES))) if number is None else number
+
+
+def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:
+    position = 0
+    for session in _sessions(row):
+        started = said_at(session.started)
+        if started is not None:
+            reading.last = max(reading.last or started, started)
+        elif is_said(session.started):
+            reading.report(
+                session.number, session.time_field, f"must be a time such as {TIME_FORMS}; its turns have no date"
+            )
+        else:
+            reading.seen.undated += 1
+        for number, turn in enumerate(session.turns, start=1):
+            position += 1
+            where = f"session_{session.number}[{number}]"
+            try:
+                _read_turn(reading, turn, session, number, started)
+            except FieldError as error:
+                reading.report(position, f"{where}.{error.field}" if error.field else where, error.reason)
+
+
+def _read_turn(reading: _Reading, turn: Any, session: _Session, number: int, started: datetime | None) -> None:
+    """Add one turn as a memory; raises FieldError."""
+    if not isinstance(turn, dict):
+        raise FieldError("", "must be an object")
+    turn_id = _turn_id(turn) or f"D{session.number}:{number}"
+    speaker, field = required_text(turn, first_of(turn, SPEAKERS)), first_of(turn, TEXTS)
+    said, caption = text(turn, field), text(turn, "blip_caption")
+    if said is None and caption is None:
+        raise FieldError(field, "is missing")
+    if turn_id in reading.memories:
+        raise FieldError("dia_id", f"{turn_id!r} stands already in the conversation")
+    reading.seen.see("turns", turn)
+    reading.seen.unnamed += _turn_id(turn) is None
+    when = _time_of(reading, turn, session, number, started)
+    content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
+    reading.memories[turn_id] = Memory(
+        id=f"{reading.name}/{turn_id}",
+        content=content,
+        project=f"{PROJECT}{reading.name}",
+        session=f"{reading.name}/session_{session.number}",
+        author=speaker,
+        created_at=when,
+        last_accessed=when,
+        source_ref=f"locomo:{reading.name}:{turn_id}",
+    )
+    for name in (turn_id, *_named(turn_id)):
+        reading.turns.setdefault(name, turn_id)
+
+
+def _turn_id(turn: dict[str, Any]) -> str | None:
+    """The id that a turn has, a number as its digits; None if it has none."""
+    field = first_of(turn, TURN_IDS)
+    value = turn.get(field)
+    if field != "dia_id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return required_text(turn, field).strip() if value is not None else None
+
+
+def _time_of(
+    reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
+) -> datetime | None:
+    """When a turn was said: its own time, where it has another than its session, else its place in the session in seconds."""
+    own = turn.get(first_of(turn, TIMES))
+    if is_said(own) and own != session.started:
+        when = said_at(own)
+        if when is not None:
+            reading.last = max(reading.last or when, when)
+            return when
+        reading.report(
+            number,
+            f"session_{session.number}[{number}].{first_of(turn, TIMES)}",
+            f"must be a time such as {TIME_FORMS}",
+        )
+    return None if started is None else started + timedelta(seconds=number)
+
+
+def _questions(row: dict[str, Any]) -> list[Any]:
+    """The questions of a conversation, or the row itself if it is one question with its conversation."""
+    if isinstance(row.get("question"), str):
+        return [row]
+    return next((row[name] for name in ASKED if isinstance(row.get(name), list)), [])
+
+
+def _read_question(reading: _Reading, row: Any, number: int, where: str) -> None:
+    """Add one question with its evidence; what is wrong with it is reported."""
+    try:
+        if not isinstance(row, dict):
+            raise FieldError("", "must be an object")
+        question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
+        if qid in reading.queries:
+            raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
+        kind = _type(row)
+    except FieldError as error:
+        reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
+        return
+    if not _is_conversation(row):
+        reading.seen.see("questions", row)
+    reading.queries[qid] = Query(qid, question, f"{PROJECT}{reading.name}", reading.last, kind)
+    turns = _evidence(reading, row.get("evidence"), number, f"{where}.evidence")
+    reading.judgments += [Judgment(qid, f"{reading.name}/{turn_id}", 1) for turn_id in turns]
+    if not turns:
+        reading.seen.unanswered.append(qid)
+
+
+def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
+    """The id of a question, beginning with its conversation's name; its place among them if it has none."""
+    names = QUESTION_IDS[:-1] if _is_conversation(row) else QUESTION_IDS  # there the id may be the conversation's
+    field = first_of(row, names)
+    own = row.get(field)
+    if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
+        return f"{reading.name}/q{place:03d}"
+    name = storable(field, str(own).strip())
+    if not name.isprintable():
+        raise FieldError(field, "must not contain control characters")
+    return name if name.startswith(reading.name) else f"{reading.name}/{name}"
+
+
+def _type(row: dict[str, Any]) -> str | None:
+    """The benchmark's name of a question's category, be it given as a number, as its digits or in words; another category as it is."""
+    field = first_of(row, CATEGORIES)
+    value = row.get(field)
+    if value is None or isinstance(value, bool | list | dict):
+        return None
+    said = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    words = re.sub(r"[\s_-]+", "-", said.lower())
+    number = int(said) if said.isascii() and said.isdecimal() and len(said) < 3 else 0
+    known = TYPES.get(number) or next(
+        (kind for kind in TYPES.values() if words == kind or words == f"{kind}-reasoning"), None
+    )
+    return known or storable(field, said) or None
+
+
+def _evidence(reading: _Reading, evidence: Any, number: int, where: str) -> list[str]:
+    """The turns a question's evidence names, each once; what names no turn of the conversation is reported.
+
+    Where the conversation is in another file, every turn that is named is taken.
+    """
+    turns: dict[str, None] = {}
+    for item in _flat(evidence):
+        said = item.strip() if isinstance(item, str) else ""
+        words = [word for word in _BETWEEN.split(said) if word]
+        if said in reading.turns:
+            turns[reading.turns[said]] = None
+            continue
+        if words and all(word in reading.turns for word in words):
+            turns.update((reading.turns[word], None) for word in words)
+            continue
+        named = _named(said)
+        if reading.conversation is None:
+            turns.update(dict.fromkeys(named))
+        else:
+            turns.update((reading.turns[turn], None) for turn in named if turn in reading.turns)
+            if unknown := [turn for turn in named if turn not in reading.turns]:
+                reading.report(number, where, f"no turn {', '.join(unknown)} in the conversation")
+        rest = _BETWEEN.sub(" ", _TURN.sub("", said)).strip() if isinstance(item, str) else repr(item)
+        if rest:
+            reading.report(number, where, f"{ascii(rest)[:60]} is not a turn such as D1:3")
+    return list(turns)
+
+
+def _flat(evidence: Any) -> Iterator[Any]:
+    """The items of evidence, be it one, a list, lists in a list, or objects with the id of a turn."""
+    if isinstance(evidence, list):
+        for item in evidence:
+            yield from _flat(item)
+    elif isinstance(evidence, dict) and isinstance(evidence.get("dia_id"), str | list):
+        yield from _flat(evidence["dia_id"])
+    elif evidence is not None:
+        yield evidence
+
+
+def _named(said: str) -> list[str]:
+    """The turns in a text, written D1:3, of D:1:3, D1:03 and the like too."""
+    return [f"D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(said)]
+
+
+def _is_turn(item: Any) -> bool:
+    return isinstance(item, dict) and ("dia_id" in item or ("speaker" in item and not item.keys().isdisjoint(TEXTS)))
+
+
+def _is_conversation(row: Any) -> bool:
+    """Whether a row has sessions by number, or turns in a list of turns or of sessions that have dia_ids or questions beside them."""
+    if not isinstance(row, dict):
+        return False
+    inner = row.get("conversation", row)
+    if isinstance(inner, dict) and any(_SESSION.fullmatch(key) and turns_of(value) for key, value in inner.items()):
+        return True
+    listed = inner.get("sessions", row.get("sessions")) if isinstance(inner, dict) else inner
+    turns = [turn for item in listed for turn in (turns_of(item) or [item])] if isinstance(listed, list) else []
+    return any(_is_turn(turn) and ("dia_id" in turn or bool(_questions(row))) for turn in turns)
+
+
+def _is_question(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and isinstance(row.get("question"), str)
+        and "evidence" in row
+        and any(map(row.get, NAMES[:2]))
+    )
+
+
+def _is_ours(row: Any) -> bool:
+    return _is_conversation(row) or _is_question(row)
+
+
+def folder(directory: Path) -> frozenset[str]:
+    """The two files of a directory with conversations and, beside them, their questions; none of another directory."""
+    names = (CONVERSATIONS, QUESTIONS)
+    try:
+        if not all((directory / name).is_file() for name in names):
+            return frozenset()
+        first, second = (take_sample(directory / name).objects for name in names)
+    except (OSError, InputError):
+        return frozenset()
+    ours = bool(first and second) and _is_conversation(first[0]) and _is_question(second[0])
+    return frozenset(names) if ours else frozenset()
+
+
+def sniff(sample: Sample) -> bool:
+    """Conversations with sessions, or questions with their evidence and the name of their conversation."""
+    rows = sample.objects or _rows(sample.document, sample.path)
+    return bool(rows) and _is_ours(rows[0])
+
+
+def _owner(memory: Memory) -> str:
+    """The conversation of a turn; raises ValueError."""
+    name = (memory.project or "").removeprefix(PROJECT)
+    session = _SESSION_NAME.fullmatch(memory.session or "")
+    if memory.project != PROJECT + name or session is None or session[1] != name:
+        raise ValueError("is no turn of a LoCoMo conversation (project locomo/NAME, session NAME/session_N)")
+    if not memory.id.startswith(f"{name}/"):
+        raise ValueError(f"has an id that does not begin with its conversation, {name}/")
+    said_by(memory)
+    return name
+
+
+def _asked_in(query: Query) -> str:
+    """The conversation of a question, by its qid, or by its project if the qid is its own id; raises ValueError."""
+    match = _QUESTION.fullmatch(query.qid)
+    if match is not None and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}":
+        return match[1]
+    name = (query.project or "").removeprefix(PROJECT)
+    if query.project != PROJECT + name or not name or not query.qid.startswith(name):
+        raise ValueError("is no question of a LoCoMo conversation (qid NAME/q001)")
+    return name
+
+
+def _build(part: Part) -> tuple[dict[str, Any], int]:
+    """The document of a conversation, and how many places it holds."""
+    sessions: dict[int, Turns] = {}
+    for memory in part.memories:
+        match = _SESSION_NAME.fullmatch(memory.session or "")
+        if match is not None:
+            sessions.setdefault(int(match[2]), []).append((memory, _turn(part.name, memory)))
+    speakers = list(dict.fromkeys(memory.author for memory in part.memories))[:2]
+    conversation: dict[str, Any] = dict(zip(("speaker_a", "speaker_b"), speakers, strict=False))
+    held = 0
+    for number in sorted(sessions):
+        started, turns, empty = _session(sessions[number])
+        if started is not None:
+            conversation[f"session_{number}_date_time"] = _clock(started)
+        conversation[f"session_{number}"] = turns
+        held += empty
+    numbered = [(number, query) for query in part.queries if (number := _number(part, query))]
+    questions, empty = spread([(number, _question(part, query)) for number, query in numbered], EMPTY_QUESTION)
+    named = [{"qa_id": query.qid, **_question(part, query)} for query in part.queries if not _number(part, query)]
+    return {"sample_id": part.name, "conversation": conversation, "qa": [*questions, *named]}, held + empty
+
+
+def _turn(name: str, memory: Memory) -> dict[str, Any]:
+    said = said_by(memory)
+    turn = {"speaker": memory.author, "dia_id": memory.id.removeprefix(f"{name}/")}
+    caption = _CAPTION.fullmatch(said)
+    if caption is None or not caption[2].strip() or (caption[1] and not caption[1].strip()):
+        return {**turn, "text": said}
+    return {**turn, "blip_caption": caption[2], "text": caption[1]}
+
+
+def _session(turns: Turns) -> tuple[datetime | None, list[dict[str, Any]], int]:
+    """When a session began, its turns in their order, and how many places are held."""
+    times = [memory.created_at for memory, _ in turns if memory.created_at is not None]
+    if len(times) < len(turns):
+        return None, [turn for _, turn in sorted(turns, key=_natural)], 0
+    started = _minute_before(min(times))
+    ordered = sorted(turns, key=lambda pair: (pair[0].created_at, _natural(pair)))
+    return started, *spread(_places(ordered, started), EMPTY_TURN)
+
+
+def _places(turns: Turns, started: datetime) -> Sequence[tuple[int, dict[str, Any]]]:
+    """Each turn with its place: the seconds since the session began."""
+    return [(int((memory.created_at or started).timestamp() - started.timestamp()), turn) for memory, turn in turns]
+
+
+def _minute_before(first: datetime) -> datetime:
+    """The whole minute in which a session began whose first turn has this time: a second or more before it."""
+    return (first - min(timedelta(seconds=1), first - datetime.min.replace(tzinfo=first.tzinfo))).replace(
+        second=0, microsecond=0
+    )
+
+
+def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
+    """D1:2 before D1:10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(pair[0].id)]
+
+
+def _number(part: Part, query: Query) -> int:
+    """The place of a question that its qid names; 0 if the qid is its own id."""
+    match = _QUESTION.fullmatch(query.qid)
+    placed = match is not None and match[1] == part.name and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}"
+    return int(match[2]) if match and placed else 0
+
+
+def _question(part: Part, query: Query) -> dict[str, Any]:
+    evidence = [label.memory_id.removeprefix(f"{part.name}/") for label in part.evidence.get(query.qid, ())]
+    category: int | str | None = next((number for number, kind in TYPES.items() if kind == query.type), query.type)
+    row: dict[str, Any] = {"question": query.query, "evidence": evidence}
+    return row if category is None else {**row, "category": category}
+
+
+def _clock(moment: datetime) -> str:
+    """The data set's '1:56 pm on 8 May, 2023'."""
+    month = MONTHS[moment.month - 1].capitalize()
+    half = "pm" if moment.hour >= 12 else "am"
+    return f"{moment.hour % 12 or 12}:{moment.minute:02d} {half} on {moment.day} {month}, {moment.year:04d}"
+
+
+FORMAT = Format(
+    NAME,
+    "a conversation with sessions and questions",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json", ".jsonl"),
+    folder=folder,
+    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
+    place=1,
+    shape="session_1, session_2 … or a list of turns with speakers, and qa, or questions with evidence",
+    needs=(("conversation", "session_1"), ("qa", "session_1")),
+)

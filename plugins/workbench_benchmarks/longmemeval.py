@@ -1,0 +1,437 @@
+"""LongMemEval: questions, each with its haystack of chat sessions (Wu et al., ICLR 2025), as a list or one a line.
+
+A row is `{question_id, question_type, question, question_date, haystack_session_ids, haystack_dates, haystack_sessions,
+answer_session_ids}`; a session is a list of turns `{role, content, has_answer?}`. Each turn is a memory of the project
+`longmemeval/QUESTION_ID`, which the query names too, because a question searches only its own haystack. Times have no zone: UTC.
+
+A turn with has_answer is judged 1. Of a session in answer_session_ids whose turns do not say it, as adapters write them, every turn is:
+the benchmark counts a session as found with any of its turns. A session that denies has_answer of all its turns is no evidence in the
+benchmark, and is none here, unless the question had no other. Questions whose id ends in _abs have no answer; the benchmark leaves
+their labels out, and so are they here (xiaowu0162/LongMemEval, src/retrieval/run_retrieval.py).
+
+LongMemEval-V2 is named and not read: its questions name no trajectory that answers them.
+
+Written, it is a list of questions, each with its haystack of sessions; has_answer marks the turns judged above 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text, text
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample, type_name
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.memory_fields import is_false, is_true
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from workbench_benchmarks.conversations import (
+    ASKED_WITHIN,
+    TIME_FORMS,
+    TIMES,
+    ConversationForm,
+    Part,
+    Reading,
+    conversation_writer,
+    first_of,
+    is_said,
+    said_at,
+    said_by,
+    spread,
+    turns_of,
+)
+
+NAME = "longmemeval"
+ABSTENTION = "abstention"
+QUESTION_FIELDS = (
+    "question_id",
+    "question_type",
+    "question",
+    "question_date",
+    "haystack_session_ids",
+    "haystack_dates",
+    "haystack_sessions",
+    "answer_session_ids",
+    "answer",
+)
+WRAPPERS = ("data", "samples", "questions")
+PROJECT = "longmemeval/"
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_POSITION = re.compile(r"/([1-9][0-9]{0,8})")
+EMPTY_TURN = {"role": "user", "content": ""}
+Turns = list[tuple[int, Memory]]
+SHOWN = 3
+"""Values of a field that cannot be read which are named; the rest is counted."""
+V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
+V2_FILES = {
+    "questions.jsonl": "its questions, each with an answer and how it is scored",
+    "trajectories.jsonl": "what agents did, as states of web pages with actions",
+    "haystacks": "which trajectories each question is asked of",
+    "questions": "pictures of its questions",
+    "screenshots": "pictures of its trajectories",
+    "trajectory_screenshots": "pictures of its trajectories",
+}
+"""What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
+
+
+@dataclass
+class _Reading(Reading):
+    """What has been read so far."""
+
+    unknown_of_questions: UnknownFields = field(default_factory=lambda: UnknownFields(QUESTION_FIELDS))
+    unknown_of_turns: UnknownFields = field(default_factory=lambda: UnknownFields(("role", "content", "has_answer")))
+    answers: int = 0
+    undated: int = 0
+    by_session: int = 0
+    unanswered: list[str] = field(default_factory=list)
+    not_judged: int = 0
+
+    def notes(self) -> Iterator[str]:
+        if len(self.queries) > 1:
+            yield ASKED_WITHIN
+        yield from (f"questions: {note}" for note in self.unknown_of_questions.notes())
+        yield from (f"turns: {note}" for note in self.unknown_of_turns.notes())
+        if self.answers:
+            yield "the answers of questions are not read: they are no memories"
+        if self.undated:
+            yield f"{self.undated} sessions have no date; nor have their turns"
+        if self.by_session:
+            yield (
+                f"{self.by_session} questions name sessions in answer_session_ids whose turns do not say has_answer: each turn of these is "
+                "judged 1, so hit@k says whether the first k have one of them, and recall@k counts turns"
+            )
+        if self.not_judged:
+            yield f"{self.not_judged} turns of questions without an answer have has_answer; as in the benchmark, they are not judged"
+        if self.unanswered:
+            count, first = len(self.unanswered), self.unanswered[0]
+            yield f"{count} questions name no turn or session that answers them and so have no judgment, e.g. {first}"
+
+
+@dataclass
+class _Session:
+    """A session of a haystack: its name in the file and here, and its turns' ids by what has_answer says of them."""
+
+    given: str | None
+    name: str
+    turns: list[str] = field(default_factory=list)
+    answering: list[str] = field(default_factory=list)
+    denied: bool = False
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a file of questions; raises InputError when it holds none."""
+    if path.is_dir() and (names := folder(path)):
+        told = "; ".join(f"{name} is {V2_FILES[name]}" for name in sorted(names))
+        raise InputError(f"{path}: {V2}: {told}")
+    if is_document(path):
+        return parse(read_document(path), path, progress)
+    errors: list[RowError] = []
+    return _parse(read_objects(path, errors, progress), path, errors)
+
+
+def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
+    """The questions of a document with their haystacks; raises InputError when it holds none."""
+
+    def counted(rows: list[Any]) -> Iterator[tuple[int, Any]]:
+        for number, row in enumerate(rows, start=1):
+            progress(f"reading {path.name}", number - 1, len(rows))
+            yield number, row
+
+    return _parse(counted(_rows(document)), path, [])
+
+
+def _rows(document: Any) -> list[Any]:
+    """The questions of a document: its items, or those under a usual name."""
+    if isinstance(document, dict) and not _is_question(document):
+        document = next((document[name] for name in WRAPPERS if isinstance(document.get(name), list)), document)
+    return document if isinstance(document, list) else [document]
+
+
+def _parse(rows: Iterable[tuple[int, Any]], path: Path, errors: list[RowError]) -> ParsedInput:
+    reading = _Reading(str(path), errors=errors)
+    seen: dict[str, int] = {}
+    some, v2 = False, None
+    for number, row in rows:
+        some, v2 = some or _is_question(row), v2 or _v2_file(path, row)
+        try:
+            if not isinstance(row, dict):
+                raise FieldError("", f"must be an object, found {type_name(row)}")
+            qid = identifier(row, "question_id")
+            if seen.setdefault(qid, number) != number:
+                raise FieldError("question_id", f"{qid!r} stands already in row {seen[qid]}")
+            _read_question(reading, number, qid, row)
+        except FieldError as error:
+            reading.report(number, error.field, error.reason)
+    if not some:
+        raise InputError(f"{path}: {v2 or 'no question with a haystack in it'}")
+    return reading.parsed(NAME)
+
+
+def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> None:
+    """Add one question with its haystack; raises FieldError when there is no question."""
+    question, project = required_text(row, "question"), f"{PROJECT}{qid}"
+    kind = _type(reading, number, row)
+    abstains = qid.endswith("_abs") or kind == ABSTENTION
+    reading.unknown_of_questions.see(row)
+    reading.answers += "answer" in row
+    asked = row.get("question_date")
+    as_of = said_at(asked)
+    if as_of is None and is_said(asked):
+        reading.report(number, "question_date", f"must be a time such as {TIME_FORMS}, found {_shown(asked)}")
+    kind, answerable = (ABSTENTION, False) if abstains else (kind, None)
+    reading.queries.append(Query(qid, question, project, as_of, kind, answerable))
+    sessions = list(_read_sessions(reading, number, qid, row))
+    answers = [session for session in sessions if session.answering]
+    if abstains:
+        reading.not_judged += sum(len(session.answering) for session in answers)
+        return
+    gold = _named_sessions(reading, number, row, sessions)
+    whole = [session for session in gold if not session.answering and not session.denied]
+    if not answers and not whole:
+        whole = [session for session in gold if session.turns]
+    judged = [
+        *chain.from_iterable(session.answering for session in answers),
+        *chain.from_iterable(one.turns for one in whole),
+    ]
+    reading.judgments += [Judgment(qid, memory_id, 1) for memory_id in judged]
+    reading.by_session += bool(whole)
+    if not judged:
+        reading.unanswered.append(qid)
+
+
+def _type(reading: _Reading, number: int, row: dict[str, Any]) -> str | None:
+    """The type of a question; one that is no text is reported."""
+    try:
+        return text(row, "question_type")
+    except FieldError as error:
+        reading.report(number, error.field, error.reason)
+        return None
+
+
+def _read_sessions(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
+    """The sessions of a question's haystack, whose turns are added as memories."""
+    listed = row.get("haystack_sessions")
+    if not isinstance(listed, list):
+        reading.report(number, "haystack_sessions", f"must be a list of sessions, found {type_name(listed)}")
+        return
+    names, dates = _list(row, "haystack_session_ids"), _list(row, "haystack_dates")
+    used: set[str] = set()
+    unread: list[Any] = []
+    for place, item in enumerate(listed):
+        inner = item if isinstance(item, dict) else {}  # adapters keep a session's name and time beside its turns
+        turns = turns_of(item) if inner else item
+        given = _given(names[place] if place < len(names) else inner.get(first_of(inner, ("session_id", "id"))))
+        session = _Session(given, _unused(given or f"session_{place + 1}", used))
+        date = dates[place] if place < len(dates) else inner.get(first_of(inner, TIMES))
+        started = said_at(date)
+        reading.undated += started is None and not is_said(date)
+        if started is None and is_said(date):
+            unread.append(date)
+        if not isinstance(turns, list) or (inner and not turns):
+            reading.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
+            continue
+        for position, turn in enumerate(turns, start=1):
+            when = None if started is None else started + timedelta(seconds=position)
+            try:
+                _read_turn(reading, turn, (qid, session, position), when)
+            except FieldError as error:
+                where = f"haystack_sessions[{place + 1}][{position}]"
+                reading.report(number, f"{where}.{error.field}" if error.field else where, error.reason)
+        yield session
+    if unread:
+        told = ", ".join(map(_shown, islice(unread, SHOWN))) + (", …" if len(unread) > SHOWN else "")
+        reason = f"{len(unread)} of {len(listed)} are no times such as {TIME_FORMS}: {told}; their turns have no date"
+        reading.report(number, "haystack_dates", reason)
+
+
+def _read_turn(reading: _Reading, turn: Any, place: tuple[str, _Session, int], when: datetime | None) -> None:
+    """Add one turn as a memory; raises FieldError."""
+    if not isinstance(turn, dict):
+        raise FieldError("", "must be an object")
+    qid, session, position = place
+    role, content = text(turn, "role") or "user", required_text(turn, "content")
+    name = f"{qid}/{session.name}/{position}"
+    reading.unknown_of_turns.see(turn)
+    reading.memories.append(
+        Memory(
+            id=name,
+            content=f"{role}: {content}",
+            project=f"{PROJECT}{qid}",
+            session=f"{qid}/{session.name}",
+            author=role,
+            created_at=when,
+            last_accessed=when,
+            source_ref=f"longmemeval:{name}",
+        )
+    )
+    session.turns.append(name)
+    mark = turn.get("has_answer")
+    if mark is not None and is_true(mark):
+        session.answering.append(name)
+    elif mark is not None:
+        session.denied = session.denied or is_false(mark)
+
+
+def _named_sessions(reading: _Reading, number: int, row: dict[str, Any], sessions: list[_Session]) -> list[_Session]:
+    """The sessions that answer_session_ids names; what names none is reported."""
+    given = row.get("answer_session_ids")
+    names = [_given(name) for name in (given if isinstance(given, list) else [] if given is None else [given])]
+    found = [session for session in sessions if session.given is not None and session.given in names]
+    there = {session.given for session in sessions}
+    for name in dict.fromkeys(names):
+        if name is None or name not in there:
+            reading.report(number, "answer_session_ids", f"no session {_shown(name)} in the haystack")
+    return found
+
+
+def _given(name: Any) -> str | None:
+    """The name of a session as the file gives it, a number as its digits; None if it is none."""
+    if isinstance(name, int) and not isinstance(name, bool):
+        return str(name)
+    return name if isinstance(name, str) and name.isprintable() and name.strip() else None
+
+
+def _shown(value: Any) -> str:
+    return ascii(value)[:60]
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """The name of a session, with a number if the same session occurs again in the haystack."""
+    free, times = name, 1
+    while free in used:
+        times += 1
+        free = f"{name}.{times}"
+    used.add(free)
+    return free
+
+
+def _list(row: dict[str, Any], field: str) -> list[Any]:
+    value = row.get(field)
+    return value if isinstance(value, list) else []
+
+
+def _is_question(row: Any) -> bool:
+    return isinstance(row, dict) and "question" in row and isinstance(row.get("haystack_sessions"), list)
+
+
+def _v2_file(path: Path, row: Any) -> str | None:
+    """What a file of LongMemEval-V2 is, by one of its rows; None for any other file."""
+    if not isinstance(row, dict):
+        return None
+    if "eval_function" in row and "question_type" in row and "question" in row:
+        return f"{V2}: {V2_FILES['questions.jsonl']}"
+    if isinstance(row.get("states"), list) and "goal" in row:
+        return f"{V2}: {V2_FILES['trajectories.jsonl']}"
+    if path.name.startswith("lme_v2_") and row and all(isinstance(value, list) for value in row.values()):
+        return f"{V2}: {V2_FILES['haystacks']}"
+    return None
+
+
+def folder(directory: Path) -> frozenset[str]:
+    """What a directory has of LongMemEval-V2, none if it is not such a directory."""
+    try:
+        rows = take_sample(directory / "questions.jsonl").objects
+        v2 = bool(rows) and _v2_file(directory / "questions.jsonl", rows[0]) is not None
+        return frozenset(name for name in V2_FILES if v2 and (directory / name).exists())
+    except (OSError, InputError):
+        return frozenset()
+
+
+def sniff(sample: Sample) -> bool:
+    """Questions with haystacks; or a file of LongMemEval-V2, which reading names."""
+    rows = sample.objects or _rows(sample.document)
+    return bool(rows) and (_is_question(rows[0]) or _v2_file(sample.path, rows[0]) is not None)
+
+
+def _owner(memory: Memory) -> str:
+    """The question in whose haystack a turn is; raises ValueError."""
+    qid, session = (memory.project or "").removeprefix(PROJECT), memory.session or ""
+    if memory.project != PROJECT + qid or not session.startswith(f"{qid}/"):
+        raise ValueError("is no turn of a haystack (project longmemeval/QID, session QID/NAME)")
+    if not memory.id.startswith(session) or not _POSITION.fullmatch(memory.id[len(session) :]):
+        raise ValueError("has an id that is not its session's and its place in it, as QID/NAME/1")
+    said_by(memory)
+    return qid
+
+
+def _asked_of(query: Query) -> str:
+    """The haystack of a question: its own; raises ValueError when it is asked of anything else."""
+    if query.project != PROJECT + query.qid:
+        raise ValueError("is not asked of a haystack of its own (project longmemeval/QID)")
+    return query.qid
+
+
+def _build(part: Part) -> tuple[dict[str, Any], int]:
+    """The row of a question, and how many places of turns it holds."""
+    sessions: dict[str, Turns] = {}
+    for memory in part.memories:
+        name = (memory.session or "").removeprefix(f"{part.name}/")
+        sessions.setdefault(name, []).append((int(memory.id.rpartition("/")[2]), memory))
+    started = {name: _start(turns) for name, turns in sessions.items()}
+    order = sorted(sessions, key=lambda name: (started[name] is None, str(started[name] or ""), name))
+    relevant = {label.memory_id for labels in part.evidence.values() for label in labels}
+    haystack, held = [], 0
+    for name in order:
+        turns, empty = spread(
+            [(place, _turn(memory, relevant)) for place, memory in sorted(sessions[name], key=lambda pair: pair[0])],
+            EMPTY_TURN,
+        )
+        haystack.append(turns)
+        held += empty
+    row = _question(part.queries[0]) if part.queries else {"question_id": part.name}
+    return {
+        **row,
+        "haystack_session_ids": order,
+        "haystack_dates": [_date(started[name]) for name in order],
+        "haystack_sessions": haystack,
+    }, held
+
+
+def _question(query: Query) -> dict[str, Any]:
+    row = {"question_id": query.qid, "question": query.query, "question_date": _date(query.as_of)}
+    return row if query.type is None else {**row, "question_type": query.type}
+
+
+def _turn(memory: Memory, relevant: set[str]) -> dict[str, Any]:
+    turn = {"role": memory.author, "content": said_by(memory)}
+    return {**turn, "has_answer": True} if memory.id in relevant else turn
+
+
+def _start(turns: Turns) -> datetime | None:
+    """When a session began: its turns follow by seconds; None when one has no time."""
+    begins = []
+    for place, memory in turns:
+        try:
+            begins.append(None if memory.created_at is None else memory.created_at - timedelta(seconds=place))
+        except OverflowError:
+            return None
+    return None if None in begins else min(begin for begin in begins if begin is not None)
+
+
+def _date(moment: datetime | None) -> str:
+    """The data set's '2023/05/20 (Sat) 02:21', empty for None."""
+    if moment is None:
+        return ""
+    day = f"{moment.year:04d}/{moment.month:02d}/{moment.day:02d} ({DAYS[moment.weekday()]})"
+    return f"{day} {moment.hour:02d}:{moment.minute:02d}"
+
+
+FORMAT = Format(
+    NAME,
+    "LongMemEval questions with their haystacks of sessions",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json", ".jsonl"),
+    folder=folder,
+    dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, parse, by_question=True), place=7),
+    place=12,
+    shape="objects with a question and haystack_sessions",
+    needs=(("question",), ("haystack_sessions",)),
+)

@@ -1,0 +1,249 @@
+"""MemoryAgentBench: a long context with many questions about it (Hu et al., ICLR 2026, arXiv 2507.05257).
+
+A row is `{context, questions, answers, metadata: {source, qa_pair_ids, question_types, question_dates, haystack_sessions, …}}`, as JSON,
+JSON lines or the published Parquet. Its memories are of the project `memoryagentbench/SOURCE`, which its queries name too:
+
+    FactConsolidation     a numbered fact a memory, with its number: a larger one is newer
+    LongMemEval           a turn a memory, with the time of its session; the context is a Python literal, which is read and never run
+    RULER                 a "Document N:" a memory
+    EventQA and others    passages of whole sentences
+
+The benchmark judges answers, not what is found. The turns that haystack_sessions marks with has_answer are the only evidence it names, and
+are judged 1; elsewhere there are no judgments, and no fact or passage is guessed from an answer's words. Questions whose id
+ends in _abs have no answer, as in LongMemEval.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError, identifier, required_text
+from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.format import Format
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from workbench_benchmarks.conversations import Reading, said_at, some
+
+NAME = "memoryagentbench"
+PROJECT = "memoryagentbench/"
+PASSAGE_CHARS = 2_000
+"""Of a text without parts, at most as much as embedders read (about 512 tokens); the benchmark's own pieces have 4,096 tokens."""
+MAX_LITERAL_CHARS = 10_000_000
+_FACT = re.compile(r"\s*([0-9]{1,9})\.\s+\S.*")
+_DOCUMENT = re.compile(r"^Document ([0-9]{1,9}):", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_NUMBER = re.compile(r"_no[0-9]+$")
+Said = dict[tuple[Any, Any], list[str]]
+"""The ids of turns by role and words."""
+
+
+@dataclass
+class _Reading(Reading):
+    """What has been read so far."""
+
+    names: Counter[str] = field(default_factory=Counter)
+    cut: list[str] = field(default_factory=list)
+    without_gold: list[str] = field(default_factory=list)
+    unjudged: list[str] = field(default_factory=list)
+
+    def notes(self) -> Iterator[str]:
+        if self.without_gold:
+            yield f"no judgments for {some(self.without_gold)}: their gold labels are answers, not passages"
+        if self.unjudged:
+            yield f"{len(self.unjudged)} questions name no turn with has_answer and have no judgment: {some(self.unjudged)}"
+        if self.cut:
+            yield f"the contexts of {some(self.cut)} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters"
+        if self.queries:
+            yield "not read, being neither questions nor memories: answers, and of metadata demo, keypoints and previous_events"
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a file of contexts with questions; raises InputError when it holds none."""
+    reading = _Reading(str(path))
+    for number, row in read_records(path, reading.errors, progress):
+        if _is_row(row):
+            _read_row(reading, number, row, path.stem)
+        else:
+            reading.report(number, "", "must have a context with questions and answers")
+    if not reading.queries and not reading.memories:
+        raise InputError(f"{path}: no context with questions and answers in it")
+    return reading.parsed(NAME)
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("context"), str) and "questions" in row and "answers" in row
+
+
+def _read_row(reading: _Reading, number: int, row: dict[str, Any], stem: str) -> None:
+    metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
+    ids = _listed(metadata.get("qa_pair_ids", row.get("qa_pair_ids")))
+    source = (
+        metadata.get("source") or (ids and isinstance(ids[0], str) and _NUMBER.sub("", ids[0])) or row.get("sample_id")
+    )
+    name = source if isinstance(source, str) and source.strip() and source.isprintable() else f"{stem}-{number}"
+    reading.names[name] += 1
+    if reading.names[name] > 1:
+        name = f"{name}-{reading.names[name]}"
+    said = _read_context(reading, number, row["context"], name)
+    haystacks = _listed(metadata.get("haystack_sessions"))
+    if not any(haystacks):
+        reading.without_gold.append(name)
+    kinds, dates = _listed(metadata.get("question_types")), _listed(metadata.get("question_dates"))
+    abstain = {n for n, given in enumerate(_listed(metadata.get("question_ids"))) if str(given).endswith("_abs")}
+    for place, question in enumerate(_listed(row["questions"])):
+        where = f"questions[{place + 1}]"
+        try:
+            qid = identifier({"qid": ids[place]}, "qid") if place < len(ids) and ids[place] else f"{name}/q{place + 1}"
+            words = required_text({"question": question}, "question")
+        except FieldError as error:
+            reading.report(number, where, error.reason)
+            continue
+        kind = kinds[place] if place < len(kinds) and isinstance(kinds[place], str) and kinds[place].strip() else source
+        asked = said_at(dates[place]) if place < len(dates) else None
+        kind = kind if isinstance(kind, str) and kind.isprintable() else None
+        answerable = False if place in abstain else None
+        reading.queries.append(Query(qid, words, f"{PROJECT}{name}", asked, kind, answerable))
+        if any(haystacks) and answerable is None:
+            found = _answering(haystacks[place] if place < len(haystacks) else [], said)
+            reading.judgments += [Judgment(qid, memory, 1) for memory in found]
+            if not found:
+                reading.unjudged.append(qid)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _answering(sessions: Any, said: Said) -> list[str]:
+    """The ids of the turns that a question's sessions mark with has_answer; the first of those with the same words."""
+    turns = (turn for turn in _turns(sessions) if turn.get("has_answer") is True)
+    found = (
+        said.get((turn.get("role"), turn.get("content"))) for turn in turns if isinstance(turn.get("content"), str)
+    )
+    return list(dict.fromkeys(ids[0] for ids in found if ids))
+
+
+def _turns(node: Any) -> Iterator[dict[str, Any]]:
+    """The turns in their order, however deep the lists of sessions go."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting.extend(reversed(one))
+        elif isinstance(one, dict) and "content" in one:
+            yield one
+
+
+def _read_context(reading: _Reading, number: int, context: str, name: str) -> Said:
+    """Add a context's memories; returns its turns, where it is a chat."""
+    sessions = _sessions(context)
+    if sessions:
+        return _read_sessions(reading, number, sessions, name)
+    facts = [(fact[1], line.strip()) for line in context.split("\n") if (fact := _FACT.fullmatch(line))]
+    if len(facts) > 1 and len(facts) * 2 > context.count("\n"):
+        parts = facts
+    elif _DOCUMENT.search(context):
+        begins = [*_DOCUMENT.finditer(context)]
+        ends = [*(begin.start() for begin in begins[1:]), len(context)]
+        parts = [(begin[1], context[begin.start() : end].strip()) for begin, end in zip(begins, ends, strict=True)]
+    else:
+        parts = [(str(place), text) for place, text in enumerate(_passages(context), start=1)]
+        reading.cut.append(name)
+    twice: Counter[str] = Counter()
+    for part, text in parts:
+        twice[part] += 1
+        memory = f"{name}/{part}" if twice[part] == 1 else f"{name}/{part}.{twice[part]}"
+        reading.memories.append(Memory(memory, text, project=f"{PROJECT}{name}", source_ref=f"{NAME}:{memory}"))
+    return {}
+
+
+def _sessions(context: str) -> list[tuple[datetime | None, list[Any]]]:
+    """The sessions of LongMemEval's context, `['Chat Time: 2023/05/21 (Sun) 16:10', [turns], …]`; none of another text."""
+    if not context.lstrip().startswith("[") or len(context) > MAX_LITERAL_CHARS:
+        return []
+    try:
+        items = ast.literal_eval(context.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    sessions: list[tuple[datetime | None, list[Any]]] = []
+    when = None
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item, str):
+            when = said_at(item.partition(":")[2] if item.lower().startswith("chat time") else item)
+        elif isinstance(item, list):
+            sessions.append((when, item))
+            when = None
+    return sessions if any(isinstance(turn, dict) for _, turns in sessions for turn in turns) else []
+
+
+def _read_sessions(
+    reading: _Reading, number: int, sessions: list[tuple[datetime | None, list[Any]]], name: str
+) -> Said:
+    said: Said = {}
+    for session, (when, turns) in enumerate(sessions, start=1):
+        for place, turn in enumerate(turns, start=1):
+            memory = f"{name}/{session}/{place}"
+            try:
+                content = required_text(turn if isinstance(turn, dict) else {}, "content")
+            except FieldError as error:
+                reading.report(number, f"context: session {session}, turn {place}.{error.field}", error.reason)
+                continue
+            role = turn["role"] if isinstance(turn.get("role"), str) else "user"
+            at = None if when is None else when + timedelta(seconds=place)
+            reading.memories.append(
+                Memory(
+                    memory,
+                    f"{role}: {content}",
+                    project=f"{PROJECT}{name}",
+                    session=f"{name}/{session}",
+                    author=role,
+                    created_at=at,
+                    last_accessed=at,
+                    source_ref=f"{NAME}:{memory}",
+                )
+            )
+            said.setdefault((turn.get("role"), turn["content"]), []).append(memory)
+    return said
+
+
+def _passages(context: str) -> Iterator[str]:
+    """Whole sentences and lines, as many as fit; one that alone is longer is cut."""
+    held = ""
+    for sentence in _SENTENCE.split(context):
+        if not sentence.strip():
+            continue
+        if held and len(held) + 1 + len(sentence) > PASSAGE_CHARS:
+            yield held
+            held = ""
+        held = f"{held} {sentence}" if held else sentence
+        while len(held) > PASSAGE_CHARS:
+            yield held[:PASSAGE_CHARS]
+            held = held[PASSAGE_CHARS:]
+    if held.strip():
+        yield held
+
+
+def sniff(sample: Sample) -> bool:
+    """Contexts with questions and answers."""
+    return any(map(_is_row, sample.rows[:1]))
+
+
+FORMAT = Format(
+    NAME,
+    "MemoryAgentBench contexts with their questions",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json", ".jsonl", ".ndjson"),
+    place=2,
+    shape="objects with a context, questions and answers",
+    needs=(("context",), ("questions",), ("answers",)),
+)

@@ -1,0 +1,242 @@
+"""Metadata of a database: versions, tables and columns, vector indexes, and settings that change search results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
+from workbench_stores.postgres.connection import SETTING_OPTIONS, Database, Reader
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+VECTOR_TYPES = ("vector", "halfvec")
+OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
+_UNITS = {
+    "hnsw.ef_search": "rows an index scan returns, before any filter",
+    "hnsw.iterative_scan": "whether a scan continues until the filter leaves enough rows",
+    "hnsw.max_scan_tuples": "rows after which an iterative scan ends",
+    "ivfflat.probes": "lists of the index that are searched",
+    "ivfflat.iterative_scan": "whether a scan continues until the filter leaves enough rows",
+}
+_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "hnsw": {
+        "hnsw.ef_search": ("100", "200", "400", "1000"),
+        "hnsw.iterative_scan": ("relaxed_order", "strict_order"),
+        "hnsw.max_scan_tuples": (),
+    },
+    "ivfflat": {"ivfflat.probes": ("4", "10", "30", "100"), "ivfflat.iterative_scan": ("relaxed_order",)},
+}
+SETTINGS = SETTING_OPTIONS
+"""Settings that a trial may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its type, the dimension of a vector type (None if it states none), and whether the role may read it."""
+
+    name: str
+    type: str
+    dimension: int | None
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view; `kind` is pg_class.relkind: r table, p partitioned, v view, m materialized view, f foreign table."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    columns: Mapping[str, Column]
+
+    def __str__(self) -> str:
+        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it has a separate file, so that rows can be read by ctid."""
+        return self.kind in "rm"
+
+    @property
+    def vectors(self) -> list[Column]:
+        """Columns with vectors."""
+        return [column for column in self.columns.values() if column.type in VECTOR_TYPES]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorIndex:
+    """An index over a vector column: method (such as hnsw), definition, and the distance that it orders by."""
+
+    method: str
+    definition: str
+    distance: Distance
+
+
+def engine(reader: Reader, database: Database) -> str:
+    """Product and versions; loads pgvector's library, and sets what the address says of its settings for this transaction.
+
+    Raises SourceError if it is not installed.
+    """
+    found = reader.rows(
+        "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+    )
+    version, extension = found[0]
+    if extension is None:
+        raise SourceError(
+            f"{database.address.plain}: the database {database.address.path or reader.role!r} has no extension vector, so no vectors; "
+            "is it the right database?"
+        )
+    reader.rows("SELECT '[1]'::vector IS NULL")
+    for name in SETTINGS:
+        if name in database.address.options:
+            reader.set(name, database.address.options[name])
+    return f"PostgreSQL {version.split()[0]}, pgvector {extension}"
+
+
+def tables_with_vectors(reader: Reader) -> list[Table]:
+    """Every table and view outside the system's schemas that has a vector column, by name."""
+    rows = reader.rows(
+        "SELECT DISTINCT c.oid::int8, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "JOIN pg_attribute a ON a.attrelid = c.oid JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE c.relkind = ANY('{r,p,v,m,f}') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped "
+        "AND t.typname = ANY(%(types)s) AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2, 3",
+        {"types": list(VECTOR_TYPES)},
+    )
+    return [table_of(reader, oid) for oid, _, _ in rows]
+
+
+def table(reader: Reader, name: str) -> Table | None:
+    """The table of this name, with or without its schema; None if there is none."""
+    schema, _, last = name.rpartition(".")
+    rows = reader.rows(
+        "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = ANY('{r,p,v,m,f}') "
+        "AND c.relname = %(name)s "
+        "AND CASE WHEN %(schema)s::text = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %(schema)s::text END",
+        {"name": last, "schema": schema},
+    )
+    return table_of(reader, rows[0][0]) if rows else None
+
+
+def table_of(reader: Reader, oid: int) -> Table:
+    """The table with an oid of pg_class."""
+    schema, name, kind = reader.row(
+        "SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.oid = %(oid)s::oid",
+        {"oid": oid},
+    )
+    rows = reader.rows(
+        "SELECT a.attname, t.typname, a.atttypmod, has_column_privilege(a.attrelid, a.attnum, 'SELECT') "
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = %(oid)s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        {"oid": oid},
+    )
+    columns = {
+        column: Column(column, type, modifier if type in VECTOR_TYPES and modifier > 0 else None, readable)
+        for column, type, modifier, readable in rows
+    }
+    return Table(oid, schema, name, kind, columns)
+
+
+def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
+    """The first valid index over a vector column that orders by a known distance."""
+    condition = "i.indrelid = %(oid)s::oid AND a.attname = %(column)s AND i.indisvalid"
+    return _first_index(reader, condition, {"oid": oid, "column": column})
+
+
+def vector_index_named(reader: Reader, names: Sequence[str]) -> VectorIndex | None:
+    """The first index of these names, which a plan uses, that is over vectors."""
+    return _first_index(reader, "x.relname = ANY(%(names)s)", {"names": list(names)})
+
+
+def _first_index(reader: Reader, condition: LiteralString, values: Mapping[str, Any]) -> VectorIndex | None:
+    rows = reader.rows(
+        "SELECT am.amname, pg_get_indexdef(i.indexrelid), o.opcname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid "
+        "JOIN pg_am am ON am.oid = x.relam LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] WHERE am.amname IN ('hnsw', 'ivfflat', 'diskann') AND "
+        + condition
+        + " ORDER BY i.indexrelid",
+        values,
+    )
+    for method, definition, operators in rows:
+        for distance in OPERATORS:
+            if f"_{distance}_" in f"_{operators}_":
+                return VectorIndex(method, definition.partition(" USING ")[2], distance)
+    return None
+
+
+def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
+    """The settings of searches by this index, with values worth trying; none without an index."""
+    found = []
+    for name, tries in _CHOICES.get(index.method if index else "", {}).items():
+        (value,) = reader.row("SELECT current_setting(%(name)s, true)", {"name": name})
+        if value is not None:
+            found.append(Setting(name, value, _UNITS[name], tuple(each for each in tries if each != value)))
+    return tuple(found)
+
+
+def prepare(
+    reader: Reader,
+    query: EngineQuery,
+    trial: Trial,
+    dimension: int | None,
+    plain: str,
+    others: Collection[str] = (),
+) -> None:
+    """Apply a trial's settings to this transaction, but for `others`.
+
+    Raises SourceError for a wrong dimension, InputError for an unknown setting.
+    """
+    if dimension is not None and len(query.vector) != dimension:
+        raise SourceError(f"{plain}: vectors there have {dimension} numbers, that of the query {len(query.vector)}")
+    for name, value in trial.settings.items():
+        if name not in (*SETTINGS, *others):
+            known = ", ".join((*SETTINGS, *others))
+            raise InputError(f"{plain}: {name!r} is not a setting of a vector search; settings: {known}")
+        if name in SETTINGS:
+            reader.set(name, value)
+
+
+def stated_note(options: Mapping[str, str], client_sets: str, index: VectorIndex | None) -> str | None:
+    """What a note says of settings by the address, else of what the library sets for itself; None: nothing."""
+    stated = [f"{name}={options[name]}" for name in SETTINGS if name in options]
+    if stated:
+        return f"{', '.join(stated)}: by the address; live lists use it"
+    if client_sets and index is not None:
+        return f"{client_sets}, which the database does not record; ?hnsw.ef_search=N in the address says it"
+    return None
+
+
+def scan_exactly(reader: Reader) -> None:
+    """Make searches exact for the rest of the transaction: without index scans no vector index is used."""
+    for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
+        reader.set(name, value)
+
+
+def dimension(reader: Reader, table: Table, column: Column, condition: sql.Composable | None = None) -> int | None:
+    """The dimension of the column's type, else the most frequent of 1,000 vectors of rows that meet the condition."""
+    from psycopg import sql
+
+    if column.dimension is not None:
+        return column.dimension
+    query = sql.SQL(
+        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} WHERE {0} IS NOT NULL AND {2} LIMIT 1000) s GROUP BY 1 "
+        "ORDER BY count(*) DESC, 1 LIMIT 1"
+    )
+    where = sql.SQL("TRUE") if condition is None else condition
+    rows = reader.rows(query.format(sql.Identifier(column.name), sql.Identifier(table.schema, table.name), where))
+    return rows[0][0] if rows else None
+
+
+def has_rows(reader: Reader, table: Table) -> bool:
+    """Whether a table has a row; True for one that the role may not read."""
+    from psycopg import sql
+
+    if not any(column.readable for column in table.columns.values()):
+        return True
+    (found,) = reader.row(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.schema, table.name)))
+    return bool(found)

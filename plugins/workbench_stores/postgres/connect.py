@@ -1,0 +1,160 @@
+"""The layout of a database: by its tables, or as a mapping states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.source import Source, SourceError
+from workbench_stores.postgres import catalog, lexical
+from workbench_stores.postgres.catalog import Table
+from workbench_stores.postgres.cems import TABLES, CemsSource
+from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader
+from workbench_stores.postgres.langgraph import LangGraphSource
+from workbench_stores.postgres.layout import Layout
+from workbench_stores.postgres.layouts import EVERY, PostgresLayout, layouts, recognised
+from workbench_stores.postgres.mapping import (
+    checked_distance,
+    corrected,
+    guessed,
+    mapped,
+    mapped_table,
+    validate,
+)
+from workbench_stores.postgres.table import TableSource
+
+
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
+    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table of a known layout or with vectors.
+
+    Raises InputError for a mapping or an option that does not fit, and SourceError.
+    """
+    database = Database(address, timeout)
+    try:
+        with database.transaction() as reader:
+            catalog.engine(reader, database)
+            source = _source(reader, database, mapping or {})
+        if isinstance(source, TableSource):
+            with database.transaction() as reader:
+                source.layout(reader)
+        elif isinstance(source, LangGraphSource):
+            source.check()
+    except BaseException:
+        database.close()
+        raise
+    return source
+
+
+def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> Source:
+    address = database.address
+    distance = checked_distance(address.options.get("distance"), f"{address.plain}: distance=")
+    whole = validate(mapping)
+    name = mapping.get("table") or address.options.get("table")
+    if name is None and not mapping and all(catalog.table(reader, each) for each in TABLES):
+        _refuse(address, ("collection", "distance"), "CEMS has no collections, and searches by cosine")
+        others = [name for layout in layouts().values() for name in layout.options]
+        _refuse(address, (*others, *FUSION_OPTIONS), "the tables are CEMS's")
+        return CemsSource(database)
+    if name is None:
+        only = _only(reader, address.plain)
+        name = f"{only.schema}.{only.name}"
+    table = catalog.table(reader, name)
+    known = _known(table, address) if table is not None else None
+    if table is not None and known is not None and known.opened is not None and not whole:
+        return known.opened(database, table, mapping)
+
+    def layout(reader: Reader) -> Layout:
+        made = _layout(reader, name, address, mapping, whole)
+        return replace(made, distance=distance) if distance else made
+
+    return TableSource(database, layout)
+
+
+def _refuse(address: Address, options: Sequence[str], reason: str) -> None:
+    for name in options:
+        if name in address.options:
+            raise InputError(f"{address.plain}: {reason}, so {name}= has no effect")
+
+
+def _only(reader: Reader, plain: str) -> Table:
+    """The only table of a known layout, else with vectors; raises SourceError if there is none or more than one.
+
+    Among several, the only one with rows counts: Letta, for one, makes two.
+    """
+    tables = catalog.tables_with_vectors(reader)
+    tables = [table for _, table in recognised(tables)] or tables
+    if not tables:
+        raise SourceError(
+            f"{plain}: has neither CEMS's tables ({' and '.join(TABLES)}) nor another with a column of vectors"
+        )
+    filled = tables if len(tables) == 1 else [table for table in tables if catalog.has_rows(reader, table)]
+    if len(filled) == 1:
+        return filled[0]
+    raise SourceError(
+        f"{plain}: has several tables with vectors ({', '.join(map(str, tables))}); ?table=NAME chooses one"
+    )
+
+
+def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, Any], whole: bool) -> Layout:
+    """The layout of a table: that of a library if it has its columns, else a guess, which its notes show; as the mapping corrects it."""
+    plain = address.plain
+    if "table" in mapping:
+        table = mapped_table(reader, name, plain)
+    elif (found := catalog.table(reader, name)) is not None:
+        table = found
+    else:
+        tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
+        raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
+    known = _known(table, address)
+    if known is None or known.layout is None:
+        made = mapped(reader, mapping, table) if whole else guessed(reader, table, plain)
+        made = replace(made, lexical=lexical.of_any_table(reader, table))
+        return corrected(made, mapping) if mapping and not whole else made
+    if whole:
+        return _with_rows_of(mapped(reader, mapping, table), known, known.layout, reader, address)
+    made = known.layout(reader, table, address)
+    return corrected(made, mapping) if mapping else made
+
+
+def _known(table: Table, address: Address) -> PostgresLayout | None:
+    """The library's layout of a table; raises InputError for an option that only tables of other libraries have."""
+    known = next((layout for layout, _ in recognised([table])), None)
+    if known is None or not known.collections:
+        _refuse(address, ("collection",), f"{table} has no collections")
+    for other in layouts().values():
+        own = known.options if known else ()
+        _refuse(address, [name for name in other.options if name not in own], f"{table} is no table of {other.title}")
+    return known
+
+
+def _with_rows_of(
+    made: Layout,
+    known: PostgresLayout,
+    layout: Callable[[Reader, Table, Address], Layout],
+    reader: Reader,
+    address: Address,
+) -> Layout:
+    """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it does.
+
+    A mapping names the table, so it takes every collection unless the address names one.
+    """
+    if known.collections and "collection" not in address.options:
+        address = replace(address, options={**address.options, "collection": EVERY})
+    theirs = layout(reader, made.table, address)
+    if theirs.vector.name == made.vector.name:
+        made = replace(made, width=theirs.width, padded=theirs.padded, model=theirs.model)
+    return replace(
+        made,
+        distance=made.distance or theirs.distance,
+        condition=theirs.condition,
+        hidden=theirs.hidden,
+        lexical=theirs.lexical,
+        fusion=theirs.fusion,
+        client_sets=theirs.client_sets,
+        known=made.known | theirs.known,
+        notes=theirs.notes,
+        missing=theirs.missing,
+    )

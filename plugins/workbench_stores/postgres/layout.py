@@ -1,0 +1,301 @@
+"""Where the memories of one table are: `Layout`, expressions over its columns, and the fields recognised in a sample of its rows.
+
+A row becomes a payload: its columns by name, those of type json or jsonb as the objects that they hold. `payload.Names` then finds the
+fields in it, as in a collection of a vector database: a column's name is a path, and so is `column.key`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, OPTIONAL_FIELDS, STATE_NAMES
+from cems_workbench.formats.base.payload import (
+    ANY_NAMES,
+    NESTED,
+    USER_NAMES,
+    Names,
+)
+from cems_workbench.records import TIMES, RowProblem
+from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
+from cems_workbench.sources.recognised import recognise as recognise_in
+from cems_workbench.sources.source import Distance
+from workbench_stores.postgres.catalog import Column, Table
+from workbench_stores.postgres.connection import Reader
+from workbench_stores.postgres.snapshot import python_time
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+    from workbench_stores.postgres.lexical import Fusion, Lexical
+
+MAX_SAMPLE_BYTES = 100_000
+"""Bytes of JSON in a column from which a row is not sampled."""
+JSON_TYPES = ("json", "jsonb")
+TEXT_TYPES = ("text", "varchar", "bpchar")
+TIME_TYPES = ("timestamptz", "timestamp", "date")
+NUMBER_TYPES = ("int2", "int4", "int8", "float4", "float8", "numeric")
+PLAIN_TYPES = (*TEXT_TYPES, *NUMBER_TYPES, "uuid", "bool", "_text", "_varchar")
+"""Types whose values psycopg returns as Python's; others are selected as text."""
+UNNAMED_TYPES = ("vector", "halfvec", "sparsevec", "tsvector")
+"""Types of columns that are no fields of a memory, so that they are not called unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What makes up a memory in the rows of one table.
+
+    Expressions are over the columns of the table. `columns` are read of every row; `names` says where in them the fields are.
+    """
+
+    kind: str
+    """`SourceInfo.kind`: the name of a `PostgresLayout`, or "table"."""
+    table: Table
+    id: sql.Composable
+    id_type: str
+    unique: bool
+    text: sql.Composable
+    vector: Column
+    distance: Distance | None
+    columns: Mapping[str, sql.Composable]
+    """What is read of a row besides id, text and vector, by the column's name."""
+    names: Names = ANY_NAMES
+    condition: sql.Composable | None = None
+    """The rows that belong to it, such as those of one collection; None: all."""
+    hidden: sql.Composable | None = None
+    """Whether its system returns the row in no search although it keeps it, as an expired one. It is read, and in no live list."""
+    deleted: sql.Composable | None = None
+    """Whether its system has deleted the row."""
+    width: int | None = None
+    """The numbers of a vector that its system has padded with zeros; None: vectors are stored as they are."""
+    padded: sql.Composable | None = None
+    """Whether a vector is zero after `width` numbers."""
+    model: str | None = None
+    """The embedding model, if the table names it."""
+    known: frozenset[str] = frozenset()
+    """Columns, and paths of keys, that are read otherwise or that no memory has a use for: they are not called unread."""
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    guess: str = ""
+    """id, text and vector by column, if they are a guess."""
+    arms: tuple[sql.Composable, ...] = ()
+    """Conditions of rows that its system searches apart, each to the depth of the whole, before it joins their lists by distance."""
+    relations: tuple[sql.Composed, ...] = ()
+    """Queries of the relations between its memories: (source, target, kind, weight)."""
+    lexical: Lexical | None = None
+    """How its system ranks the rows by words; None: it cannot."""
+    fusion: Fusion | None = None
+    """How its library fuses the vector list and the lexical list."""
+    client_sets: str = ""
+    """What the library itself sets for a search by vector, which the database does not record."""
+
+    @property
+    def json_columns(self) -> frozenset[str]:
+        """The columns among `columns` that hold JSON."""
+        types = self.table.columns
+        return frozenset(name for name in self.columns if name in types and types[name].type in JSON_TYPES)
+
+    @property
+    def vector_read(self) -> sql.Composable:
+        """The vector without padding."""
+        from psycopg import sql
+
+        column = sql.Identifier(self.vector.name)
+        return column if self.width is None else sql.SQL("subvector({}, 1, {})").format(column, sql.Literal(self.width))
+
+    @property
+    def digest(self) -> str:
+        """It differs if the same row would become another memory."""
+        said = [each.as_string() for each in (self.text, self.vector_read, *self.columns.values())]
+        said += [json.dumps({name: list(paths) for name, paths in self.names.known.items()})]
+        return hashlib.blake2b("|".join(said).encode(), digest_size=4).hexdigest()
+
+    def payload(self, values: Sequence[Any], memory_id: str, problems: list[RowProblem]) -> dict[str, Any]:
+        """The payload of a row with these values of `columns`; JSON that Python cannot read is a problem."""
+        return payload_of([*self.columns], self.json_columns, values, memory_id, problems)
+
+    def at(self, path: str) -> sql.Composable:
+        """An expression for the text at a path: a column, or a key in one of its JSON columns."""
+        return text_at(self.table, path)
+
+
+def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Recognised:
+    """Recognise the fields in the first rows that meet the condition."""
+    from psycopg import sql
+
+    rows = []
+    if layout.columns:
+        short = [is_short(layout.columns[name]) for name in sorted(layout.json_columns)]
+        query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
+            sql.SQL(", ").join(layout.columns.values()),
+            relation(layout),
+            sql.SQL(" AND ").join([condition, *short]),
+            sql.Literal(SAMPLE_ROWS),
+        )
+        rows = reader.rows(query)
+    others = [
+        name
+        for name, column in layout.table.columns.items()
+        if name not in layout.columns and column.type not in UNNAMED_TYPES
+    ]
+    payloads = [layout.payload(row, "", []) for row in rows]
+    return recognise_in(payloads, layout.names, [*layout.columns], others, layout.known)
+
+
+def is_short(json: sql.Composable) -> sql.Composed:
+    """Whether JSON, as text, is short enough for a sample."""
+    from psycopg import sql
+
+    return sql.SQL("COALESCE(octet_length({}), 0) < {}").format(json, sql.Literal(MAX_SAMPLE_BYTES))
+
+
+def payload_of(
+    columns: Sequence[str],
+    json_columns: Collection[str],
+    values: Sequence[Any],
+    memory_id: str,
+    problems: list[RowProblem],
+) -> dict[str, Any]:
+    """Values by column, with those of JSON columns read; JSON that Python cannot read is a problem."""
+    found = dict(zip(columns, values, strict=True))
+    for name in json_columns:
+        if isinstance(found[name], str):
+            try:
+                found[name] = json.loads(found[name])
+            except (ValueError, RecursionError):
+                problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
+                found[name] = None
+    return found
+
+
+def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:
+    """The columns of a table that may be a field of a memory by name and type, and those that hold JSON."""
+    wanted = {name: field for field in OPTIONAL_FIELDS for name in NAMES[field]}
+    states = set(STATE_NAMES.values())
+    found = []
+    for name, column in table.columns.items():
+        if name in without:
+            continue
+        times = wanted.get(name) in TIMES or name == STATE_NAMES["superseded_at"]
+        plain = column.type in PLAIN_TYPES or (times and column.type in TIME_TYPES)
+        if column.type in JSON_TYPES or (plain and (name in wanted or name in states or name in USER_NAMES)):
+            found.append(name)
+    return found
+
+
+def outers_of(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
+    """The objects whose keys count as fields: each JSON column, then the metadata in it."""
+    roots = [name for name in columns if table.columns[name].type in JSON_TYPES]
+    return (*roots, *(f"{root}.{inner}" for root in roots for inner in NESTED))
+
+
+def read_columns(table: Table, names: Sequence[str]) -> dict[str, sql.Composable]:
+    """Expressions for these columns, whose values Python can read."""
+    return {name: column_expression(table.columns[name]) for name in names}
+
+
+def column_expression(column: Column) -> sql.Composable:
+    """A column, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
+    from psycopg import sql
+
+    name = sql.Identifier(column.name)
+    if column.type in TIME_TYPES:
+        return python_time(name)
+    return name if column.type in PLAIN_TYPES else sql.SQL("{}::text").format(name)
+
+
+def text_at(table: Table, path: str) -> sql.Composable:
+    """An expression for the text at a path. KeyError if no column is at its beginning."""
+    from psycopg import sql
+
+    if path in table.columns:
+        return sql.SQL("({})::text").format(sql.Identifier(path))
+    head, keys = split_path(table, path)
+    column = sql.Identifier(head)
+    nested = sql.SQL("{} #>> {}::text[]").format(column, sql.Literal(keys.split(".")))
+    # A key may itself contain dots.
+    whole = sql.SQL("{} ->> {}").format(column, sql.Literal(keys))
+    return sql.SQL("({})").format(nested if "." not in keys else sql.SQL("COALESCE({}, {})").format(whole, nested))
+
+
+def split_path(table: Table, path: str) -> tuple[str, str]:
+    """(column, keys with dots) of a path into a JSON column. KeyError if there is no such column."""
+    dot = path.find(".")
+    while dot > 0:
+        column = table.columns.get(path[:dot])
+        if column is not None and column.type in JSON_TYPES and path[dot + 1 :]:
+            return column.name, path[dot + 1 :]
+        dot = path.find(".", dot + 1)
+    raise KeyError(path)
+
+
+def relation(layout: Layout) -> sql.Composable:
+    """The table, qualified."""
+    from psycopg import sql
+
+    return sql.Identifier(layout.table.schema, layout.table.name)
+
+
+def id_type(reader: Reader, table: Table, column: str) -> str:
+    """The type of a column in SQL."""
+    (name,) = reader.row(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %(table)s::oid AND attname = %(column)s",
+        {"table": table.oid, "column": column},
+    )
+    return str(name)
+
+
+def is_unique(reader: Reader, table: Table, column: str) -> bool:
+    """Whether a unique index guarantees that no two rows have the same value of a column."""
+    rows = reader.rows(
+        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND a.attname = %(column)s AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL",
+        {"table": table.oid, "column": column},
+    )
+    return bool(rows)
+
+
+def table_layout(
+    reader: Reader,
+    kind: str,
+    table: Table,
+    id: str,
+    text: str,
+    vector: str,
+    *,
+    columns: Sequence[str] | None = None,
+    given: Mapping[str, str] | None = None,
+    closed: bool = False,
+    known: Sequence[str] = (),
+) -> Layout:
+    """The layout of a table with these columns; `text` may be a path. `columns` default to those that may be fields by name."""
+    chosen = column_names(table, (id, text, vector)) if columns is None else list(columns)
+    names = Names(given or {}, outers_of(table, chosen), closed)
+    from psycopg import sql
+
+    deleted, since = table.columns.get(STATE_NAMES["deleted"]), table.columns.get(DELETED_AT)
+    flag: sql.Composable | None = None
+    notes: tuple[str, ...] = ()
+    if deleted is not None and deleted.type == "bool":
+        flag = sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name))
+    elif deleted is None and since is not None and since.type in TIME_TYPES:
+        flag = sql.SQL("({} IS NOT NULL)").format(sql.Identifier(since.name))
+        known, notes = (*known, DELETED_AT), (f"a row with {DELETED_AT} is a deleted memory",)
+    return Layout(
+        kind,
+        table,
+        sql.Identifier(id),
+        id_type(reader, table, id),
+        is_unique(reader, table, id),
+        sql.Identifier(text) if text in table.columns else text_at(table, text),
+        table.columns[vector],
+        None,
+        read_columns(table, chosen),
+        names,
+        deleted=flag,
+        known=frozenset((id, text, vector, *known)),
+        notes=notes,
+    )

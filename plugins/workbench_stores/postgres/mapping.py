@@ -1,0 +1,201 @@
+"""A mapping of columns, given in YAML or guessed by names and types.
+
+    table: public.notes
+    id: note_id
+    text: body             # or a key of a JSON column: value.content
+    vector: embedding
+    title: subject         # any field of a memory: a column, or column.key
+    distance: cosine       # or l2, ip; default: that of the index
+
+A mapping with id, text and vector is the whole layout: no other field is read. One without them corrects the layout that was recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
+from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
+from cems_workbench.sources.recognised import SAMPLE_ROWS
+from cems_workbench.sources.source import Distance
+from workbench_stores.postgres import catalog
+from workbench_stores.postgres.catalog import Table
+from workbench_stores.postgres.connection import Reader
+from workbench_stores.postgres.layout import (
+    JSON_TYPES,
+    TEXT_TYPES,
+    Layout,
+    is_short,
+    outers_of,
+    payload_of,
+    read_columns,
+    split_path,
+    table_layout,
+)
+
+REQUIRED = ("table", "id", "text", "vector")
+_OF_THE_TABLE = ("id", "text", "vector")
+_OTHER_FIELDS = {"owner", *USER_NAMES, *(name for field in OPTIONAL_FIELDS for name in NAMES[field])}
+"""Names of columns that are rather another field than the text."""
+
+
+def validate(mapping: Mapping[str, Any]) -> bool:
+    """Whether the mapping is the whole layout; False: it corrects one. Raises InputError for names and values that no mapping may have."""
+    known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
+    for name, value in mapping.items():
+        if name not in known:
+            like = nearest(str(name), known)
+            hint = f" (did you mean {like}?)" if like else ""
+            raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
+        if not isinstance(value, str) or not value:
+            raise InputError(f"mapping: {name}: must be a name, found {value!r}")
+    whole = any(name in mapping for name in _OF_THE_TABLE)
+    if whole and (missing := [name for name in REQUIRED if name not in mapping]):
+        raise InputError(f"mapping: {', '.join(missing)} missing: table, id, text and vector are required together")
+    checked_distance(mapping.get("distance"), "mapping: distance")
+    return whole
+
+
+def checked_distance(value: str | None, where: str) -> Distance | None:
+    """The distance, None if none is given. Raises InputError."""
+    known: Mapping[str, Distance] = {name: name for name in get_args(Distance)}
+    if value is not None and value not in known:
+        raise InputError(f"{where}: must be one of {', '.join(known)}, found {value!r}")
+    return None if value is None else known[value]
+
+
+def mapped_table(reader: Reader, name: str, plain: str) -> Table:
+    """The table that a mapping names. Raises InputError if there is none."""
+    table = catalog.table(reader, name)
+    if table is None:
+        tables = [str(each) for each in catalog.tables_with_vectors(reader)]
+        raise InputError(f"mapping: table: {plain} has no {name!r}; tables with vectors: {', '.join(tables) or 'none'}")
+    return table
+
+
+def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str = "table") -> Layout:
+    """The layout of a whole mapping. Raises InputError if it does not fit the table."""
+    for name in ("id", "vector"):
+        if mapping[name] not in table.columns:
+            raise _no_column(table, name, mapping[name])
+    _check_path(table, "text", mapping["text"])
+    vector = table.columns[mapping["vector"]]
+    if vector.type not in catalog.VECTOR_TYPES:
+        raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
+    given = _given(table, mapping)
+    states = [name for name in STATE_NAMES.values() if name in table.columns]
+    layout = table_layout(
+        reader,
+        kind,
+        table,
+        mapping["id"],
+        mapping["text"],
+        mapping["vector"],
+        columns=[*dict.fromkeys([*(_head(table, path) for path in given.values()), *states])],
+        given=given,
+        closed=True,
+    )
+    layout = replace(layout, names=Names(given, (), closed=True))
+    return replace(layout, distance=checked_distance(mapping.get("distance"), "mapping: distance"))
+
+
+def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
+    """The layout with the fields and the distance of a mapping that is not a whole one. Raises InputError if it does not fit."""
+    given = _given(layout.table, mapping)
+    heads = [head for path in given.values() if (head := _head(layout.table, path)) not in layout.columns]
+    return replace(
+        layout,
+        columns={**layout.columns, **read_columns(layout.table, heads)},
+        names=replace(layout.names, given={**layout.names.given, **given}),
+        distance=checked_distance(mapping.get("distance"), "mapping: distance") or layout.distance,
+    )
+
+
+def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
+    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+    for field, path in given.items():
+        _check_path(table, field, path)
+    return given
+
+
+def _head(table: Table, path: str) -> str:
+    return path if path in table.columns else split_path(table, path)[0]
+
+
+def _check_path(table: Table, field: str, path: str) -> None:
+    try:
+        _head(table, path)
+    except KeyError:
+        head = path.partition(".")[0]
+        if "." in path and head in table.columns:
+            raise InputError(
+                f"mapping: {field}: {path!r} leads into {head}, which is of type {table.columns[head].type}, not json or jsonb"
+            ) from None
+        raise _no_column(table, field, path) from None
+
+
+def _no_column(table: Table, field: str, name: str) -> InputError:
+    like = nearest(name, table.columns)
+    hint = f" (did you mean {like}?)" if like else ""
+    return InputError(f"mapping: {field}: {table} has no column {name!r}{hint}; it has {', '.join(table.columns)}")
+
+
+def guessed(reader: Reader, table: Table, plain: str) -> Layout:
+    """A layout guessed by names and types. Raises InputError if that is ambiguous."""
+    rows = reader.rows(
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
+        {"table": table.oid},
+    )
+    ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
+    text = _text_column(table, ids)
+    if text is None or text in _OTHER_FIELDS:
+        text = _text_key(reader, table) or text
+    if len(table.vectors) != 1 or not ids or text is None:
+        unknown = "id" if not ids else "text" if text is None else "vector"
+        raise InputError(
+            f"{plain}: cannot tell which column of {table} is the {unknown}; use a mapping (table, id, text, vector); "
+            f"it has {', '.join(table.columns)}"
+        )
+    vector = table.vectors[0].name
+    made = table_layout(reader, "table", table, ids[0], text, vector)
+    return replace(made, guess=f"table: {table.schema}.{table.name}, id: {ids[0]}, text: {text}, vector: {vector}")
+
+
+def _text_column(table: Table, ids: list[str]) -> str | None:
+    """The column of the text; None if that is ambiguous."""
+    texts = [
+        column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
+    ]
+    # Last: `data` is the text in mem0, but rarely in other tables.
+    likely = sorted(NAMES["content"], key=lambda name: name == "data")
+    text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)
+    if text is not None or not ids:
+        return text
+    # LangChain's PGVectorStore makes every table as id, text, vector, then other columns.
+    first = [*table.columns.values()][:3]
+    if len(first) == 3 and first[0].name == ids[0] and first[1].name in texts and first[2].type in catalog.VECTOR_TYPES:
+        return None if first[1].name in _OTHER_FIELDS else first[1].name
+    return None
+
+
+def _text_key(reader: Reader, table: Table) -> str | None:
+    """The most frequent key of JSON columns that is called as a text is; None if the first rows have none."""
+    from psycopg import sql
+
+    columns = [column.name for column in table.columns.values() if column.type in JSON_TYPES]
+    if not columns:
+        return None
+    names = Names({}, outers_of(table, columns))
+    read = read_columns(table, columns).values()
+    query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
+        sql.SQL(", ").join(read),
+        sql.Identifier(table.schema, table.name),
+        sql.SQL(" AND ").join(map(is_short, read)),
+        sql.Literal(SAMPLE_ROWS),
+    )
+    payloads = [payload_of(columns, columns, row, "", []) for row in reader.rows(query)]
+    return used_names(payloads, names).get("content")

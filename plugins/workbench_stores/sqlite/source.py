@@ -1,0 +1,742 @@
+"""A SQLite file as a source: the rows of a `Layout`, and the lists that its engine answers.
+
+A marker is a digest of the row, its chunks and their vectors: a second snapshot reads every row, and gives on only what changed.
+The vector list is exact over the file's vectors, by the distance that its system ranks by; FTS5 is asked as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import mmh3
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base import fields, memory_fields
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
+from cems_workbench.formats.base.payload import Payload, state_of, state_path, value_at
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation
+from cems_workbench.sources.embedded_text import embedded_texts
+from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised, recognise
+from cems_workbench.sources.source import (
+    BATCH_BYTES,
+    NO_TRIAL,
+    Batch,
+    Changed,
+    EngineHit,
+    EngineList,
+    EngineQuery,
+    ListName,
+    RowProblem,
+    SourceError,
+    SourceInfo,
+    TakenChunk,
+    TakenMemory,
+    Trial,
+    Vector,
+    too_long,
+)
+from workbench_stores.sqlite import vec0
+from workbench_stores.sqlite.file import DatabaseFile, Reader, Row
+from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors
+from workbench_stores.sqlite.plain_rows import SHORT_TEXT, PlainRows
+from workbench_stores.sqlite.schema import quoted
+from workbench_stores.sqlite.vectors import decoded, distances, matrix_of, score
+
+PAGE_BYTES = BATCH_BYTES // 4
+"""Bytes of texts and vectors in a page of rows."""
+RELATION_ROWS = 20_000
+MARKER_VERSION = "2"
+"""Part of every marker: another version makes every row count as changed."""
+MOST_SHAPES = 1_000
+"""Shapes of rows whose fields are kept in mind."""
+HIT_ROWS = 500
+"""Fewest candidates of the vector list whose rows are looked up at once."""
+
+LayoutOf = Callable[[Reader], Layout]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A layout with what a sample of its rows shows, and the condition of the rows that are read."""
+
+    layout: Layout
+    found: Recognised
+    where: str
+    values: Mapping[str, Any]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """It differs if the same row would become another memory."""
+        layout = self.layout
+        said = [MARKER_VERSION, layout.id, layout.text, repr(layout.columns), repr(layout.vectors), repr(layout.chunks)]
+        said.append(json.dumps({name: list(paths) for name, paths in layout.names.known.items()}))
+        return hashlib.blake2b("|".join(said).encode(), digest_size=8).digest()
+
+
+class SqliteSource:
+    """The memories of a SQLite file."""
+
+    def __init__(self, file: DatabaseFile, layout: LayoutOf) -> None:
+        self._file, self._layout_of = file, layout
+
+    @property
+    def address(self) -> str:
+        """The address."""
+        return self._file.plain
+
+    def close(self) -> None:
+        """Delete the copy of the file."""
+        self._file.close()
+
+    def probe(self) -> SourceInfo:
+        """Counts, vectors and lists. Raises SourceError."""
+        with self._file.reading() as reader:
+            read = self._read(reader)
+            layout = read.layout
+            memories = _count(
+                reader, f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}", layout.key, read.values
+            )
+            vectors = layout.found_vectors
+            notes, missing = [*layout.notes], [*layout.missing]
+            notes += [note for note in (read.found.fields_note, read.found.unread_note, self._file.note) if note]
+            if layout.hidden is not None:
+                hidden = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where} AND ({layout.hidden})"
+                if count := _count(reader, hidden, layout.key, read.values):
+                    notes.append(
+                        f"{count:,} are kept there and returned in no search; they are read, and in no live list"
+                    )
+            if vectors is None:
+                missing.append("no vectors, so it has no vector list of its own")
+            elif not vectors.stated:
+                notes.append("nothing says the distance: cosine is assumed; set `distance:` in a mapping for another")
+            if vectors is not None and vectors.form.distance is None:
+                missing.append(
+                    f"vectors there are not ranked by cosine or l2, so its own vector list is not asked for ({_metric(vectors)})"
+                )
+            if vectors is not None and layout.model is None:
+                notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
+            if layout.relations is None:
+                missing.append("no relations between memories but what superseded_by names, so no others are followed")
+            return SourceInfo(
+                kind=layout.kind,
+                engine=f"SQLite {sqlite3.sqlite_version}",
+                memories=memories,
+                vectors=self._vector_count(reader, read),
+                dimension=vectors.form.dimension if vectors else None,
+                distance=(vectors.form.distance if vectors else None) or "cosine",
+                model=layout.model,
+                lists=_lists(layout),
+                missing=tuple(missing),
+                notes=tuple(notes),
+            )
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteSnapshot]:
+        """The rows as of now, unless a note says otherwise. Raises SourceError."""
+        with self._file.reading() as reader:
+            yield SqliteSnapshot(reader, self._read(reader))
+
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
+        """The lists that the file's engine gives. Raises SourceError."""
+        if trial.settings:
+            raise SourceError(f"{self.address}: SQLite has no settings of a search; its vector list is exact")
+        found = []
+        with self._file.reading() as reader:
+            read = self._read(reader)
+            where = read.where
+            if read.layout.hidden is not None:
+                where += f" AND NOT COALESCE(({read.layout.hidden}), 0)"
+            if read.layout.deleted is not None:
+                where += f" AND NOT COALESCE(({read.layout.deleted}), 0)"
+            where += self._scope(read, query.scope)
+            lists = _lists(read.layout)
+            if (asked := query.depths.get("vector", 0)) > 0 and "vector" in lists:
+                found.append(self._nearest(reader, read, where, query.vector, asked))
+            if (asked := query.depths.get(FTS5, 0)) > 0 and FTS5 in lists:
+                found.append(self._matching(reader, read, where, query.text, asked))
+        return tuple(found)
+
+    def _read(self, reader: Reader) -> _Read:
+        layout = self._layout_of(reader)
+        where, values = f"({layout.condition})", dict(layout.values)
+        names = list(layout.columns)
+        payloads: list[Payload] = []
+        if names:
+            chosen = ", ".join(layout.columns.values())
+            rows = reader.rows(f"SELECT {chosen} FROM {layout.source} WHERE {where} LIMIT {SAMPLE_ROWS}", values)
+            payloads = [layout.payload(row, "", []) for row in rows]
+        found = recognise(payloads, layout.names, names, layout.unread, layout.known)
+        user = self._file.address.options.get("user")
+        if user is not None and "user" not in layout.values:
+            path = layout.names.given.get("author") or found.user
+            if path is None:
+                raise InputError(
+                    f"{self.address}: no column has the user of a row, so user= has no effect; map `author`"
+                )
+            where += f" AND CAST({expression_at(layout, path)} AS TEXT) = :_user"
+            values["_user"] = user
+        return _Read(layout, found, where, values)
+
+    def _scope(self, read: _Read, scope: str | None) -> str:
+        if scope is None:
+            return ""
+        path = read.found.fields.get("scope")
+        if path is None:
+            return " AND 0" if scope == "shared" else ""
+        shared = ", ".join(f"'{word}'" for word in SHARED_WORDS)
+        operator = "IN" if scope == "shared" else "NOT IN"
+        return f" AND COALESCE(CAST({expression_at(read.layout, path)} AS TEXT), '') {operator} ({shared})"
+
+    def _vector_count(self, reader: Reader, read: _Read) -> int:
+        vectors, chunks = read.layout.found_vectors, read.layout.chunks
+        if vectors is None:
+            return 0
+        key = chunks.key if chunks is not None else read.layout.key
+        source, where = _vector_rows(read, read.where)
+        if vectors.value is not None:
+            # typeof() does not read the value, and it is never null.
+            where += f" AND typeof({vectors.value}) <> 'null'"
+        elif vectors.vec0 is not None:
+            where += (
+                f" AND EXISTS (SELECT 1 FROM {vectors.vec0[0].shadow('rowids')} AS _v WHERE _v.{_vec0_match(vectors)})"
+            )
+        return _count(reader, f"SELECT {key or '1'} FROM {source} WHERE {where}", key, read.values)
+
+    def _nearest(self, reader: Reader, read: _Read, where: str, query: Vector, asked: int) -> EngineList:
+        """Every vector is compared, then the best are looked up."""
+        vectors = read.layout.found_vectors
+        assert vectors is not None and vectors.form.distance is not None
+        if query.size != vectors.form.dimension:
+            raise SourceError(
+                f"{self.address}: vectors there have {vectors.form.dimension} numbers, that of the query {query.size}"
+            )
+        started = time.perf_counter()
+        keys: list[NDArray[Any]] = []
+        far: list[NDArray[np.float64]] = []
+        for names, rows in _scanned(reader, read, where):
+            keys.append(names)
+            far.append(distances(rows, query, vectors.form.distance))
+        hits: list[EngineHit] = []
+        if keys:
+            names, all_far = np.concatenate(keys), np.concatenate(far)
+            # NaN, as of a zero vector by cosine, is last and no hit.
+            order = np.argsort(all_far, kind="stable")
+            order = order[: np.count_nonzero(~np.isnan(all_far))]
+            step = max(asked, HIT_ROWS)
+            for start in range(0, len(order), step):
+                part = order[start : start + step]
+                known = _hits_of(reader, read, where, [names[i] for i in part])
+                for i in part:
+                    for memory_id, number in known.get(names[i], ()):
+                        hits.append(EngineHit(memory_id, score(float(all_far[i]), vectors.form.distance), number))
+                if len(hits) >= asked:
+                    break
+        return EngineList("vector", asked, tuple(hits[:asked]), time.perf_counter() - started)
+
+    def _matching(self, reader: Reader, read: _Read, where: str, text: str, asked: int) -> EngineList:
+        layout, fts = read.layout, read.layout.fts5
+        assert fts is not None
+        started = time.perf_counter()
+        rows: list[Row] = []
+        for ask in (fts.match, fts.relaxed):
+            match = ask(text) if ask is not None and not rows else None
+            if match is not None:
+                try:
+                    rows = reader.rows(
+                        _matching_rows(layout, fts, where), {**read.values, "_match": match, "_asked": asked}
+                    )
+                except SourceError as error:
+                    # Words that are no query, as one parenthesis: systems answer with nothing.
+                    if "fts5: syntax error" not in str(error):
+                        raise
+        hits = tuple(EngineHit(row[0], -float(row[2]), row[1]) for row in rows if row[0] is not None)
+        return EngineList(FTS5, asked, hits, time.perf_counter() - started)
+
+
+FTS5: ListName = "fts5"
+
+
+def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
+    """The statement that gives (memory id, chunk number, bm25) of the best rows for :_match."""
+    table = quoted(fts.table)
+    rank = f"bm25({table}, {', '.join(map(repr, fts.weights))})" if fts.weights else "fts.rank"
+    source, number = fts.source or layout.source, "NULL"
+    if fts.chunks:
+        assert layout.chunks is not None
+        source, number = _joined(layout, layout.chunks), layout.chunks.number
+        where += f" AND ({layout.chunks.condition})"
+    matched, ranked = f"{table} AS fts", f"fts.{table} MATCH :_match"
+    if fts.columns:
+        apart = " UNION ALL ".join(
+            f"SELECT rowid AS _row, bm25({table}) AS _rank, {place} AS _column FROM {table} WHERE {quoted(column)} MATCH :_match"
+            for place, column in enumerate(fts.columns)
+        )
+        # With min() the other values are those of its row.
+        first = f"(SELECT _row, _rank, min(_column) FROM ({apart}) GROUP BY _row)"
+        matched, ranked, rank = (
+            f"{first} AS _found CROSS JOIN {table} AS fts",
+            "fts.rowid = _found._row",
+            "_found._rank",
+        )
+    # CROSS: the engine's order of the loops, which is that of the ranking.
+    return (
+        f"SELECT CAST({layout.id} AS TEXT), {number}, {rank} FROM {matched} CROSS JOIN {source} "
+        f"WHERE fts.rowid = {fts.rowid} AND {ranked} AND ({fts.condition}) AND {where} ORDER BY {rank} LIMIT :_asked"
+    )
+
+
+def _lists(layout: Layout) -> tuple[ListName, ...]:
+    vectors = layout.found_vectors
+    has_vectors = vectors is not None and vectors.form.distance is not None
+    return (*(("vector",) if has_vectors else ()), *((FTS5,) if layout.fts5 is not None else ()))
+
+
+def _metric(vectors: Vectors) -> str:
+    return vectors.vec0[1].metric if vectors.vec0 else "no distance"
+
+
+def expression_at(layout: Layout, path: str) -> str:
+    """SQL for the value at a path: a column, or a key in one of those that hold JSON. InputError if there is none."""
+    if path in layout.columns:
+        return f"({layout.columns[path]})"
+    column, _, keys = path.partition(".")
+    if column not in layout.json or not keys:
+        raise InputError(f"{path}: no column that is read, and no key in one that holds JSON")
+    text = f"CAST({layout.columns[column]} AS TEXT)"
+    place = "$" + "".join(f'."{key}"' for key in keys.split("."))
+    literal = "'" + place.replace("'", "''") + "'"
+    return f"(CASE WHEN json_valid({text}) THEN json_extract({text}, {literal}) END)"
+
+
+def _count(reader: Reader, select: str, key: str | None, values: Mapping[str, Any]) -> int:
+    if not reader.stepped:
+        return int(reader.row(f"SELECT count(*) FROM ({select})", values)[0])
+    return sum(len(page) for page in reader.pages(select, key, values))
+
+
+def _joined(layout: Layout, chunks: Chunks) -> str:
+    """FROM of chunks with their memories."""
+    return f"{chunks.source} JOIN {layout.source} ON {chunks.memory} = {layout.key}"
+
+
+def _vector_rows(read: _Read, where: str) -> tuple[str, str]:
+    """FROM and WHERE of the rows with vectors."""
+    layout, chunks = read.layout, read.layout.chunks
+    vectors = layout.found_vectors
+    assert vectors is not None
+    where += f" AND ({vectors.condition})"
+    if chunks is None:
+        return layout.source, where
+    return _joined(layout, chunks), f"{where} AND ({chunks.condition})"
+
+
+def _vec0_match(vectors: Vectors) -> str:
+    return f"rowid = {vectors.rowid}" if vectors.rowid is not None else f"id = {vectors.vec0_id}"
+
+
+def _scan_key(read: _Read) -> str:
+    """What identifies a row with a vector in the vector list."""
+    layout = read.layout
+    return layout.chunks.key if layout.chunks is not None else layout.key or layout.id
+
+
+def _scanned(reader: Reader, read: _Read, where: str) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
+    """(keys, vectors) of all rows in parts."""
+    vectors = read.layout.found_vectors
+    assert vectors is not None
+    if vectors.vec0 is not None:
+        for chunk in vec0.chunks(reader, *vectors.vec0, vectors.partition):
+            yield chunk.rowids, chunk.vectors
+        return
+    source, where = _vector_rows(read, where)
+    key = read.layout.chunks.key if read.layout.chunks is not None else read.layout.key
+    select = f"SELECT {_scan_key(read)}, {vectors.value} FROM {source} WHERE {where} AND {vectors.value} IS NOT NULL"
+    for page in reader.pages(select, key, read.values, PAGE_BYTES):
+        rows, places = matrix_of([row[1] for row in page], vectors.form)
+        names = np.empty(len(places), object)
+        names[:] = [page[i][0] for i in places]
+        yield names, rows
+
+
+def _hits_of(reader: Reader, read: _Read, where: str, keys: Sequence[Any]) -> dict[Any, list[tuple[str, int | None]]]:
+    """(memory id, chunk number) by key of `_scanned`, of the rows that are in the list."""
+    layout, vectors = read.layout, read.layout.found_vectors
+    assert vectors is not None
+    number = layout.chunks.number if layout.chunks is not None else "NULL"
+    source, where = _vector_rows(read, where)
+    back: dict[str, Any] = {}
+    wanted: list[Any]
+    if vectors.vec0 is None:
+        wanted, key = list(keys), _scan_key(read)
+    elif vectors.rowid is not None:
+        wanted, key = [int(each) for each in keys], vectors.rowid
+    else:
+        names = vec0.ids_of(reader, vectors.vec0[0], [int(each) for each in keys])
+        wanted, key, back = list(names.values()), str(vectors.vec0_id), {name: rowid for rowid, name in names.items()}
+    if any(isinstance(each, bytes) for each in wanted):
+        back = {each.hex(): each for each in wanted}
+        wanted, key = list(back), f"lower(hex({key}))"
+    found: dict[Any, list[tuple[str, int | None]]] = {}
+    rows = reader.rows(
+        f"SELECT {key}, CAST({layout.id} AS TEXT), {number} FROM {source} "
+        f"WHERE {key} IN (SELECT value FROM json_each(:_keys)) AND {where}",
+        {**read.values, "_keys": json.dumps(wanted)},
+    )
+    for name, memory_id, chunk in rows:
+        if memory_id is not None:
+            found.setdefault(back.get(name, name), []).append((memory_id, chunk))
+    return found
+
+
+@dataclass
+class SqliteSnapshot:
+    """The rows of a file; `_reader` has one moment unless it is stepped."""
+
+    _reader: Reader
+    _read: _Read
+    _seen: set[str] = field(default_factory=set)
+    _edges: list[tuple[str, str]] = field(default_factory=list)
+    """(reference of the newer memory, id of the older one)."""
+    _known_as: dict[str, str] = field(default_factory=dict)
+    _paths: dict[tuple[Any, ...], Mapping[str, str]] = field(default_factory=dict)
+    """Paths of fields by which columns and keys a row has."""
+    _total: int = -1
+
+    @cached_property
+    def _plain(self) -> PlainRows | None:
+        return PlainRows.of(self._read.layout)
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+        if self._total < 0:
+            layout, read = self._read.layout, self._read
+            select = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}"
+            self._total = _count(self._reader, select, layout.key, read.values)
+        return self._total
+
+    def batches(self, changed: Changed) -> Iterator[Batch]:
+        """Every row as seen, and changed ones with their vectors. Raises SourceError."""
+        self._seen.clear()
+        self._edges.clear()
+        layout = self._read.layout
+        flag = f"({layout.deleted})" if layout.deleted is not None else "NULL"
+        own = layout.vectors
+        vector = "NULL"
+        if own is not None and layout.chunks is None:
+            vector = own.value or own.rowid or own.vec0_id or "NULL"
+        head = [layout.key or "NULL", f"CAST({layout.id} AS TEXT)", layout.text, flag, vector]
+        chosen = ", ".join([*head, *layout.columns.values()])
+        select = f"SELECT {chosen} FROM {layout.source} WHERE {self._read.where}"
+        kept = vec0.Vec0Vectors(self._reader, *own.vec0) if own is not None and own.vec0 is not None else None
+        for page in self._reader.pages(select, layout.key, self._read.values, PAGE_BYTES):
+            yield self._batch(page, changed, kept)
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        """What the layout's statement gives, and what rows say supersedes them. Raises SourceError."""
+        if self._read.layout.relations is not None:
+            rows = self._reader.rows(self._read.layout.relations, dict(self._read.layout.values))
+            for start in range(0, len(rows), RELATION_ROWS):
+                part = rows[start : start + RELATION_ROWS]
+                yield [
+                    Relation(str(a), str(b), str(kind))
+                    for a, b, kind in part
+                    if a is not None and b is not None and a != b
+                ]
+        found = {(self._known_as.get(newer, newer), older) for newer, older in self._edges}
+        edges = [Relation(newer, older, SUPERSEDES) for newer, older in sorted(found) if newer != older]
+        if edges:
+            yield edges
+
+    def _batch(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None) -> Batch:
+        layout = self._read.layout
+        edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
+        if edges or self._plain is None or not self._plain.usable(page):
+            return self._by_row(page, changed, kept, edges)
+        ids = [row[1] for row in page]
+        if not layout.unique:
+            if not self._seen.isdisjoint(ids):
+                return self._by_row(page, changed, kept, edges)
+            self._seen.update(ids)
+        markers = self._markers(page, [()] * len(page))
+        wanted = changed(ids, markers)
+        if len(wanted) < len(page):
+            places = {memory_id: place for place, memory_id in enumerate(ids)}
+            chosen = [places[memory_id] for memory_id in wanted]
+            page, markers = [page[place] for place in chosen], [markers[place] for place in chosen]
+        if not page:
+            return Batch(ids)
+        taken = self._plain.taken(page, markers)
+        if taken is not None:
+            return Batch(ids, taken)
+        problems: list[RowProblem] = []
+        made = self._made_rows(page, markers, self._vectors(page, kept), {}, problems)
+        left_out = {row[1] for row in page} - {each.memory.id for each in made}
+        return Batch([each for each in ids if each not in left_out] if left_out else ids, made, problems)
+
+    def _by_row(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None, edges: bool) -> Batch:
+        """The batch of rows that need a look each."""
+        layout, problems = self._read.layout, list[RowProblem]()
+        rows = [row for row in page if self._usable(row, problems)]
+        parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
+        vectors: list[Vector | None] = []
+        more: list[tuple[Any, ...]] = [()] * len(rows)
+        if kept is not None:
+            vectors = self._vectors(rows, kept)
+            more = [(number,) for number in looked_at(vectors)[0]]
+        elif parts:
+            own = [parts.get(row[0], ()) for row in rows]
+            more = [([part[:3] for part in each], looked_at([part[3] for part in each])[0]) for each in own]
+        markers: dict[str, str] = {}
+        places: dict[str, int] = {}
+        for place, (row, marker) in enumerate(zip(rows, self._markers(rows, more), strict=True)):
+            markers[row[1]] = marker
+            places[row[1]] = place
+            if edges:
+                self._note_edge(row)
+        wanted = changed(list(markers), list(markers.values())) if markers else ()
+        chosen = [places[memory_id] for memory_id in wanted]
+        rows = [rows[place] for place in chosen]
+        vectors = [vectors[place] for place in chosen] if vectors else self._vectors(rows, kept)
+        taken = self._made_rows(rows, [markers[each] for each in wanted], vectors, parts, problems)
+        for memory_id in set(wanted) - {each.memory.id for each in taken}:
+            del markers[memory_id]
+        return Batch(list(markers), taken, problems)
+
+    def _markers(self, rows: Sequence[Row], more: Sequence[tuple[Any, ...]]) -> list[str]:
+        """The markers of rows; `more` is what else each depends on."""
+        form = self._read.digest
+        # Version 0 writes equal values as equal bytes, whatever else refers to them.
+        found = [
+            mmh3.hash_bytes(form + marshal.dumps(row[2:] + each, 0)).hex() for row, each in zip(rows, more, strict=True)
+        ]
+        if self._read.layout.deleted is None:
+            return found
+        return [
+            DELETED_MARK + marker if row[3] is not None and is_true(row[3]) else marker
+            for row, marker in zip(rows, found, strict=True)
+        ]
+
+    def _made_rows(
+        self,
+        rows: Sequence[Row],
+        markers: Sequence[str],
+        vectors: Sequence[Vector | None],
+        parts: Mapping[Any, Sequence[tuple[int, str | None, int | None, Vector | None]]],
+        problems: list[RowProblem],
+    ) -> list[TakenMemory]:
+        finite = looked_at(vectors)[1]
+        made = (
+            self._made(row, marker, (vector, good), parts.get(row[0], ()), problems)
+            for row, marker, vector, good in zip(rows, markers, vectors, finite, strict=True)
+        )
+        return [each for each in made if each is not None]
+
+    def _usable(self, row: Row, problems: list[RowProblem]) -> bool:
+        memory_id, text = row[1], row[2]
+        short = isinstance(text, str) and 0 < len(text) < SHORT_TEXT and not text.isspace()
+        if short and memory_id and self._read.layout.unique and not memory_id.isspace():
+            return True
+        if memory_id is None or not memory_id.strip():
+            problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
+        elif memory_id in self._seen:
+            problems.append(
+                RowProblem(memory_id, "id", "is the id of more than one row; the first was imported", duplicate=True)
+            )
+        elif text is None or not str(text).strip():
+            problems.append(RowProblem(memory_id, "text", "is empty; the row was left out"))
+        elif not isinstance(text, str | int | float):
+            problems.append(RowProblem(memory_id, "text", "is a BLOB; the row was left out"))
+        elif problem := too_long(memory_id, len(str(text).encode("utf-8", "surrogatepass"))):
+            problems.append(problem)
+        else:
+            if not self._read.layout.unique:
+                self._seen.add(memory_id)
+            return True
+        return False
+
+    def _vectors(self, rows: Sequence[Row], kept: vec0.Vec0Vectors | None) -> list[Vector | None]:
+        own = self._read.layout.vectors
+        if own is None or self._read.layout.chunks is not None:
+            return [None] * len(rows)
+        if kept is None:
+            return _decoded([row[4] for row in rows], own)
+        return _from_vec0(self._reader, kept, own, [row[4] for row in rows])
+
+    def _chunks(self, keys: Sequence[Any]) -> dict[Any, list[tuple[int, str | None, int | None, Vector | None]]]:
+        """(number, text, start, vector) of the chunks of memories, by key."""
+        chunks = self._read.layout.chunks
+        assert chunks is not None
+        where = chunks.vectors
+        value = (where.value or where.rowid or where.vec0_id if where is not None else None) or "NULL"
+        rows = self._reader.rows(
+            f"SELECT {chunks.memory}, {chunks.number}, {chunks.text or 'NULL'}, {chunks.start or 'NULL'}, {value} FROM {chunks.source} "
+            f"WHERE {chunks.memory} IN (SELECT value FROM json_each(:_keys)) AND ({chunks.condition})",
+            {**self._read.values, "_keys": json.dumps(list(keys))},
+        )
+        found: list[Vector | None] = [None] * len(rows)
+        if where is not None and where.vec0 is not None:
+            found = _from_vec0(
+                self._reader, vec0.Vec0Vectors(self._reader, *where.vec0), where, [row[4] for row in rows]
+            )
+        elif where is not None:
+            found = _decoded([row[4] for row in rows], where)
+        parts: dict[Any, list[tuple[int, str | None, int | None, Vector | None]]] = {}
+        for row, vector in zip(rows, found, strict=True):
+            parts.setdefault(row[0], []).append((int(row[1]), row[2], row[3], vector))
+        for each in parts.values():
+            each.sort(key=lambda part: part[0])
+        return parts
+
+    def _note_edge(self, row: Row) -> None:
+        payload = self._read.layout.payload(row[5:], row[1], [])
+        newer, own = (state_of(payload, name, self._read.layout.names) for name in ("superseded_by", "original_id"))
+        if isinstance(newer, str | int) and str(newer).strip():
+            self._edges.append((str(newer), row[1]))
+        if isinstance(own, str | int):
+            self._known_as.setdefault(str(own), row[1])
+
+    def _made(
+        self,
+        row: Row,
+        marker: str,
+        own: tuple[Vector | None, bool],
+        parts: Sequence[tuple[int, str | None, int | None, Vector | None]],
+        problems: list[RowProblem],
+    ) -> TakenMemory | None:
+        layout, content = self._read.layout, str(row[2])
+        payload = layout.payload(row[5:], row[1], problems)
+        paths = self._paths_of(payload)
+        values = {field: value_at(payload, path) for field, path in paths.items()}
+        try:
+            memory, found = memory_fields.memory_of(
+                fields.identifier({"id": row[1]}, "id"),
+                fields.required_text({"content": content}, "content"),
+                values,
+                paths,
+            )
+        except FieldError as error:
+            problems.append(RowProblem(row[1], error.field, f"{error.reason}; it was not taken"))
+            return None
+        problems += found
+        if layout.chunks is None:
+            # A system may drop the vector of a row that it keeps as deleted.
+            dropped = own[0] is None and marker.startswith(DELETED_MARK)
+            usable = self._checked(row[1], *own, None if dropped else layout.vectors, problems)
+            return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
+        starts, texts = [part[2] for part in parts], [part[1] for part in parts]
+        if layout.chunks.cut is not None:
+            cut = layout.chunks.cut(content, [start or 0 for start in starts])
+            starts, texts = [start for start, _ in cut], [text for _, text in cut]
+        if problem := too_long(row[1], 0, sum(len(str(text or "").encode("utf-8", "surrogatepass")) for text in texts)):
+            problems.append(problem)
+            return None
+        embedded = layout.chunks.embedded(payload) if layout.chunks.embedded is not None else {}
+        finite = looked_at([part[3] for part in parts])[1]
+        chunks = [
+            TakenChunk(
+                number, str(text), self._checked(row[1], vector, good, layout.chunks.vectors, problems), start, embedded
+            )
+            for (number, _, _, vector), start, text, good in zip(parts, starts, texts, finite, strict=True)
+            if text is not None
+        ]
+        return TakenMemory(memory, marker, tuple(chunks))
+
+    def _paths_of(self, payload: Payload) -> Mapping[str, str]:
+        """The path of each field, and of its state, that a payload has; rows that have the same keys share them."""
+        shape = tuple([_keys(value) if isinstance(value, dict) else value is None for value in payload.values()])
+        paths = self._paths.get(shape)
+        if paths is None:
+            names = self._read.layout.names
+            found = {field: names.found(payload, field) for field in memory_fields.OPTIONAL_FIELDS}
+            found |= {name: state_path(payload, name, names) for name in ("active", "superseded_at")}
+            paths = {field: path for field, path in found.items() if path is not None}
+            if len(self._paths) < MOST_SHAPES:
+                self._paths[shape] = paths
+        return paths
+
+    def _checked(
+        self, memory_id: str, vector: Vector | None, finite: bool, where: Vectors | None, problems: list[RowProblem]
+    ) -> Vector | None:
+        """The vector if it can be used; else a problem says why."""
+        if where is None:
+            return None
+        if vector is None:
+            problems.append(
+                RowProblem(memory_id, "vector", "is missing: the row can be read and not found by its vector")
+            )
+        elif vector.size != where.form.dimension:
+            problems.append(
+                RowProblem(
+                    memory_id,
+                    "vector",
+                    f"has {vector.size} numbers, most there have {where.form.dimension}; it was left out",
+                )
+            )
+        elif not finite:
+            problems.append(RowProblem(memory_id, "vector", "has values that are no numbers; it was left out"))
+        else:
+            return vector
+        return None
+
+
+def _keys(value: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple([(key, _keys(each) if isinstance(each, dict) else each is None) for key, each in value.items()])
+
+
+def looked_at(vectors: Sequence[Vector | None]) -> tuple[list[int | None], list[bool]]:
+    """A number of 64 bits for each vector, the same on every machine, and whether all its values are numbers.
+
+    The number is the sum of the bits of its values, each times a fixed odd factor. All are computed at once: a digest of each would take
+    as long as reading it.
+    """
+    found: list[int | None] = [None] * len(vectors)
+    finite = [True] * len(vectors)
+    places: dict[int, list[int]] = {}
+    for place, vector in enumerate(vectors):
+        if vector is not None:
+            places.setdefault(vector.size, []).append(place)
+    for size, chosen in places.items():
+        rows = np.array([vectors[place] for place in chosen], "<f4")
+        numbers = rows.view("<u4").astype(np.uint64) @ _factors(size)
+        for place, number, good in zip(chosen, numbers.tolist(), np.isfinite(rows).all(axis=1).tolist(), strict=True):
+            found[place], finite[place] = number, good
+    return found, finite
+
+
+@cache
+def _factors(size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(hashlib.shake_128(b"vectors").digest(8 * size), "<u8").astype(np.uint64) | np.uint64(1)
+
+
+def _decoded(values: Sequence[Any], where: Vectors) -> list[Vector | None]:
+    """The vectors of values, one by one where a few are of another form."""
+    rows, places = matrix_of(values, where.form)
+    if len(places) == len(values):
+        return list(rows)
+    found: list[Vector | None] = [None if each is None else decoded(each, where.form) for each in values]
+    for place, row in zip(places, rows, strict=True):
+        found[place] = row
+    return found
+
+
+def _from_vec0(reader: Reader, kept: vec0.Vec0Vectors, where: Vectors, names: Sequence[Any]) -> list[Vector | None]:
+    if where.rowid is None:
+        rowids = vec0.rowids_of(reader, kept.table, [str(name) for name in names if name is not None])
+        numbers = [rowids.get(str(name)) for name in names]
+    else:
+        numbers = [name if isinstance(name, int) else None for name in names]
+    found = kept.take([number for number in numbers if number is not None])
+    return [None if number is None else found.get(number) for number in numbers]

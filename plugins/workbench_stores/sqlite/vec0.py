@@ -1,0 +1,300 @@
+"""Tables of sqlite-vec's module vec0, read from the tables behind them, so that its extension is not needed.
+
+A table T keeps its vectors in chunks of `chunk_size` rows: T_chunks (chunk_id, size, validity: a bit a row, rowids: int64 each,
+partitionNN), T_vector_chunksNN (vectors, by chunk), T_metadatachunksNN (values, by chunk), T_metadatatextNN (texts of more than 12 bytes,
+by row), T_auxiliary (valueNN, by row), and T_rowids (rowid, id: the primary key if that is a text, chunk_id, chunk_offset).
+
+Source: sqlite-vec 0.1.9, the tables that it writes, seen by running it; https://alexgarcia.xyz/sqlite-vec/features/vec0.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.source import Distance, SourceError
+from workbench_stores.sqlite.file import Reader
+from workbench_stores.sqlite.schema import Schema, Table, options_of, quoted
+from workbench_stores.sqlite.vectors import Encoding, Matrix, VectorForm, matrix_of
+
+Role = Literal["vector", "partition", "metadata", "auxiliary"]
+CHUNK_SIZE = 1024
+"""Rows of a chunk without the option chunk_size."""
+INLINE_TEXT = 12
+"""Bytes of a metadata text that its chunk holds; a longer one is in T_metadatatextNN."""
+_TYPES: Mapping[str, Encoding] = {"float": "float32", "f32": "float32", "int8": "int8", "i8": "int8", "bit": "bit"}
+_DISTANCES: Mapping[str, Distance] = {"l2": "l2", "cosine": "cosine"}
+_VECTOR = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.I | re.S)
+_METRIC = re.compile(r"distance_metric\s*=\s*(\w+)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Vec0Column:
+    """A column besides the primary key: `place` counts those of its role from 0, as the names of the tables behind do."""
+
+    name: str
+    role: Role
+    type: str
+    place: int
+    form: VectorForm | None = None
+    metric: str = ""
+    """distance_metric of a vector, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vec0Table:
+    """A vec0 table as its CREATE VIRTUAL TABLE describes it."""
+
+    name: str
+    columns: tuple[Vec0Column, ...]
+    key: str = "rowid"
+    """The primary key's name."""
+    text_key: bool = False
+    chunk_size: int = CHUNK_SIZE
+
+    @property
+    def vectors(self) -> tuple[Vec0Column, ...]:
+        """The columns of vectors."""
+        return tuple(column for column in self.columns if column.role == "vector")
+
+    @property
+    def others(self) -> tuple[Vec0Column, ...]:
+        """The other columns besides the key."""
+        return tuple(column for column in self.columns if column.role != "vector")
+
+    def vector(self, name: str | None = None) -> Vec0Column:
+        """The column of vectors of this name, or the first. Raises InputError if there is none, or its metric is not read."""
+        found = next((column for column in self.vectors if name in (None, column.name)), None)
+        if found is None:
+            raise InputError(
+                f"{self.name} has no vectors {name}; it has {', '.join(column.name for column in self.vectors) or 'none'}"
+            )
+        return found
+
+    def shadow(self, ending: str) -> str:
+        """The name of a table behind it as SQL."""
+        return quoted(f"{self.name}_{ending}")
+
+
+def parsed(table: Table) -> Vec0Table:
+    """The description of a vec0 table. Raises InputError if a column is not understood."""
+    columns: list[Vec0Column] = []
+    counts: dict[Role, int] = {}
+    key, text_key = "rowid", False
+    for each in table.arguments:
+        text = re.sub(r"/\*.*?\*/", " ", each, flags=re.S).strip()
+        if re.match(r"\w+\s*=", text):
+            continue
+        role: Role = "metadata"
+        form, metric = None, ""
+        if found := re.fullmatch(r"(\w+)\s+(text|integer|int)\s+primary\s+key", text, re.I):
+            key, text_key = found[1], found[2].lower() == "text"
+            continue
+        if found := _VECTOR.fullmatch(text):
+            role = "vector"
+            named = _METRIC.search(found[4])
+            metric = named[1].lower() if named else "hamming" if found[2].lower() == "bit" else "l2"
+            form = VectorForm(_TYPES[found[2].lower()], int(found[3]), _DISTANCES.get(metric))
+        elif found := re.fullmatch(r"\+\s*(\w+)\s+(\w+).*", text, re.S):
+            role = "auxiliary"
+        elif found := re.fullmatch(r"(\w+)\s+(\w+)\s+partition\s+key", text, re.I):
+            role = "partition"
+        elif not (found := re.fullmatch(r"(\w+)\s+(\w+).*", text, re.S)):
+            raise InputError(f"the table {table.name}: {text!r} is no column of vec0 as sqlite-vec 0.1.9 writes it")
+        place = counts.get(role, 0)
+        counts[role] = place + 1
+        columns.append(Vec0Column(found[1], role, found[2].lower(), place, form, metric))
+    size = options_of(table.arguments).get("chunk_size", "")
+    return Vec0Table(table.name, tuple(columns), key, text_key, int(size) if size.isdigit() else CHUNK_SIZE)
+
+
+def tables(schema: Schema) -> list[Vec0Table]:
+    """Every vec0 table of a schema. Raises InputError."""
+    return [parsed(table) for table in schema.virtual("vec0")]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vec0Chunk:
+    """The rows of a chunk that exist: int64 rowids, and their vectors as rows."""
+
+    rowids: NDArray[np.int64]
+    vectors: Matrix
+
+
+def chunks(
+    reader: Reader, table: Vec0Table, column: Vec0Column, partition: Mapping[str, Any] | None = None
+) -> Iterator[Vec0Chunk]:
+    """The vectors chunk by chunk, of all partitions or those with these values by column. Raises SourceError."""
+    where, values = "1", {}
+    for name, value in (partition or {}).items():
+        place = next(each.place for each in table.columns if each.name == name and each.role == "partition")
+        where += f" AND c.partition{place:02d} = :p{place}"
+        values[f"p{place}"] = value
+    ids = [
+        row[0]
+        for row in reader.rows(f"SELECT c.chunk_id FROM {table.shadow('chunks')} AS c WHERE {where} ORDER BY 1", values)
+    ]
+    for chunk_id in ids:
+        chunk = _chunk(reader, table, column, chunk_id)
+        if chunk is not None:
+            used, rowids, vectors = chunk
+            if used.any():
+                yield Vec0Chunk(rowids[used], vectors[used])
+
+
+def count(reader: Reader, table: Vec0Table) -> int:
+    """The number of its rows. Raises SourceError."""
+    return int(reader.row(f"SELECT count(*) FROM {table.shadow('rowids')}")[0])
+
+
+def _chunk(
+    reader: Reader, table: Vec0Table, column: Vec0Column, chunk_id: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], Matrix] | None:
+    """(is there, rowid, vector) of every place of a chunk; None if it was removed meanwhile."""
+    assert column.form is not None
+    # The name of the column is rowid, which is not the rowid of that table.
+    found = reader.rows(
+        f"SELECT c.validity, c.rowids, v.vectors FROM {table.shadow('chunks')} AS c "
+        f"JOIN {table.shadow(f'vector_chunks{column.place:02d}')} AS v ON v.rowid = c.chunk_id WHERE c.chunk_id = ?",
+        (chunk_id,),
+    )
+    if not found:
+        return None
+    validity, rowids, vectors = found[0]
+    numbers = np.frombuffer(rowids, "<i8").astype(np.int64)
+    width = column.form.bytes
+    if len(vectors) != numbers.size * width or len(validity) * 8 < numbers.size:
+        raise SourceError(
+            f"{reader.plain}: chunk {chunk_id} of {table.name} has not the size of its description; is it damaged?"
+        )
+    used = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[: numbers.size].astype(bool)
+    rows, _ = matrix_of([vectors[i : i + width] for i in range(0, len(vectors), width)], column.form)
+    return used, numbers, rows
+
+
+@dataclass
+class Vec0Vectors:
+    """Vectors by rowid; the latest chunks are kept, because neighbours usually are in the same one."""
+
+    reader: Reader
+    table: Vec0Table
+    column: Vec0Column
+    most: int = 4
+    _kept: dict[int, tuple[NDArray[np.bool_], NDArray[np.int64], Matrix] | None] = field(default_factory=dict)
+
+    def take(self, rowids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """The vectors of these rows; rows without one are missing. Raises SourceError."""
+        places: dict[int, list[tuple[int, int]]] = {}
+        for rowid, chunk_id, offset in _places(self.reader, self.table, rowids):
+            places.setdefault(chunk_id, []).append((rowid, offset))
+        found: dict[int, NDArray[np.float32]] = {}
+        for chunk_id in sorted(places):
+            if chunk_id not in self._kept:
+                while len(self._kept) >= self.most:
+                    self._kept.pop(next(iter(self._kept)))
+                self._kept[chunk_id] = _chunk(self.reader, self.table, self.column, chunk_id)
+            chunk = self._kept[chunk_id]
+            if chunk is not None:
+                used, numbers, vectors = chunk
+                for rowid, offset in places[chunk_id]:
+                    # Another place may have been given to the row between two steps.
+                    if offset < numbers.size and used[offset] and numbers[offset] == rowid:
+                        found[rowid] = vectors[offset]
+        if self.reader.stepped:
+            self._kept.clear()
+        return found
+
+
+def rowids_of(reader: Reader, table: Vec0Table, ids: Sequence[str]) -> dict[str, int]:
+    """Rowids by primary key of a table whose key is a text. Raises SourceError."""
+    rows = reader.rows(
+        f"SELECT id, rowid FROM {table.shadow('rowids')} WHERE id IN (SELECT value FROM json_each(?))", (_json(ids),)
+    )
+    return dict(rows)
+
+
+def ids_of(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> dict[int, str]:
+    """Primary keys, as text, by rowid. Raises SourceError."""
+    if not table.text_key:
+        return {rowid: str(rowid) for rowid in rowids}
+    rows = reader.rows(
+        f"SELECT rowid, id FROM {table.shadow('rowids')} WHERE rowid IN (SELECT value FROM json_each(?))",
+        (_json(rowids),),
+    )
+    return dict(rows)
+
+
+def values_of(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """The values of partition, metadata and auxiliary columns by rowid and name. Raises SourceError."""
+    found: dict[int, dict[str, Any]] = {rowid: {} for rowid in rowids}
+    wanted = _json(rowids)
+    extra = [column for column in table.others if column.role == "auxiliary"]
+    if extra:
+        names = ", ".join(f"value{column.place:02d}" for column in extra)
+        chosen = (
+            f"SELECT rowid, {names} FROM {table.shadow('auxiliary')} WHERE rowid IN (SELECT value FROM json_each(?))"
+        )
+        for rowid, *values in reader.rows(chosen, (wanted,)):
+            found[rowid].update(zip((column.name for column in extra), values, strict=True))
+    keys = [column for column in table.others if column.role == "partition"]
+    metadata = [column for column in table.others if column.role == "metadata"]
+    if not keys and not metadata:
+        return found
+    places: dict[int, list[tuple[int, int]]] = {}
+    for rowid, chunk_id, offset in _places(reader, table, rowids):
+        places.setdefault(chunk_id, []).append((rowid, offset))
+    names = ", ".join(
+        [*(f"c.partition{column.place:02d}" for column in keys), *(f"m{column.place}.data" for column in metadata)]
+    )
+    joins = " ".join(
+        f"JOIN {table.shadow(f'metadatachunks{column.place:02d}')} AS m{column.place} ON m{column.place}.rowid = c.chunk_id"
+        for column in metadata
+    )
+    for chunk_id, rows in places.items():
+        got = reader.rows(
+            f"SELECT {names} FROM {table.shadow('chunks')} AS c {joins} WHERE c.chunk_id = ?", (chunk_id,)
+        )
+        for (*values,) in got:
+            for rowid, offset in rows:
+                found[rowid].update(zip((column.name for column in keys), values, strict=False))
+                for column, data in zip(metadata, values[len(keys) :], strict=True):
+                    found[rowid][column.name] = _metadata(data, column.type, offset)
+    for column in metadata:
+        if column.type == "text":
+            texts = table.shadow(f"metadatatext{column.place:02d}")
+            chosen = f"SELECT rowid, data FROM {texts} WHERE rowid IN (SELECT value FROM json_each(?))"
+            for rowid, text in reader.rows(chosen, (wanted,)):
+                found[rowid][column.name] = text
+    return found
+
+
+def _metadata(data: bytes, kind: str, offset: int) -> Any:
+    """The value at a place of a metadata chunk; a long text is cut."""
+    if kind in ("boolean", "bool"):
+        return bool(data[offset // 8] >> (offset % 8) & 1)
+    if kind in ("integer", "int"):
+        return int(np.frombuffer(data, "<i8", 1, offset * 8)[0])
+    if kind in ("float", "double", "real"):
+        return float(np.frombuffer(data, "<f8", 1, offset * 8)[0])
+    size = int(np.frombuffer(data, "<i4", 1, offset * 16)[0])
+    return data[offset * 16 + 4 : offset * 16 + 4 + min(size, INLINE_TEXT)].decode(errors="replace")
+
+
+def _places(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(rowid, chunk, offset in it) of rows that exist."""
+    rows = reader.rows(
+        f"SELECT rowid, chunk_id, chunk_offset FROM {table.shadow('rowids')} WHERE rowid IN (SELECT value FROM json_each(?))",
+        (_json(rowids),),
+    )
+    return [(row[0], row[1], row[2]) for row in rows if row[1] is not None]
+
+
+def _json(values: Sequence[Any]) -> str:
+    return json.dumps(list(values))
