@@ -255,7 +255,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of package, tests and documents with what the page adds in one new file each."""
     folder = tmp_path_factory.mktemp("tree")
     ignored = shutil.ignore_patterns("__pycache__", "weights")
-    for part in ("cems_workbench", "tests", "docs", "benchmarks"):
+    for part in ("cems_workbench", "plugins", "tests", "docs", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     for title, count in COUNTS.items():

@@ -35,6 +35,12 @@ LEFT_OUT = (
     "llama_index",
 )
 """What only the extras bring."""
+NAMES = """
+from cems_workbench.formats import FORMATS
+from cems_workbench.sources.kinds import SOURCE_KINDS
+print(*FORMATS, *SOURCE_KINDS, *(SOURCE_KINDS.origin(name) for name in SOURCE_KINDS))
+"""
+"""Prints what plugins and modules add."""
 OWN = (".dist-info", ".libs")
 """Folders of one distribution alone, as packages are."""
 
@@ -136,7 +142,6 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
         names = set(packed.namelist())
         needs = next(packed.read(name).decode() for name in names if name.endswith("METADATA"))
     for name in (
-        "pg_text_search/README.md",
         "sources/score_meanings.csv",
         "app/app.py",
         "app/pages/inspect.py",
@@ -146,6 +151,10 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
         "models/weights/minilm_embedder/model/model.safetensors",
     ):
         assert f"cems_workbench/{name}" in names
+    plugins = {
+        found.relative_to(ROOT / "plugins") for found in (ROOT / "plugins").rglob("*") if found.suffix in (".py", ".md")
+    }
+    assert {str(found) for found in plugins} <= names
     assert not [
         name for name in names if name.startswith(("tests/", "benchmarks/", "training/")) or "__pycache__" in name
     ]
@@ -159,6 +168,7 @@ def test_it_runs_away_from_the_checkout_without_torch(installed: Path, away: Pat
     python = installed.with_name("python")
     found = run(python, away, "-c", f"import importlib.util as u; print([n for n in {LEFT_OUT} if u.find_spec(n)])")
     assert found.strip() == "[]"
+    assert run(python, away, "-c", NAMES) == run(Path(sys.executable), ROOT, "-c", NAMES)
     answer = json.loads(run(installed, away, "search", "when are we moving house", "--json"))
     assert {"m249", "van"} <= {result["memory_id"] for result in answer["results"]}
     port = free_port()
