@@ -38,6 +38,7 @@ RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
 SOURCES = "cems_workbench.sources"
 FUSION_METHODS = "cems_workbench.fusion_methods"
+TEAMS = "cems_workbench.teams"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
     MEASURES: r"[A-Za-z]+",
@@ -45,6 +46,7 @@ PATTERNS: Mapping[str, str] = {
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     FUSION_METHODS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    TEAMS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
 }
 """The groups of entry points, and what a name in each of them may look like."""
 
@@ -74,7 +76,9 @@ def problems() -> tuple[str, ...]:
 
 @cache
 def module_names(package: str) -> tuple[str, ...]:
-    """The public modules directly in a package of ours, by name; nothing is imported."""
+    """The public modules directly in a package of ours, by name, none of an empty name; nothing is imported."""
+    if not package:
+        return ()
     folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
     return tuple(sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_")))
 

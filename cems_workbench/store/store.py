@@ -43,9 +43,7 @@ from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.supersessions import Supersessions
 from cems_workbench.store.team.embedded import EmbeddedTables
-from cems_workbench.store.team.postgres import ADDRESS_FORM, ENV_VARIABLE, PostgresTables
-from cems_workbench.store.team.push import PushReport, missing_queries, push
-from cems_workbench.store.team.session import TeamTables
+from cems_workbench.store.team.session import ENV_VARIABLE, SHARED_TABLES, PushReport, SharedTables, TeamTables
 from cems_workbench.store.texts import TextRules
 
 log = logging.getLogger(__name__)
@@ -94,7 +92,7 @@ class Store:
         """
         path = Path(path)
         # Before the directory is created: an invalid address must not leave an empty store behind.
-        shared = PostgresTables(team) if team else None
+        shared = _shared().open(team) if team else None
         _check_directory(path, create)
         database = Database(path)
         return cls(path, database, shared or EmbeddedTables(database), chroma_url)
@@ -144,15 +142,13 @@ class Store:
     def push(self) -> PushReport:
         """Copy labels, sets, configs and looks from this store's own database to the team's, each once. Raises InputError without a team,
         and StoreError."""
-        if not isinstance(self.team, PostgresTables):
-            raise InputError(f"no team database is configured: set {ENV_VARIABLE} to {ADDRESS_FORM}")
-        return push(EmbeddedTables(self._database), self.team, self.identity)
+        if not self.team.place:
+            raise InputError(f"no team database is configured: set {ENV_VARIABLE} to {_shared().address_form}")
+        return _shared().push(EmbeddedTables(self._database), self.team, self.identity)
 
     def not_pushed(self) -> int:
         """Number of queries in this store's own database that the team's lacks; 0 without a team."""
-        return (
-            missing_queries(EmbeddedTables(self._database), self.team) if isinstance(self.team, PostgresTables) else 0
-        )
+        return _shared().missing(EmbeddedTables(self._database), self.team) if self.team.place else 0
 
     def add(
         self,
@@ -202,3 +198,7 @@ def _close_all() -> None:
 atexit.register(_close_all)
 # A forked child must not close the parent's stores when it exits.
 os.register_at_fork(after_in_child=_open.clear)
+
+
+def _shared() -> SharedTables:
+    return next(iter(SHARED_TABLES.values()))

@@ -186,6 +186,10 @@ PUBLIC = (
     "progress",
     "records",
     "sources",
+    "store.claims",
+    "store.query_sets",
+    "store.schema",
+    "store.team",
 )
 """What packages of `plugins/` import of the core, besides each other's own modules: the public modules of docs/internals/extending.md."""
 

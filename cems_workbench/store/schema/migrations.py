@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 @cache
-def migrations(folder: str = ".") -> Mapping[int, Traversable]:
-    """The SQL file of each schema version of a store, or of a `team`, by number, in order."""
-    scripts = (file for file in files(__package__).joinpath(folder).iterdir() if file.name.endswith(".sql"))
+def migrations(package: str = __package__) -> Mapping[int, Traversable]:
+    """The SQL file of each schema version, of a store or in another package, by number, in order."""
+    scripts = (file for file in files(package).iterdir() if file.name.endswith(".sql"))
     return {int(file.name[:4]): file for file in sorted(scripts, key=lambda file: file.name)}
 
 

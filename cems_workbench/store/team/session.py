@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from cems_workbench import extensions
 from cems_workbench.errors import StoreError
 
 if TYPE_CHECKING:
@@ -106,6 +108,54 @@ class TeamState(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
         """The rows of each table."""
+
+
+MAX_LINES = 20
+"""Lines of one kind that are reported; further ones are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedRows:
+    """Counts of one kind of rows: copied, already at the team, not pushed."""
+
+    what: str
+    copied: int = 0
+    there: int = 0
+    left: int = 0
+
+
+@dataclass(slots=True)
+class PushReport:
+    """The result of a push: counts by kind, and lines about rows not pushed and conflicts."""
+
+    rows: list[PushedRows] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, lines: Sequence[str], rest: str) -> None:
+        """Add the first lines of one kind, then the number of further ones; `rest` names them."""
+        self.lines += lines[:MAX_LINES]
+        if len(lines) > MAX_LINES:
+            self.lines.append(f"{len(lines) - MAX_LINES} {rest}")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTables:
+    """A database that several stores share: the tables at an address, and how the rows of a store's own tables come there.
+
+    `open` raises InputError, without the address in its message, for an address that does not look like `address_form`. `push` takes the
+    store's own tables, those of the team and the store's id; `missing` the first two, and counts the queries that the team lacks.
+    """
+
+    name: str
+    address_form: str
+    open: Callable[[str], TeamTables]
+    push: Callable[[TeamTables, TeamTables, str], PushReport]
+    missing: Callable[[TeamTables, TeamTables], int]
+
+
+SHARED_TABLES = extensions.Registry(extensions.TEAMS, SharedTables, "", "")
+"""Every kind of shared database by name; the first opens the addresses."""
+ENV_VARIABLE = "CEMS_WORKBENCH_TEAM"
 
 
 class HasTeam(Protocol):

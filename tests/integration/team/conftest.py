@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.store import Store
-from cems_workbench.store.team.postgres import PostgresTables
 from cems_workbench.store.team.session import TABLES
 from tests.integration.postgres_server import Server
 from tests.small_store import embedder, empty_store, rows
+from workbench_team.postgres import PostgresTables
 
 __all__ = ["embedder", "empty_store", "rows"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.team import measured
-from cems_workbench.store.team.postgres import PostgresTables
 from cems_workbench.store.team.session import TeamAwayError
 from tests.integration.postgres_server import Server
+from workbench_team.postgres import PostgresTables
 
 
 def test_a_database_that_falls_while_eight_people_label_loses_and_doubles_nothing(

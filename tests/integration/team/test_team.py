@@ -22,10 +22,10 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.claims import CLAIM_TIMEOUT_S
 from cems_workbench.store.team import postgres
-from cems_workbench.store.team.postgres import PostgresTables
 from cems_workbench.store.team.session import TABLES
 from tests.integration.postgres_server import Server
 from tests.integration.team.conftest import PASSWORD
+from workbench_team.postgres import PostgresTables
 
 Opener = Callable[[str], Store]
 MEMORIES = tuple(Memory(f"m{n}", f"text {n}") for n in range(6))
@@ -226,7 +226,7 @@ def test_another_version_of_the_tables_is_one_line_also_while_it_is_open(two, se
         with server.connect("team") as connection:
             connection.execute(
                 "UPDATE cems_workbench.team_meta SET value = %s WHERE key = 'schema'",
-                [str(max(postgres.migrations("team")))],
+                [str(max(postgres.migrations("workbench_team")))],
             )
     assert said(first) == {("q", "m0", "Ann"): 2}
 
@@ -234,9 +234,9 @@ def test_another_version_of_the_tables_is_one_line_also_while_it_is_open(two, se
 def test_tables_of_an_earlier_version_are_brought_up_to_date(
     team: str, server: Server, tmp_path: Path, monkeypatch
 ) -> None:
-    latest = max(postgres.migrations("team"))
+    latest = max(postgres.migrations("workbench_team"))
     (tmp_path / "next.sql").write_text("ALTER TABLE queries ADD COLUMN colour text", "utf-8")
-    known = {**postgres.migrations("team"), latest + 1: tmp_path / "next.sql"}
+    known = {**postgres.migrations("workbench_team"), latest + 1: tmp_path / "next.sql"}
     monkeypatch.setattr(postgres, "migrations", lambda folder: known)
     try:
         with server.connect("team") as connection:

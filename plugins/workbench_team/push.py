@@ -9,18 +9,15 @@ added, each store's once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.store import query_sets
-from cems_workbench.store.team.session import Row, Session, TeamTables
+from cems_workbench.store.team.session import PushedRows, PushReport, Row, Session, TeamTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_LINES = 20
-"""Lines of one kind that are reported; further ones are counted."""
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (
     "qid",
@@ -47,30 +44,6 @@ _NUMBERED = {"history": "config", "experiment": "experiment"}
 _QUERY = ("qid", "query", "project", "as_of", "type", "answerable", "given")
 _TIMES = ("as_of", "created_at", "judged_at", "recorded_at", "decided_at", "saved_at", "last_at", "undone_at")
 _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "looks")
-
-
-@dataclass(frozen=True, slots=True)
-class PushedRows:
-    """Counts of one kind of rows: copied, already at the team, not pushed."""
-
-    what: str
-    copied: int = 0
-    there: int = 0
-    left: int = 0
-
-
-@dataclass(slots=True)
-class PushReport:
-    """The result of a push: counts by kind, and lines about rows not pushed and conflicts."""
-
-    rows: list[PushedRows] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-
-    def say(self, lines: Sequence[str], rest: str) -> None:
-        """Add the first lines of one kind, then the number of further ones; `rest` names them."""
-        self.lines += lines[:MAX_LINES]
-        if len(lines) > MAX_LINES:
-            self.lines.append(f"{len(lines) - MAX_LINES} {rest}")
 
 
 def push(own: TeamTables, team: TeamTables, store_id: str) -> PushReport:

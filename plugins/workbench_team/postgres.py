@@ -25,9 +25,10 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_li
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.platform.waiting import NOTICES
-from cems_workbench.store.claims import TableClaims
 from cems_workbench.store.schema.migrations import migrations
-from cems_workbench.store.team.session import Row, TeamAwayError, counts
+from cems_workbench.store.team.session import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamTables, counts
+from workbench_team.claims import TableClaims
+from workbench_team.push import missing_queries, push
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENV_VARIABLE = "CEMS_WORKBENCH_TEAM"
 SCHEMA = "cems_workbench"
 ADDRESS_FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S, LOCK_TIMEOUT_S, SILENCE_TIMEOUT_S = 5, 60, 30, 15
@@ -349,7 +349,7 @@ class PostgresTables:
 
     def _prepare(self, connection: Connection) -> None:
         """Create the tables, or migrate older ones; safe if several stores connect at once."""
-        scripts = migrations("team")
+        scripts = migrations("workbench_team")
         latest = max(scripts)
         ((encoding, there),) = connection.execute(
             f"SELECT current_setting('server_encoding'), to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
@@ -454,7 +454,7 @@ def _public_address(arguments: Mapping[str, Any]) -> str:
 
 
 def _check_schema(version: str, where: str) -> None:
-    latest = max(migrations("team"))
+    latest = max(migrations("workbench_team"))
     if int(version) > latest:
         raise StoreError(
             f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench, "
@@ -481,3 +481,10 @@ def _lock_number(name: str) -> int:
 def _close_quietly(connection: Connection) -> None:
     with suppress(Exception):
         connection.close()
+
+
+def _opened(address: str) -> TeamTables:
+    return PostgresTables(address)
+
+
+SHARED_TABLES = SharedTables("postgresql", ADDRESS_FORM, _opened, push, missing_queries)
