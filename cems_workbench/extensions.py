@@ -25,10 +25,8 @@ from functools import cache
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from cems_workbench import renamed
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Cancelled
 
@@ -148,7 +146,7 @@ def entry_points(group: str) -> Iterable[EntryPoint]:
 def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
     by_name: dict[str, list[EntryPoint]] = {}
     usable = {}
-    for entry in (*entry_points(group=group), *_under_old_names(group)):
+    for entry in entry_points(group=group):
         if _is_ours(entry):
             usable[entry.name] = entry
         else:
@@ -167,33 +165,22 @@ def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
     return usable
 
 
-def _under_old_names(group: str) -> Iterator[EntryPoint]:
-    """The entry points that a package still declares in an older group alone."""
-    present = {(entry.name, _package(entry)) for entry in entry_points(group=group)}
-    for old in renamed.old_groups(group):
-        for entry in entry_points(group=old):
-            if (entry.name, _package(entry)) not in present:
-                renamed.report(f"entry-point group {old} (of {_package(entry)})", group)
-                yield entry
-
-
 class Registry(Mapping[str, Item]):
     """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
     Asked for a name that is that of a module of ours, it loads that module alone.
-    `attribute` is what a module in `package` calls its thing of this `kind`, `old_attribute` what it was called in earlier versions.
+    `attribute` is what a module in `package` calls its thing of this `kind`.
     KeyError for a name that is not known.
     """
 
-    def __init__(self, group: str, kind: type[Item], package: str, attribute: str, old_attribute: str = "") -> None:
-        self._group, self._kind, self._package = group, kind, package
-        self._attribute, self._old_attribute = attribute, old_attribute
+    def __init__(self, group: str, kind: type[Item], package: str, attribute: str) -> None:
+        self._group, self._kind, self._package, self._attribute = group, kind, package, attribute
         self._items: dict[str, Item] | None = None
         self._origins: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Item:
         if self._items is None and name in module_names(self._package):
-            item = self._declared_by(import_module(f"{self._package}.{name}"))
+            item = getattr(import_module(f"{self._package}.{name}"), self._attribute, None)
             if isinstance(item, self._kind) and item.name == name:
                 return item
         return self._loaded()[name]
@@ -250,16 +237,9 @@ class Registry(Mapping[str, Item]):
             return self._items
 
     def _ours(self) -> dict[str, Item]:
-        items = [self._declared_by(import_module(f"{self._package}.{name}")) for name in module_names(self._package)]
+        modules = (import_module(f"{self._package}.{name}") for name in module_names(self._package))
+        items = [getattr(module, self._attribute, None) for module in modules]
         return {item.name: item for item in items if isinstance(item, self._kind)}
-
-    def _declared_by(self, module: ModuleType) -> Any:
-        item = getattr(module, self._attribute, None)
-        if item is None and self._old_attribute:
-            item = getattr(module, self._old_attribute, None)
-            if item is not None:
-                renamed.report(f"{module.__name__}.{self._old_attribute}", self._attribute)
-        return item
 
     def _load(self, entry: EntryPoint) -> Item | None:
         where = f"{self._group}: {entry.name} of {_package(entry)} is left out"

@@ -124,11 +124,11 @@ class LoadedEvidence(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its hash does not prove, how many queries were left out, and who answered its lists."""
+        """How many queries were left out, and who answered its lists."""
         missing = len(self.evidence.queries) - len(self.qids)
         left_out = f"{missing} queries were not gathered" if missing else ""
         answered = f"lists {self.evidence.answered}" if self.evidence.answered else ""
-        return tuple(line for line in (self.evidence.unproved, left_out, answered) if line)
+        return tuple(line for line in (left_out, answered) if line)
 
 
 def load_evidence(path: str | Path) -> LoadedEvidence:
@@ -139,14 +139,10 @@ def load_evidence(path: str | Path) -> LoadedEvidence:
 
     Raises:
         InputError: it is not there, is no evidence file, or was changed since it was gathered.
-
-    What its hash does not prove is a `WorkbenchWarning`.
     """
     from cems_workbench.evaluation.evidence_file import read_evidence_file
 
     found = read_evidence_file(Path(path))
-    if found.unproved:
-        warn(found.unproved)
     return LoadedEvidence(found, found.judgments, found.header.relevant_from)
 
 

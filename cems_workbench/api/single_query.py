@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.results import Result, Table, warn
-from cems_workbench.api.stability import deprecated
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 
@@ -307,11 +306,6 @@ class Explanation(Result):
         if not 0 <= number < len(self.why.counterfactuals):
             raise InputError(f"change {number}: there are {len(self.why.counterfactuals)}, counted from 0")
         return self.why.counterfactuals[number].config(self.config)
-
-    @deprecated(since="0.1.0", use="Explanation.counterfactual", removed_in="0.3.0")
-    def rescued(self, number: int = 0) -> PipelineConfig:
-        """The config with one of the changes that bring the memory in."""
-        return self.counterfactual(number)
 
     @property
     def title(self) -> str:

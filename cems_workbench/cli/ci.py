@@ -27,7 +27,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
 DEFAULT_GUARD = "nDCG@10 p<0.05"
-"""What `ci check` asserts where nothing is named; a verdict could exit with 3, which jobs written for 0.1.0 do not know."""
+"""What `ci check` asserts where nothing is named; a verdict may also exit with 3."""
 WRITTEN_GUARD = "nDCG@10"
 """What `ci init` writes: a verdict, whose exit code the written workflow handles."""
 LARGE_FILE_BYTES = 50_000_000

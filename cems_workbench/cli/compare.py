@@ -37,7 +37,6 @@ from cems_workbench.cli.options import (
     preset_help,
     print_table,
     progress_bar,
-    warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -98,7 +97,6 @@ def compare_command(
     paths = evidence_files(evidence, gathering=per_query_project)
     if paths is not None and streamed(paths):
         with EvidenceStream(paths) as stream:
-            warn_unverified(stream.unproved)
             header, content = stream.header, stream.content_hash
             least = header.relevant_from if grade is None else grade
             guarded = [parse_no_loss(text, least) for text in no_loss or ()]

@@ -27,7 +27,6 @@ from cems_workbench.cli.options import (
     progress_bar,
     read_evidence,
     settings_for,
-    warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError, StoreError
@@ -347,7 +346,6 @@ def _streamed(
     from cems_workbench.platform.atomic_write import write_atomically
 
     _refuse_runs(run_out, configs)
-    warn_unverified(stream.unproved)
     named = [(chosen.name, chosen) for chosen, _ in configs]
     with progress_bar(quiet) as progress:
         if run_out is None:

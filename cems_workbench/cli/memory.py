@@ -25,7 +25,6 @@ from cems_workbench.cli.options import (
     print_table,
     progress_bar,
     settings_for,
-    warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -126,7 +125,6 @@ def _uses(
         raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
     if paths and all(are_files):
         with EvidenceStream(paths) as stream:
-            warn_unverified(stream.unproved)
             gathered = stream.header.config
         if chosen is None:
             chosen = with_values(gathered, dict(parse_assignment(text) for text in changes or ()), "--set")

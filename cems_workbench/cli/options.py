@@ -139,20 +139,12 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
 
 
 def read_evidence(path: Path) -> EvidenceSet:
-    """Read an evidence file; what its hash does not verify is a warning. Raises InputError as `read_evidence_file` does."""
+    """Read an evidence file. Raises InputError as `read_evidence_file` does."""
     from cems_workbench.evaluation.evidence_file import read_evidence_file
 
     if not path.suffix and not path.is_file():  # most likely the name of a query set
         raise InputError(f"{path}: no such evidence file; for a query set, gather {path} --out FILE writes one")
-    evidence = read_evidence_file(path)
-    warn_unverified(evidence.unproved)
-    return evidence
-
-
-def warn_unverified(words: str) -> None:
-    """Warn about the parts of the evidence that its hash does not verify, if any."""
-    if words:
-        say(f"warning: {words}", err=True)
+    return read_evidence_file(path)
 
 
 def print_table(

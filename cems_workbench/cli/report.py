@@ -42,7 +42,6 @@ from cems_workbench.cli.options import (
     request_and_config,
     require_variants,
     warn_unknown_project,
-    warn_unverified,
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.cli.why import next_commands
@@ -113,7 +112,6 @@ def compare_command(
     paths = evidence_files(evidence, gathering=per_query_project)
     if paths is not None and streamed(paths):
         with EvidenceStream(paths) as stream:
-            warn_unverified(stream.unproved)
             configs = configs_of(stream.header)
             least = stream.header.relevant_from if grade is None else grade
             measures = chosen_measures(metric, least)

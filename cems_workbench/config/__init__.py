@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         difference,
         dump_config,
         nested,
-        original_yaml,
         parse_assignment,
         parse_config,
+        portable_yaml,
         with_values,
     )
     from cems_workbench.config.model import (
@@ -41,7 +41,7 @@ else:
             "forms.reading": "Imported import_config load_config load_import read_back",
             "forms.writing": "FORM_TITLES FORMS Form export_config file_name",
             "forms.yaml_form": "assigned assigned_value config_from config_hash difference dump_config "
-            " nested original_yaml parse_assignment parse_config with_values",
+            " nested parse_assignment parse_config portable_yaml with_values",
             "model": "PipelineConfig asks_source depth_notes field_spec field_specs list_depths",
             "presets": "DEFAULT Preset preset",
         },
@@ -77,9 +77,9 @@ __all__ = [
     "load_config",
     "load_import",
     "nested",
-    "original_yaml",
     "parse_assignment",
     "parse_config",
+    "portable_yaml",
     "preset",
     "preset_names",
     "read_back",

@@ -59,7 +59,6 @@ def param(
     alias: str | None = None,
     null: str = "no limit",
     exports: tuple[ExportName, ...] = (),
-    added: bool = False,
     by_ones: bool = False,
     on: float | None = None,
 ) -> Any:
@@ -68,8 +67,6 @@ def param(
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
-    `added` marks a parameter that is younger than config version 1: its default is what the pipeline did before, so a config at the
-    default has the digest that it had, and evidence from before counts as gathered with the default.
     `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
     `on` is the value that a switch sets where the default is null.
     """
@@ -82,7 +79,6 @@ def param(
         "unit": unit,
         "null": null,
         "exports": exports,
-        "added": added,
         "by_ones": by_ones,
         "on": on,
     }
@@ -111,8 +107,6 @@ class FieldSpec:
     """What null means, where the parameter is optional: "no limit", "the judge's own"."""
     exports: tuple[ExportName, ...]
     """Its names in other systems."""
-    added: bool = False
-    """Younger than config version 1; see `param`."""
     on: Any = None
     """The value that replaces null when a control is switched on; None: the default, else the value nearest to 0."""
     by_ones: bool = False
@@ -192,7 +186,6 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         default=info.default,
         null=extra["null"],
         exports=extra["exports"],
-        added=extra["added"],
         on=extra["on"],
         by_ones=base is int or extra["by_ones"],
     )

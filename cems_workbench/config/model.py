@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
-from cems_workbench.config.renamed import present_assignment
+from cems_workbench.config.renamed import VERSION
 from cems_workbench.config.sections.adjusting import (
     AbstainConfig,
     AdjustConfig,
@@ -35,9 +35,6 @@ from cems_workbench.config.sections.adjusting import (
 from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig
-
-VERSION: Literal[2] = 2
-"""Of the config files that are written. Version 1 had other names for some parameters (`config.renamed`)."""
 
 
 class PipelineConfig(Section):
@@ -67,10 +64,7 @@ class PipelineConfig(Section):
         for segment in path.split("."):
             name = attribute_name(segment)
             if not isinstance(value, Section) or name not in type(value).model_fields:
-                present, _ = present_assignment(path, None)
-                if present == path:
-                    raise KeyError(path)
-                return self.get(present)
+                raise KeyError(path)
             value = getattr(value, name)
         return value
 

@@ -9,10 +9,8 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from cems_workbench.builtin import preset_names
-from cems_workbench.config.renamed import present_values
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import shipped_yaml_values
-from cems_workbench.renamed import PRESETS
 
 EXTENDS = "extends"
 """The key of a config file that names the preset it starts from."""
@@ -35,13 +33,14 @@ def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] =
 
 
 def shipped_values(name: str) -> Mapping[str, Any]:
-    """The values that a preset's file states, under their present names."""
+    """The values that a preset's file states."""
     return _parsed(preset_text(name))
 
 
 @cache  # most presets extend the same few
 def _parsed(text: str) -> Mapping[str, Any]:
-    return present_values(shipped_yaml_values(text))
+    values: Mapping[str, Any] = shipped_yaml_values(text)
+    return values
 
 
 def preset_text(name: str) -> str:
@@ -64,9 +63,8 @@ def preset_folder() -> Traversable:
 
 
 def known_preset(name: str, where: str) -> str:
-    """The present name of a preset. Raises InputError, which `where` and the name open, with the known ones and the nearest."""
+    """The name of a preset. Raises InputError, which `where` and the name open, with the known ones and the nearest."""
     known = preset_names()
-    name = PRESETS.get(name, name)
     if name not in known:
         close = nearest(name, known)
         hint = f"; did you mean {close}?" if close else ""

@@ -1,73 +1,74 @@
-"""Configs with old names: the parameters and values of `cems_workbench.renamed`, applied to nested values and dotted paths.
+"""Config files of an earlier version: names that a later version of the config renamed are read as the present ones.
 
-Present names are what code, config files and pages use; `config.original_names` has the way back.
+Version 1 is that of the pipeline's specification, in which configs outside this project are written. The next rename is a row under the
+next number, which becomes `VERSION`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from typing import Any, Literal
 
-from cems_workbench.renamed import PARAMETER_VALUES, PARAMETERS, report
+VERSION: Literal[2] = 2
+"""Of the config files that are written."""
+
+PARAMETERS: Mapping[int, Mapping[str, str]] = {
+    2: {
+        "lists.vector.prefetch": "lists.vector.first_stage_factor",
+        "lists.lexical.prefetch": "lists.lexical.first_stage_factor",
+        "lists.pool": "lists.candidate_set",
+        "lists.origin": "lists.answered_by",
+        "lists.coarse_multiplier": "lists.first_stage_factor",
+        "fusion.multi_query_boost": "fusion.multi_list_boost",
+        "rerank.input_limit": "rerank.depth",
+        "rerank.score_span": "rerank.score_window",
+        "rerank.tail": "rerank.below_depth",
+        "rerank.reads": "rerank.text_source",
+        "rerank.question_before": "rerank.prepend_question",
+    }
+}
+"""By the version that renamed it, the new path of a parameter, or of a section, by its old one; only the last part of a path changes."""
+
+VALUES: Mapping[int, Mapping[str, Mapping[str, str]]] = {
+    2: {
+        "lists.answered_by": {"store": "workbench"},
+        "fusion.method": {"score_sum": "combsum", "score_max": "combmax"},
+    }
+}
+"""By the version that renamed it, the new value of a parameter by its old one, by the parameter's new path."""
 
 
-@cache
+def present_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The nested values of a config file under the names of `VERSION`, in their order; those of an unknown version as they are.
+
+    Where a parameter is given under both names, the old one stays, as an unknown key.
+    """
+    version = values.get("version")
+    if not isinstance(version, int) or not 1 <= version < VERSION:
+        return values
+    for number in range(version + 1, VERSION + 1):
+        values = _renamed(values, PARAMETERS[number], VALUES[number])
+    return {**values, "version": VERSION}
+
+
 def present_path(path: str) -> str:
-    """The present path of a parameter, a section or a key below one."""
-    for old, new in PARAMETERS.items():
-        if path == old or path.startswith(f"{old}."):
-            return new + path[len(old) :]
+    """The present path of a parameter that an earlier version called otherwise; any other path as it is."""
+    for number in sorted(PARAMETERS):
+        path = PARAMETERS[number].get(path, path)
     return path
 
 
-def present_value(path: str, value: Any) -> Any:
-    """The present value of the parameter at a present path."""
-    return PARAMETER_VALUES.get(path, {}).get(value, value) if isinstance(value, str) else value
-
-
-def present_assignment(path: str, value: Any, *, quiet: bool = False) -> tuple[str, Any]:
-    """Path and value of one assignment under their present names; reported as deprecated unless `quiet`."""
-    new_path = present_path(path)
-    new_value = present_value(new_path, value)
-    if not quiet and (new_path, new_value) != (path, value):
-        report(*((path, new_path) if new_path != path else (f"{path}: {value}", str(new_value))))
-    return new_path, new_value
-
-
-def present_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The nested values of a config under their present names, in their order; nothing is reported.
-
-    Where both the old and the present name of a parameter are given, the old one stays, as an unknown key.
-    """
-    present: dict[str, Any] = {}
+def _renamed(
+    values: Mapping[str, Any], paths: Mapping[str, str], texts: Mapping[str, Mapping[str, str]], prefix: str = ""
+) -> dict[str, Any]:
+    renamed: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{prefix}{key}"
-        name = present_path(path).rpartition(".")[2]
-        if name != key and name in values:
-            name = key
+        new = paths.get(path, path)
+        name = key if new == path else new.rpartition(".")[2]
         if isinstance(value, Mapping):
-            present[name] = present_values(value, f"{path}.")
-        else:
-            present[name] = present_value(present_path(path), value)
-    return present
-
-
-def present_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted path, under their present names."""
-    return dict(present_assignment(path, value, quiet=True) for path, value in parameters.items())
-
-
-def old_names(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """(old, present) of the parameters and values in a nested config that have another name now."""
-    pairs: list[tuple[str, str]] = []
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        new = present_path(path)
-        if path in PARAMETERS:
-            pairs.append((path, new))
-        if isinstance(value, Mapping):
-            pairs += old_names(value, f"{path}.")
-        elif present_value(new, value) != value:
-            pairs.append((f"{path}: {value}", f"{new}: {present_value(new, value)}"))
-    return pairs
+            value = _renamed(value, paths, texts, f"{path}.")
+        elif isinstance(value, str):
+            value = texts.get(new, {}).get(value, value)
+        renamed[key if name in values else name] = value
+    return renamed

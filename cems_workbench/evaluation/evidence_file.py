@@ -22,22 +22,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig, original_yaml, parse_config, with_values
-from cems_workbench.config.renamed import present_values
+from cems_workbench.config import PipelineConfig, parse_config, portable_yaml
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
-from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.recorded import RECORDED
-from cems_workbench.platform.parsing import MAX_CHARS, json_values, yaml_values
+from cems_workbench.platform.parsing import MAX_CHARS, json_values
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import DISK_FULL
 from cems_workbench.store.duckdb_file import (
@@ -67,10 +65,10 @@ REPLAYED_TABLES = (
     ("*", "lists", "qid, position"),
     ("*", "scores", "qid, role, model, member"),
     ("*", "texts", "number"),
+    ("*", "chunks", "member, seq"),
+    ("*", "edges", "qid, position"),
 )
 """Columns, table and order of everything that replay can see."""
-LATER = (("*", "chunks", "member, seq"), ("*", "edges", "qid, position"))
-"""What files of the first format have not."""
 HASHED_WHOLE = 20_000
 """Rows of a table that are read at once; a longer table is read column by column, this many rows at a time."""
 
@@ -78,7 +76,7 @@ HASHED_WHOLE = 20_000
 def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
-    for columns, table, order in (*REPLAYED_TABLES, *(LATER if evidence_rows.has_chunks(cursor) else ())):
+    for columns, table, order in REPLAYED_TABLES:
         (rows,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
         if rows <= HASHED_WHOLE:
             whole = arrow(cursor, f"SELECT {columns} FROM {table} ORDER BY {order}")
@@ -136,17 +134,13 @@ def _hash_judged(
         if part:
             digest.update((between + json.dumps(part)[1:-1]).encode())
             between = ", "
-    digest.update(f"]{', ' + json.dumps(said) if said else ''}]".encode())
+    digest.update(f"], {json.dumps(said)}]".encode())
     return digest.hexdigest()
 
 
 def _hash_of_file(cursor: duckdb.DuckDBPyConnection, replayed: str, header: Header) -> str:
     """`content_hash` of a file's content, which is not read into memory."""
-    said = []
-    if "answerable" in evidence_rows.column_names(cursor, "queries"):
-        said = cursor.execute(
-            "SELECT qid, answerable FROM queries WHERE answerable IS NOT NULL ORDER BY qid"
-        ).fetchall()
+    said = cursor.execute("SELECT qid, answerable FROM queries WHERE answerable IS NOT NULL ORDER BY qid").fetchall()
     found = cursor.execute(
         "SELECT qid, memory_id, judge, kind, grade FROM judgments WHERE qid IN (SELECT qid FROM queries) ORDER BY ALL"
     )
@@ -154,8 +148,6 @@ def _hash_of_file(cursor: duckdb.DuckDBPyConnection, replayed: str, header: Head
 
 
 FORMAT = "cems-workbench-evidence-set/2"
-READABLE = (FORMAT, "cems-workbench-evidence-set/1")
-"""Format 1 had no chunks, edges and tokens; it is read, but not resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +166,8 @@ class Header:
 
     @property
     def config(self) -> PipelineConfig:
-        """The config whose gather parameters were used; what it does not state has the value from before it was a parameter."""
-        return _stated_config(self.config_yaml)
+        """The config whose gather parameters were used."""
+        return parse_config(self.config_yaml, "the evidence file's config")
 
     @property
     def config_hash(self) -> str:
@@ -201,20 +193,11 @@ class EvidenceSet:
     complete: bool
     seconds: float
     """Time that gathering took, all queries together."""
-    proves_judgments: bool = True
-    """False where an earlier version of the workbench made the file: then its hash is of what replay can see alone."""
 
     @property
     def content_hash(self) -> str:
         """The hash of all that moves a figure, with the judgments of the file."""
         return content_hash(self.replay_hash, self.judgments, self.queries, self.header)
-
-    @property
-    def unproved(self) -> str:
-        """What the file's hash does not say, in words; empty where it says all."""
-        if self.proves_judgments:
-            return ""
-        return "an earlier version made this evidence file: its hash does not prove that its judgments are unchanged"
 
     @property
     def answered(self) -> str:
@@ -269,8 +252,6 @@ class EvidenceFile:
         try:
             evidence_rows.require_whole(connection, str(path))
             reason = mismatch(_header(connection, path), header)
-            if reason is None and not evidence_rows.has_chunks(connection):
-                reason = "an earlier version of the workbench made it"
             known = {query.qid: query for query in evidence_rows.read_query_set(connection, str(path))[0]}
             other = [query.qid for query in queries if known.get(query.qid) != query]
             if reason is None and (other or len(known) != len(queries)):
@@ -336,16 +317,16 @@ def read_evidence_file(path: Path) -> EvidenceSet:
         header = _header(connection, path)
         _ = header.config
         evidence_rows.require_whole(connection, str(path))
-        mark, _, complete, proved = _proved(connection, path, header)
+        mark, _, complete = _proved(connection, path, header)
         queries, judgments = evidence_rows.read_query_set(connection, str(path))
         with _no_collections():
             evidences = evidence_rows.read_evidence(connection, str(path))
         seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
-        return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, complete, seconds, proved)
+        return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, complete, seconds)
 
 
-def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -> tuple[str, str, bool, bool]:
-    """The hash of what is replayed and that with the judgments, whether the file is complete, and whether it states the second.
+def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -> tuple[str, str, bool]:
+    """The hash of what is replayed and that with the judgments, and whether the file is complete, which is when it states both.
 
     Raises InputError where the file states other hashes.
     """
@@ -354,11 +335,11 @@ def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -
     if stated not in (None, mark):
         raise InputError(f"{path}: its content is not what was gathered (its hash differs); gather it again")
     content = _hash_of_file(connection, mark, header)
-    if whole not in (None, content):
+    if stated is not None and whole != content:
         raise InputError(
             f"{path}: its judgments or its header are not what was written (its hash differs); gather it again"
         )
-    return mark, content, stated is not None, stated is None or whole is not None
+    return mark, content, stated is not None
 
 
 def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str, Evidence] | None:
@@ -388,9 +369,7 @@ class PortionedFile:
             _ = self.header.config
             with interrupt_after(connection, HASH_TIMEOUT_S):
                 evidence_rows.require_whole(connection, str(path))
-                self.replay_hash, self.content_hash, self.complete, self.proves_judgments = _proved(
-                    connection, path, self.header
-                )
+                self.replay_hash, self.content_hash, self.complete = _proved(connection, path, self.header)
                 self._portions = evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
             counts = "SELECT count(*), coalesce(sum(seconds), 0) FROM evidence"
             self.gathered, self.seconds = connection.execute(counts).fetchall()[0]
@@ -467,7 +446,6 @@ class PortionedFile:
             self.replay_hash,
             self.complete,
             self.seconds * share,
-            self.proves_judgments,
         )
 
     def close(self) -> None:
@@ -547,23 +525,7 @@ def mismatch(had: Header, wanted: Header) -> str | None:
 
 def config_text(config: PipelineConfig) -> str:
     """The config as the header keeps it, which is part of the content hash."""
-    return original_yaml(config)
-
-
-@lru_cache(maxsize=64)
-def _stated_config(text: str) -> PipelineConfig:
-    config = parse_config(text, "the evidence file's config")
-    stated = present_values(yaml_values(text, "the evidence file's config"))
-    return with_values(config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))})
-
-
-def _states(values: Any, path: Sequence[str]) -> bool:
-    """Whether nested values have something at a path."""
-    for name in path:
-        if not isinstance(values, Mapping) or name not in values:
-            return False
-        values = values[name]
-    return True
+    return portable_yaml(config)
 
 
 def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
@@ -571,8 +533,8 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
 
     try:
         found = _meta(connection, "format")
-        if found not in READABLE:
-            raise InputError(f"{path}: format {found!r} is not known; this version reads {', '.join(READABLE)}")
+        if found != FORMAT:
+            raise InputError(f"{path}: format {found!r} is not known; this version reads {FORMAT}; gather it again")
         header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MAX_CHARS))
         if any(not isinstance(getattr(header, name), kind) for name, kind in _HEADER.items()):
             raise TypeError("header")
@@ -593,7 +555,7 @@ def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete
 
 
 REPLAYED, WHOLE = "content_hash", "whole_hash"
-"""The keys of the hashes in `meta`; the first keeps its name from when it was the only one."""
+"""The keys of `replay_hash` and `content_hash` in `meta`."""
 
 _HEADER = {
     "query_set": str,
@@ -667,10 +629,11 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
         return
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
-    optional = evidence_rows.ADDED_IN_FORMAT_2 if "chunks" in tables else evidence_rows.ADDED_LATER
-    problem = differences(connection, columns_of(evidence_rows.ALL_COLUMNS), optional)
+    problem = differences(connection, columns_of(evidence_rows.TABLES))
     if problem is not None:
-        raise InputError(f"{path} is not taken for an evidence file: {problem}")
+        raise InputError(
+            f"{path} is not taken for an evidence file: {problem}; if another version made it, gather it again"
+        )
 
 
 def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -18,7 +18,7 @@ from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
 from cems_workbench.platform.parsing import json_values
-from cems_workbench.records import VALIDITY, Chunk, Judgment, Memory, Query, Relation
+from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
@@ -44,7 +44,7 @@ CREATE TABLE memories (
     session VARCHAR, author VARCHAR, tags VARCHAR NOT NULL, priority DOUBLE NOT NULL, pinned BOOLEAN NOT NULL,
     importance VARCHAR NOT NULL, created_at TIMESTAMP, last_accessed TIMESTAMP, access_count BIGINT NOT NULL,
     relevant_count BIGINT NOT NULL, noise_count BIGINT NOT NULL, scope VARCHAR NOT NULL, source_ref VARCHAR, embedding FLOAT[],
-    updated_at TIMESTAMP, tokens INTEGER
+    updated_at TIMESTAMP, valid_from TIMESTAMP, valid_until TIMESTAMP, tokens INTEGER
 );
 CREATE TABLE chunks (member INTEGER NOT NULL, seq INTEGER NOT NULL, start BIGINT, content VARCHAR NOT NULL, tokens INTEGER);
 CREATE TABLE edges (
@@ -66,20 +66,7 @@ CREATE TABLE scores (
 CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 """
 """`scores.role` is rerank or judge; `scores.text` numbers the text that the model read. `lists.chunks` is null where memories were found
-whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
-not in files of the first format."""
-
-ALL_COLUMNS = TABLES + "".join(f"ALTER TABLE memories ADD COLUMN {name} TIMESTAMP;" for name in VALIDITY)
-"""The tables of a file in which a memory has a value of them: other files are, to the hash, as before they existed."""
-ADDED_IN_FORMAT_2 = (
-    "memories.updated_at",
-    "queries.answerable",
-    "queries.given",
-    *(f"memories.{name}" for name in VALIDITY),
-)
-"""Columns that the first files of the second format have not."""
-ADDED_LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *ADDED_IN_FORMAT_2)
-"""Tables and columns that files of the first format have not."""
+whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted."""
 
 UNIQUE = (
     ("queries", "qid"),
@@ -169,7 +156,7 @@ def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> lis
             "evidence",
             "lists",
             "scores",
-            *(["edges"] if "chunks" in there else []),
+            "edges",
         ):
             for number, first, end, size in cursor.execute(
                 f"SELECT portion, min(number), max(number), sum(size) FROM (SELECT rowid AS number, qid, {width(there[table])} AS size "
@@ -236,13 +223,13 @@ def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
                     where, f"SELECT 1 FROM {table} WHERE list_count({name}) <> len({name})", ": an entry is empty"
                 )
     for table, keys in UNIQUE:
-        if table in there:
-            twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
-            require_none(f"{table}.{keys}", twice, " is in the file twice")
+        twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
+        require_none(f"{table}.{keys}", twice, " is in the file twice")
     for table, column, other, key in REFERS:
-        if table in there:
-            lost = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
-            require_none(f"{table}.{column}", lost, f" is not among {other}.{key}")
+        lost = (
+            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
+        )
+        require_none(f"{table}.{column}", lost, f" is not among {other}.{key}")
     require_none("memories.number", "SELECT number FROM memories WHERE number < 0", " is no number of a memory")
     beyond = "SELECT number FROM memories WHERE number >= (SELECT count(*) FROM memories)"
     require_none("memories.number", beyond, ": memories are not numbered without a gap")
@@ -255,8 +242,7 @@ def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
         "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)",
         " has a member twice",
     )
-    arrays = ("scores", "chunks") if "chunks" in there["lists"] else ("scores",)
-    for name in arrays:
+    for name in ("scores", "chunks"):
         require_none(
             f"lists.{name}",
             f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)",
@@ -326,8 +312,8 @@ def write_external(
         first = len(numbers)
         numbers.update({key: first + i for i, key in enumerate(fresh)})
         table = memories_table.staging(list(fresh.values()))
-        fields = [name for name in memories_table.FIELDS if name not in VALIDITY]
-        rows = {"number": pa.array(range(first, len(numbers)), pa.int32()), **{name: table[name] for name in fields}}
+        rows = {"number": pa.array(range(first, len(numbers)), pa.int32())}
+        rows |= {name: table[name] for name in memories_table.FIELDS}
         columns = ", ".join(rows)
         cursor.register("staged", pa.table(rows))
         try:
@@ -389,13 +375,7 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
     table = table.append_column("tokens", pa.array(tokens, pa.int32()))
     cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
     try:
-        there = column_names(cursor, "memories")
-        for name in VALIDITY:
-            if name not in there and any(getattr(memory, name) is not None for memory in fresh):
-                cursor.execute(f"ALTER TABLE memories ADD COLUMN {name} TIMESTAMP")
-                there.add(name)
-        fields = (name for name in memories_table.FIELDS if name not in VALIDITY or name in there)
-        columns = ", ".join(("number", *fields, "embedding", "tokens"))
+        columns = ", ".join(("number", *memories_table.FIELDS, "embedding", "tokens"))
         cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
     finally:
         cursor.unregister("staged")
@@ -505,11 +485,8 @@ def read_query_set(
     cursor: duckdb.DuckDBPyConnection, source: str, portion: Portion = ALL
 ) -> tuple[list[Query], list[Judgment]]:
     """The queries in their order, and the judgments. Raises InputError naming `source` where they are not as they should be."""
-    there = column_names(cursor, "queries")
-    said = "answerable" if "answerable" in there else "NULL::BOOLEAN"
-    given = "given" if "given" in there else "NULL::VARCHAR"
     queries = cursor.execute(
-        f"SELECT qid, query, project, as_of, type, {said}, {given} FROM queries "
+        "SELECT qid, query, project, as_of, type, answerable, given FROM queries "
         f"WHERE {portion.where('queries')} ORDER BY position"
     ).fetchall()
     judgments = cursor.execute(
@@ -532,8 +509,7 @@ def read_memories(
 ) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
     """Number and record of every memory by id, and the embeddings, each of shape (dimension,); of `some`, those in `WANTED`."""
     where = f"WHERE number IN (SELECT number FROM {WANTED})" if some else ""
-    there = column_names(cursor, "memories")
-    columns = ", ".join(name if name in there else f"NULL::TIMESTAMP AS {name}" for name in memories_table.FIELDS)
+    columns = ", ".join(memories_table.FIELDS)
     rows = cursor.execute(f"SELECT {columns} FROM memories {where} ORDER BY number").fetchall()
     place = memories_table.FIELDS.index("tags")
     for row in rows:
@@ -552,23 +528,10 @@ def read_memories(
     return {memory.id: (number, memory) for number, memory in zip(numbers, records, strict=True)}, found
 
 
-def has_chunks(cursor: duckdb.DuckDBPyConnection) -> bool:
-    """Is the file of a format that has a place for chunks, edges and tokens?"""
-    found = cursor.execute("SELECT 1 FROM system.main.duckdb_tables() WHERE table_name = 'chunks'").fetchall()
-    return bool(found)
-
-
-def column_names(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
-    """The columns that a table of the file has."""
-    return {name for name, *_ in cursor.execute(f"SELECT * FROM {table} LIMIT 0").description or ()}
-
-
 def read_chunks(
     cursor: duckdb.DuckDBPyConnection, some: bool = False
 ) -> tuple[dict[str, tuple[Chunk, ...]], dict[str, tuple[int, ...]]]:
     """By memory id the chunks of those that have any, and the tokens of those that were counted; of `some`, as `read_memories`."""
-    if not has_chunks(cursor):
-        return {}, {}
     where = f"m.number IN (SELECT number FROM {WANTED})" if some else "true"
     tokens = {
         memory_id: [count]
@@ -593,8 +556,6 @@ def read_chunks(
 
 
 def _read_edges(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> dict[str, list[Relation]]:
-    if not has_chunks(cursor):
-        return {}
     found: dict[str, list[Relation]] = {}
     rows = cursor.execute(
         f"SELECT qid, source_id, target_id, kind, weight FROM edges WHERE {portion.where('edges')} ORDER BY qid, position"
@@ -686,11 +647,10 @@ def _want(cursor: duckdb.DuckDBPyConnection, members: Sequence[Any]) -> None:
 
 
 def _list_rows(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> Any:
-    chunks = ", chunks" if has_chunks(cursor) else ""
     where = portion.where("lists")
     return arrow(
         cursor,
-        f"SELECT qid, name, source, variant, members, scores{chunks} FROM lists WHERE {where} ORDER BY qid, position",
+        f"SELECT qid, name, source, variant, members, scores, chunks FROM lists WHERE {where} ORDER BY qid, position",
     )
 
 
@@ -698,7 +658,7 @@ def _read_lists(table: Any, ids: Any) -> dict[str, list[RankedList]]:
     members, starts = flat(table["members"])
     values, _ = flat(table["scores"])
     hits = list(map(Hit, ids[members].tolist(), values.tolist()))
-    if "chunks" in table.column_names and table["chunks"].null_count < len(table):
+    if table["chunks"].null_count < len(table):
         for i, numbers in enumerate(table["chunks"].to_pylist()):
             for place, number in enumerate(numbers or (), start=int(starts[i])):
                 hits[place] = Hit(hits[place].memory_id, hits[place].score, None if number == WHOLE_MEMORY else number)

@@ -57,14 +57,6 @@ class EvidenceStream:
         return marks[0] if len(marks) == 1 else hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
     @property
-    def unproved(self) -> str:
-        """What the hashes do not say, in words, as `EvidenceSet.unproved`; empty where they say all."""
-        made = [str(file.path) for file in self._files if not file.proves_judgments]
-        return (
-            f"{', '.join(made)}: an earlier version made it, and its hash does not prove its judgments" if made else ""
-        )
-
-    @property
     def external(self) -> bool:
         """Whether the queries are external traces."""
         return any(file.external() for file in self._files)

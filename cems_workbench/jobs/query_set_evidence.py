@@ -33,7 +33,6 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, asks_source
-from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     FORMAT,
@@ -55,7 +54,7 @@ from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores, notes_superseded
 from cems_workbench.pipeline.list_provenance import asked_between
-from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.missing_evidence import portable_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import SUPERSEDED
@@ -404,7 +403,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         store.content_version,
         resources.embedder.model_id,
         selection.project_only,
-        sorted(original_parameters(gather_parameters(config)).items()),
+        sorted(portable_parameters(config).items()),
         selection.queries,
         FORMAT,
     )

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED
 from cems_workbench.evaluation.evaluate import SCORED_LATER
@@ -171,7 +170,7 @@ def _scored(
         if good:
             count += len(good)
             rules = evidence.notes.get(SCORED_WITH, {})
-            rules = rules if there else {**rules, key: original_parameters(rerank_parameters(config))}
+            rules = rules if there else {**rules, key: rerank_parameters(config)}
             evidence = replace(
                 filled,
                 model_scores={**evidence.model_scores, key: {**there, **good}},

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from cems_workbench import __version__
-from cems_workbench.config import PipelineConfig, original_yaml
+from cems_workbench.config import PipelineConfig, portable_yaml
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.saved_comparison import read_comparison
@@ -63,7 +63,7 @@ class Point:
 def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
     """The conditions of a measurement of a config on labelled evidence, for its card."""
     header = labelled.evidence.header
-    parameters = original_yaml(config.model_copy(update={"name": ""}))
+    parameters = portable_yaml(config.model_copy(update={"name": ""}))
     return asdict(
         Made(
             f"{header.store_id}/{header.content_version}",

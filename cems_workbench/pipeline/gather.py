@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
-from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
@@ -27,7 +26,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
+from cems_workbench.pipeline.missing_evidence import ParameterNeed, portable_parameters
 from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.request import Request as Request
 from cems_workbench.pipeline.resources import Resources
@@ -766,7 +765,7 @@ def _notes(
         },
         "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
-        "gathered": {path: _plain(value) for path, value in original_parameters(gather_parameters(config)).items()},
+        "gathered": {path: _plain(value) for path, value in portable_parameters(config).items()},
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
     }

@@ -1,9 +1,9 @@
 """Missing evidence: what a config needs and the evidence lacks.
 
 Gather records the gather parameters it used in `notes["gathered"]`. A gather parameter that differs, or a depth that grew,
-is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none. Of a parameter that
-is younger than the evidence, `BEFORE` holds the behaviour before the parameter existed. Evidence in which nobody looked for superseded
-candidates cannot show what `supersession.mode` does.
+is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none. A parameter that the
+record does not have, as of a retriever installed since, had its default. Evidence in which nobody looked for superseded candidates cannot
+show what `supersession.mode` does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
-from cems_workbench.config.renamed import present_parameters
-from cems_workbench.config.sections.gathering import ENGINE_LISTS
+from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
@@ -50,14 +49,6 @@ class ParameterNeed:
         return plain_fields(self, field_names(ParameterNeed))
 
 
-BEFORE: Mapping[str, Any] = {
-    "lists.answered_by": "workbench",
-    "rerank.text_source": "chunk",
-    "rerank.prepend_question": False,
-}
-"""What was done when there was no parameter for it: the lists were the store's own, of a memory with chunks the reranker read the one
-that was found, and no memory with the question before it. To a memory without chunks `rerank.text_source` makes no difference."""
-
 SCORED_WITH = "scored_with"
 """The note with the parameters of `rerank` that scores were made with after gathering, by key of `model_scores`; for these scores they
 override the gathered parameters."""
@@ -78,10 +69,19 @@ def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
     return values | grown | {"lists.candidate_set.size": candidate_set_size(config)}
 
 
+def portable_parameters(config: PipelineConfig) -> dict[str, Any]:
+    """As `gather_parameters`, without those of installed retrievers that are at their defaults: what evidence is recorded and named by."""
+    return {
+        path: value
+        for path, value in gather_parameters(config).items()
+        if path.split(".")[1] not in ADDED_LISTS or value != PipelineConfig().get(path)
+    }
+
+
 def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:
-    """The gather parameters that evidence was gathered with, by present path; empty if the evidence has no record."""
+    """The gather parameters that evidence was gathered with, by path; empty if the evidence has no record."""
     noted = evidence.notes.get("gathered")
-    return present_parameters(noted) if isinstance(noted, Mapping) else {}
+    return noted if isinstance(noted, Mapping) else {}
 
 
 def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
@@ -89,15 +89,12 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     gathered = gathered_parameters(evidence)
     if not gathered:
         return []
-    assumed = {path: value for path, value in BEFORE.items() if path != "rerank.text_source" or evidence.chunks}
-    scored_with = evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})
-    gathered = {**assumed, **gathered, **present_parameters(scored_with)}
+    gathered = {**gathered, **evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})}
     specs = {spec.path: spec for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
-        had = gathered.get(path, specs[path].default if specs[path].added else None)
-        known = path in gathered or specs[path].added
-        if not known or had == wanted or _irrelevant(path, config):
+        had = gathered.get(path, specs[path].default)
+        if had == wanted or _irrelevant(path, config):
             continue
         if path == "rerank.brief.long_chars" and evidence.in_brief(had) == evidence.in_brief(wanted):
             continue

@@ -302,7 +302,7 @@ def _begin() -> None:
     """Forget what a process says only once, since this one is to be a new one."""
     from cems_workbench import renamed
 
-    renamed.forget()
+    renamed.report.cache_clear()
 
 
 def _to_log(file: str) -> None:

@@ -9,7 +9,7 @@ docs/internals/decisions/0015-untrusted-databases.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -129,13 +129,8 @@ Columns = frozenset[tuple[str, str, bool]]
 """(name, type, may be null) of the columns of a table."""
 
 
-def differences(
-    cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, Columns], optional: Collection[str] = ()
-) -> str | None:
-    """The first difference of the catalog from these tables, as a phrase; None if there is none.
-
-    `optional` tables and columns ("table" and "table.column") may be missing.
-    """
+def differences(cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, Columns]) -> str | None:
+    """The first difference of the catalog from these tables, as a phrase; None if there is none."""
     found = find_code(cursor)
     if found is not None:
         return f"it has {found}"
@@ -144,8 +139,6 @@ def differences(
         if name not in tables:
             return f"it has a table {short(name)}"
         for column in sorted(tables[name] - there.get(name, frozenset())):
-            if (name if name not in there else f"{name}.{column[0]}") in optional:
-                continue
             return (
                 f"its table {name} lacks the column {_column_text(column)}"
                 if name in there

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.forms.yaml_form import nested
-from cems_workbench.config.original_names import original_values
+from cems_workbench.config.forms.yaml_form import portable_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform.atomic_write import write_atomically
@@ -41,8 +40,8 @@ def search_marks(evidence_hash: str, batch: LabelledBatch, measures: Sequence[ob
 
 def config_digest(config: PipelineConfig) -> str:
     """SHA-256, in hex, of every parameter without the name."""
-    # A renamed config scores the same. Original parameter names keep files of earlier versions valid.
-    values = {key: value for key, value in original_values(nested(config)).items() if key != "name"}
+    # A renamed config scores the same.
+    values = {key: value for key, value in portable_values(config).items() if key != "name"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

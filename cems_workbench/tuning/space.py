@@ -14,7 +14,6 @@ from typing import Any, cast
 from cems_workbench.config import FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import Section, specs
 from cems_workbench.config.model import attribute_name
-from cems_workbench.config.renamed import present_assignment
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -97,8 +96,7 @@ def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
 def parse_axis(text: str, gathered: PipelineConfig | None = None) -> Axis:
     """`fusion.k`, `fusion.k=10:120:5`, `fusion.k=20|40|60` or `fusion.method=rrf|combsum`. Raises InputError."""
     typed, separator, values = text.partition("=")
-    path, _ = present_assignment(typed.strip(), None)
-    axis = axis_for(path, gathered)
+    axis = axis_for(typed.strip(), gathered)
     if not separator:
         return axis
     if ":" in values and not axis.choices:
@@ -154,7 +152,6 @@ def _read(axis: Axis, part: str, text: str) -> Any:
             raise InputError(f"--space {text}: {part} is not allowed; allowed: {low:g} to {high:g}")
         return int(number) if axis.whole else number
     names = {str(choice).lower(): choice for choice in axis.choices}
-    _, part = present_assignment(axis.path, part.lower())
     if part.lower() not in names:
         raise InputError(f"--space {text}: {part!r} is not one of {', '.join(names)}")
     return names[part.lower()]

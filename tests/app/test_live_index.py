@@ -153,7 +153,7 @@ def test_rows_that_came_since_the_snapshot_and_a_source_that_is_away_are_one_lin
 
 
 def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
-    opened = show(page(lists__origin="source"), "Lists")
+    opened = show(page(lists__answered_by="source"), "Lists")
     assert "vector:0" in markdown(opened) and "as answered by cems at 2" in markdown(opened)
     assert markdown(opened).count("as answered by") == 1  # the lexical list is the workbench's own
     trace = replay(evidence_of(opened), config_of(opened))
@@ -167,7 +167,7 @@ def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
 def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
     page: Callable[..., AppTest], view: str
 ) -> None:
-    opened = show(page(lists__origin="source", threshold__mode="fixed", threshold__fixed=0.0), view)
+    opened = show(page(lists__answered_by="source", threshold__mode="fixed", threshold__fixed=0.0), view)
     whose = provenance_of(evidence_of(opened), "vector:0")
     assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
     charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
@@ -179,7 +179,7 @@ def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
 def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:
-    opened = page(lists__origin="source")
+    opened = page(lists__answered_by="source")
     assert len(source.asked) == 1
     assert f"vector:0: {provenance_of(evidence_of(opened), 'vector:0')}" in captions(opened)
     first = evidence_of(opened).notes["engine"]["at"]
@@ -199,7 +199,7 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
 def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:
-    opened = page(lists__origin="source")
+    opened = page(lists__answered_by="source")
     resources = shared_resources.open_or_explain()
     assert resources is not None
     resources.store.add(

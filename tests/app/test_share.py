@@ -136,7 +136,7 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
     assert config_of(fresh) == with_values(preset("cems").config, {"fusion.k": 30})
     assert fresh.session_state["inspect:project"] == "not/there"
     assert said(fresh) == [
-        "Of this link the preset lost no longer exists; cems is used instead.",
+        "Of this link there is no preset lost; workbench is used instead.",
         "Of this link unknown or not allowed in this version, and ignored: fusion.gone, gap.ratio.",
         "Of this link the followed memory no-such-memory is no longer in this store.",
     ]

@@ -39,7 +39,7 @@ AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
 RERANK: dict[str, Any] = {
     "rerank__backend": "late_interaction",
     "rerank__raw_scale": "identity",
-    "rerank__input_limit": 20,
+    "rerank__depth": 20,
 }
 
 
@@ -291,7 +291,7 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
     frequencies = [sum(token in pieces for pieces in stored) for token in asked]
     weights = [math.log(1 + (len(memories) - df + 0.5) / (df + 0.5)) for df in frequencies]
     scores = reranked.model_scores["late_interaction"]
-    assert len(scores) == RERANK["rerank__input_limit"]
+    assert len(scores) == RERANK["rerank__depth"]
     for key in list(scores)[:5]:
         _, document_vectors = tokens(scores[key].chunk or "")
         best = (query_vectors @ document_vectors.T).max(axis=1)
@@ -323,7 +323,7 @@ def test_cancelled_reranking_keeps_what_was_finished_and_nothing_is_scored_twice
     assert after.notes["rerank_scores"] == {"scored": 4, "cached": 16}
     assert again.notes["rerank_scores"] == {"scored": 0, "cached": 20}
     assert raws(again) == raws(after)
-    deeper = evidence(resources, UNCACHED, **{**RERANK, "rerank__input_limit": 25})
+    deeper = evidence(resources, UNCACHED, **{**RERANK, "rerank__depth": 25})
     assert deeper.notes["rerank_scores"] == {"scored": 5, "cached": 20}
     searching = [(done, total) for label, done, total in seen if label == "searching"]
     assert searching == sorted(searching) and searching[-1][0] == searching[-1][1]
@@ -346,7 +346,7 @@ def test_a_reranker_that_cannot_be_had_flags_every_candidate_and_nothing_is_kept
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         resources.servers = replace(resources.servers, ollama_url=url, llama_server_url=url, llm_model=None)
-        changes = {"rerank__backend": backend, "rerank__model": named, "rerank__input_limit": 12}
+        changes = {"rerank__backend": backend, "rerank__model": named, "rerank__depth": 12}
         trace = replay(evidence(resources, **changes), configured(**changes))
     head = [row for row in trace.stage("rerank").rows if row.outcome != "tail"]
     assert len(head) == 12

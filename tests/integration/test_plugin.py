@@ -200,28 +200,6 @@ def test_plugin_adds_a_live_source(shell: Shell) -> None:
     assert "source jsonl of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 
 
-OLD_STYLE = """
-from cems_workbench.pipeline.searches import ListSearch, SearchRequest
-
-
-def search(request: SearchRequest):
-    return []
-
-
-LIST_SEARCH = ListSearch("old_titles", search)
-"""
-
-
-def test_old_style_retriever_works_with_one_deprecation_line(shell: Shell) -> None:
-    install(shell.site, "old-style", {"cems_workbench.list_sources": {"old_titles": "old_style_titles:LIST_SEARCH"}})
-    (shell.site / "old_style_titles.py").write_text(OLD_STYLE)
-    exported, doctor = shell.run(["export", "cems", "--to", "yaml"], ["doctor"])
-    assert "old_titles: {enabled: false" in exported.out
-    line = "entry-point group cems_workbench.list_sources (of old-style 0.1) is now cems_workbench.retrievers"
-    assert (exported.err + doctor.err).count(line) == 1
-    assert "retriever old_titles of old-style 0.1" in " ".join(doctor.out.split())
-
-
 def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
     (refused,) = shell.run(["search", "q", "--set", "lists.titles.enabled=true"])
     assert refused.code == 2

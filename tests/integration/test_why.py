@@ -250,7 +250,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     values = json.loads(command(*arguments, "--json").out)
     assert values["lost_at"] == "fusion" and values["k"] == 5
     assert [step["stage"] for step in values["path"]][:3] == ["lists", "threshold", "fusion"]
-    assert {"changes", "rank", "disturbance", "labelled", "distance"} <= values["rescues"][0].keys()
+    assert {"changes", "rank", "side_effects", "labelled", "distance"} <= values["rescues"][0].keys()
     assert values == json.loads(command(*arguments, "--json").out)
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from cems_workbench import extensions, renamed
+from cems_workbench import extensions
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.metrics import MEASURES, MeasureFamily
@@ -16,8 +16,7 @@ from cems_workbench.extensions import Registry
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.fusion_methods import FUSION_METHODS
 from cems_workbench.pipeline.rerankers import RERANKERS
-from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, relations
-from cems_workbench.pipeline.searches import ListSearch
+from cems_workbench.pipeline.retrievers import RETRIEVERS
 from cems_workbench.progress import Cancelled
 
 METRICS = "cems_workbench.evaluation.metrics"
@@ -58,9 +57,6 @@ def registry(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> Registry[
 
 ADDED = MeasureFamily("gain", "a made-up measure", lambda rankings, k, grade: rankings.grade[:, 0] / 0)
 MISNAMED = MeasureFamily("profit", "a made-up measure", lambda rankings, k, grade: rankings.grade[:, 0] * 1.0)
-
-SHELF_MARKS = ListSearch("shelf_marks", lambda request: ())
-BOTH = Retriever("old_and_new", lambda request: ())
 
 
 def test_what_a_package_adds_stands_after_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,37 +122,6 @@ def test_code_of_another_package_that_fails_is_an_error_that_names_it(monkeypatc
         raise ZeroDivisionError  # ours: a bug keeps its traceback
     with pytest.raises(InputError, match=r"^hit failed: ZeroDivisionError"), found.guarded("hit", InputError, own=True):
         raise ZeroDivisionError
-
-
-def test_old_entry_point_group_is_read_and_reported(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    old = Plugin("shelf_marks", f"{__name__}:SHELF_MARKS", "cems_workbench.list_sources")
-    both = Plugin("old_and_new", "no.such:LIST_SEARCH", "cems_workbench.list_sources")
-    new = Plugin("old_and_new", f"{__name__}:BOTH", extensions.RETRIEVERS)
-    by_group = {"cems_workbench.list_sources": (old, both), extensions.RETRIEVERS: (new,)}
-    monkeypatch.setattr(extensions, "entry_points", lambda group: by_group.get(group, ()))
-    monkeypatch.setattr(renamed, "_reported", {})
-    found = Registry(extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER", "LIST_SEARCH")
-    assert found["shelf_marks"] is SHELF_MARKS
-    assert found["old_and_new"] is BOTH
-    assert [record.getMessage() for record in caplog.records] == [
-        "entry-point group cems_workbench.list_sources (of plugin 1.0) is now cems_workbench.retrievers; the old name still works"
-    ]
-    assert extensions.problems() == ()
-
-
-def test_old_attribute_of_a_module_is_read_and_reported(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(renamed, "_reported", {})
-    monkeypatch.delattr(relations, "RETRIEVER")
-    monkeypatch.setattr(relations, "LIST_SEARCH", ListSearch("relations", relations.search), raising=False)
-    found = Registry(extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER", "LIST_SEARCH")
-    assert "relations" in found
-    assert [record.getMessage() for record in caplog.records] == [
-        "cems_workbench.pipeline.retrievers.relations.LIST_SEARCH is now RETRIEVER; the old name still works"
-    ]
 
 
 def test_every_module_of_a_folder_is_found() -> None:

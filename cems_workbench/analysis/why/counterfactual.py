@@ -416,8 +416,7 @@ class Counterfactual:
 
     def to_json(self) -> dict[str, Any]:
         """The counterfactual as plain values."""
-        # Scripts read the key of 0.1.0, "disturbance".
-        values = {"disturbance" if key == "side_effects" else key: value for key, value in asdict(self).items()}
+        values = asdict(self)
         values["distance"] = self.distance
         if self.labelled is not None:
             ends = {"low": number(self.labelled.low), "high": number(self.labelled.high)}

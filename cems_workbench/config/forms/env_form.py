@@ -4,9 +4,6 @@ Three parts: the variables that the target reads, those that its plan names and 
 parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
 so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
 
-An export of this version has the line `FORMAT_MARK`: earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
-the lexical list, and CEMS_MAX_CANDIDATES_PER_QUERY and CEMS_ENABLE_LEXICAL_IN_INFERENCE for those of other lists.
-
 Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); docs/use/cems.md.
 
 Reading lays the variables of a `.env` over the present config.
@@ -29,10 +26,7 @@ from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import env_bindings
 
-FORMAT_MARK = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
-"""A line of every export for CEMS that has this meaning; exports of earlier versions lack it."""
-_EXPORTED = "# Read by CEMS"
-
+_MEANING = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+,-]+")
 _NO_QUOTES_AGREE = "no quoting of this text is read alike by every reader of .env files"
 
@@ -41,7 +35,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     """The `.env` text. `header` (name, evidence card) comes first, as comments."""
     sheet = filled(config, target, quoted)
     title = TARGET_TITLES[target]
-    meaning = f"\n{FORMAT_MARK}" if target == "env" else ""
+    meaning = f"\n{_MEANING}" if target == "env" else ""
     parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.read)]
     if sheet.planned:
         parts.append(commented(f"Not read by current {title}: named in its plan") + _assignments(sheet.planned))
@@ -99,11 +93,6 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planne
                 lay_over(reading, known[name], value, where)
         elif warning := _unknown(name, known):
             reading.warnings.append(f"{where}: {warning}")
-    if _EXPORTED in text and FORMAT_MARK not in text:
-        reading.warnings.append(
-            f"{source}: an earlier version of the workbench exported this, and took CEMS_HYBRID_VECTOR_WEIGHT for the share between the "
-            "vector and the lexical list: CEMS will not rank as that version showed; tune and export again"
-        )
     return reading
 
 

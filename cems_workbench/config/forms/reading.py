@@ -19,17 +19,14 @@ from cems_workbench.config.forms.engram_form import has_engram, read_engram
 from cems_workbench.config.forms.env_form import read_env, targets_of
 from cems_workbench.config.forms.mem0_form import MARK as MEM0_MARK
 from cems_workbench.config.forms.mem0_form import read_mem0
-from cems_workbench.config.forms.python_form import CALL, parse_python
+from cems_workbench.config.forms.python_form import parse_python
 from cems_workbench.config.forms.sheet import Reading
 from cems_workbench.config.forms.toml_form import parse_toml
 from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
-from cems_workbench.config.original_names import ORIGINAL_VERSION
 from cems_workbench.config.presets import preset
-from cems_workbench.config.renamed import old_names, present_values
 from cems_workbench.errors import InputError
-from cems_workbench.platform.parsing import python_literal, read_text, toml_values, within_length, yaml_values
-from cems_workbench.renamed import OLD_KEYS, report_line
+from cems_workbench.platform.parsing import read_text, within_length
 
 if TYPE_CHECKING:
     from cems_workbench.config.forms.writing import Form
@@ -56,8 +53,6 @@ class Imported:
     form: Form
     changes: list[tuple[str, Any, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    renamed: str = ""
-    """The old names in it and the present ones, as one line; empty if there are none."""
 
     @property
     def whole(self) -> bool:
@@ -93,22 +88,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
         config, warnings = reading.config, reading.warnings
     else:
         config = parse_config(text, source)
-    notice = "" if form in TARGET_PRESETS else _renamed(text, form, source)
-    if notice:
-        report_line(notice)
-    return Imported(config, form, difference(present, config) if present else [], warnings, notice)
-
-
-def _renamed(text: str, form: Form, source: str) -> str:
-    if not any(key in text for key in OLD_KEYS):
-        return ""
-    if form == "toml":
-        values = toml_values(text, source)
-    else:
-        values = python_literal(text, source, CALL) if form == "python" else yaml_values(text, source)
-    pairs = [f"{old} is now {new}" for old, new in old_names(values)]
-    more = f" (and {len(pairs) - 3} more)" if len(pairs) > 3 else ""
-    return f"{source} has older names: {', '.join(pairs[:3])}{more}; they still work" if pairs else ""
+    return Imported(config, form, difference(present, config) if present else [], warnings)
 
 
 def read_back(text: str, form: Form, name: str) -> PipelineConfig:
@@ -170,9 +150,6 @@ def salvaged(values: Mapping[str, Any]) -> tuple[PipelineConfig, tuple[str, ...]
     """The config of nested plain values (`nested`), and the paths that had to be left out."""
     known = {spec.path for spec in field_specs()} | set(NAMES)
     sections = {path.rsplit(".", depth)[0] for path in known for depth in range(1, path.count(".") + 1)}
-    values = present_values(values)
-    if values.get("version") == ORIGINAL_VERSION:
-        del values["version"]
     leaves = dict(_leaves(values, "", known, sections))
     left_out = [path for path in leaves if path not in known]
     stated = {path: value for path, value in leaves.items() if path in known}

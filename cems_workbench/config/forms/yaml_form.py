@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cems_workbench.config.fields import Section, bounds_text, specs
-from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
-from cems_workbench.config.original_names import ORIGINAL_VERSION, original_values
+from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.preset_files import EXTENDS, extended
-from cems_workbench.config.renamed import present_assignment, present_values
+from cems_workbench.config.renamed import VERSION, present_path, present_values
+from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import yaml_values
 
@@ -72,8 +72,6 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     values = present_values(values)
     if EXTENDS in values:
         values = extended(values, source)
-    if values.get("version") == ORIGINAL_VERSION:
-        values["version"] = VERSION
     problems = list(islice(_unknown(PipelineConfig, values, ""), MAX_UNKNOWN_KEYS + 1))
     try:
         config = PipelineConfig.model_validate(values)
@@ -96,9 +94,9 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
     return commented(header) + _yaml(nested(config))
 
 
-def original_yaml(config: PipelineConfig) -> str:
-    """As `dump_config`, under the names of version 1: what is hashed and what evidence keeps."""
-    return _yaml(original_values(nested(config)))
+def portable_yaml(config: PipelineConfig) -> str:
+    """The config as YAML of `portable_values`: what is hashed and what evidence keeps."""
+    return _yaml(portable_values(config))
 
 
 def _yaml(values: Mapping[str, Any]) -> str:
@@ -106,8 +104,8 @@ def _yaml(values: Mapping[str, Any]) -> str:
 
 
 def config_hash(config: PipelineConfig) -> str:
-    """SHA-256, in hex, of `original_yaml`: equal for equal configs, on any machine and under later names of parameters."""
-    return hashlib.sha256(original_yaml(config).encode()).hexdigest()
+    """SHA-256, in hex, of `portable_yaml`: equal for equal configs on any machine."""
+    return hashlib.sha256(portable_yaml(config).encode()).hexdigest()
 
 
 def nested(config: PipelineConfig) -> dict[str, Any]:
@@ -115,11 +113,19 @@ def nested(config: PipelineConfig) -> dict[str, Any]:
     return config.model_dump(mode="python")
 
 
+def portable_values(config: PipelineConfig) -> dict[str, Any]:
+    """As `nested`, without the lists of installed retrievers that are at their defaults: a machine without those has the same values."""
+    values = nested(config)
+    for name in ADDED_LISTS:
+        if getattr(config.lists, name) == getattr(PipelineConfig().lists, name):
+            del values["lists"][name]
+    return values
+
+
 def with_values(config: PipelineConfig, changes: Mapping[str, Any], source: str = "config") -> PipelineConfig:
     """A copy with values at dotted paths replaced, validated as a whole. Raises InputError as `config_from` does."""
     values = nested(config)
-    for given_path, given_value in changes.items():
-        path, value = present_assignment(given_path, given_value)
+    for path, value in changes.items():
         *parents, leaf = path.split(".")
         target: Any = values
         for depth, parent in enumerate(parents):
@@ -201,6 +207,8 @@ def _unknown_key(path: str, whole: str | None = None) -> str:
     close = nearest(leaf, siblings)
     match = siblings[close] if close else nearest(whole or path, known)
     hint = f"; the nearest known key is {match}" if match else f"; known here: {', '.join(sorted(siblings))}"
+    if present_path(path) != path:
+        hint = f"; it is now {present_path(path)}"
     return f"{one_line(whole or path)}: unknown key{hint}"
 
 
@@ -220,7 +228,7 @@ def _explain(detail: ErrorDetails) -> str:
 
 def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
     if location == ["version"]:
-        return f"{ORIGINAL_VERSION}, {VERSION}"
+        return ", ".join(map(str, range(1, VERSION + 1)))
     row = _rows().get(".".join(str(part) for part in location[:-2]))
     if row is not None:
         return next((spec.range_text for spec in specs(row) if spec.path == location[-1]), None)

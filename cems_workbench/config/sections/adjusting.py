@@ -42,14 +42,12 @@ class TimeDecay(Section):
         ge=0,
         le=1,
         step=0.05,
-        added=True,
     )
     future: Literal["age_0", "grows"] = param(
         "age_0",
         "Future dates",
         "A memory dated after the query's moment: age_0 counts as new, with a warning; grows: the exponential decay goes on, so that it "
         "doubles per half-life (engram).",
-        added=True,
     )
     alpha: float | None = param(
         None,
@@ -61,7 +59,6 @@ class TimeDecay(Section):
         step=0.05,
         soft=(0, 1),
         null="the decay itself",
-        added=True,
     )
 
 
@@ -131,7 +128,6 @@ class CountFactor(Section):
         "Count factor",
         "The factor 1 + α × (0.5 + ln(count) / 10 − 0.5), count at least 1: 1 for one use or none, 1 + 0.23 α for ten. accesses: how often "
         "the memory was returned or read. relevant: how often it was judged relevant. Hindsight counts the proofs of a fact so.",
-        added=True,
     )
     alpha: float = param(
         0.1,
@@ -141,7 +137,6 @@ class CountFactor(Section):
         le=2,
         step=0.05,
         soft=(0, 1),
-        added=True,
     )
 
 
@@ -175,13 +170,11 @@ class SupersessionConfig(Section):
         "What happens to a candidate that a later memory supersedes, by the store's edges. off: nothing. demote: it moves right below its "
         "best ranked successor, if that is ranked lower. drop: it is dropped if a successor is ranked. follow: the latest successor takes "
         "its rank and score, also if no list found it, and it is dropped.",
-        added=True,
     )
     expired: Literal["keep", "drop"] = param(
         "keep",
         "Expired memories",
         "drop: memories that are not valid at the moment of the query, no longer or not yet, are dropped; keep: they stay.",
-        added=True,
     )
 
 
@@ -361,7 +354,6 @@ class AssemblyConfig(Section):
         "MMR relevance",
         "What λ weights. score: the score that a candidate arrives with. vector: its score in the vector list, that of a cosine of 0 "
         "without one (Graphiti).",
-        added=True,
     )
     mmr_min_value: float | None = param(
         None,
@@ -373,7 +365,6 @@ class AssemblyConfig(Section):
         step=0.01,
         soft=(-1, 1),
         null="off",
-        added=True,
     )
     min_vector_score: float | None = param(
         None,
@@ -386,7 +377,6 @@ class AssemblyConfig(Section):
         step=0.01,
         soft=(0, 1),
         null="off",
-        added=True,
         exports=engram("MIN_VECTOR_SIM"),
     )
     token_counter: Literal["chars4", "cl100k"] = param(

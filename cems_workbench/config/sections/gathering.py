@@ -78,7 +78,6 @@ class VectorList(Section):
         "first search, and kept. content: without the title; object: the title, or the content without one; plain_text: the indexed text "
         "without Markdown signs (memory agent, messages); fact: a sentence of author, category, title and content (memory agent, facts).",
         cost="gather",
-        added=True,
     )
     index: Literal["exact", "graph"] = param(
         "exact",
@@ -87,7 +86,6 @@ class VectorList(Section):
         "some: of the 150 nearest it found 97 % in a store of 16,000 memories and 93 % in one of 100,000. Each list says how many it missed. The "
         "first such search makes the graph from the store's vectors, or `reindex --graph` does.",
         cost="gather",
-        added=True,
     )
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
         "cosine",
@@ -95,7 +93,6 @@ class VectorList(Section):
         "What thresholds, sums and normalisation read as the score of a vector hit. cosine; half_cosine (1 + cosine) / 2 (Neo4j, Lucene's "
         "k-nearest neighbours, Graphiti on FalkorDB, which itself reports 1 − cosine: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared "
         "distance) (mem0 on Chroma and FAISS: 0.333 is a cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
-        added=True,
         exports=mem0("config.vector_store.provider", codec="mem0_store"),
     )
     normalization: Normalization = param(
@@ -147,7 +144,6 @@ class LexicalList(Section):
         le=100,
         step=0.1,
         soft=(0, 3),
-        added=True,
     )
     b: float = param(
         0.75,
@@ -157,7 +153,6 @@ class LexicalList(Section):
         ge=0,
         le=1,
         step=0.05,
-        added=True,
     )
     stemming: Literal["language", "none"] = param(
         BY_LANGUAGE,
@@ -165,7 +160,6 @@ class LexicalList(Section):
         "language: words match by the stem that the store's language gives them (“releases” finds “release”); none: as written, in lower case "
         "(Lucene's standard analyser, letta). With other stems or stop words than the language's, the first search makes another index.",
         cost="gather",
-        added=True,
     )
     stop_words: str = param(
         BY_LANGUAGE,
@@ -173,7 +167,6 @@ class LexicalList(Section):
         "Words that are not searched. language: those of the store's language; none: every word counts; else a file with the words: a plain "
         "list, or a source file and the name of its list (FILE#NAME).",
         cost="gather",
-        added=True,
     )
     skip_if_conversational: bool = param(
         False,
@@ -314,7 +307,6 @@ class TsRankList(Section):
         le=100,
         step=1,
         soft=(0, 10),
-        added=True,
     )
     chunk_depth: int = param(
         100,
@@ -359,7 +351,6 @@ class SourceHybridList(Section):
         "The running system's own answer of several lists that it fuses itself (Qdrant, Chroma, a library's hybrid search), asked also if the "
         "workbench answers the other lists. Lists and Side by side show it beside ours.",
         cost="gather",
-        added=True,
     )
     depth: int | None = param(
         50,
@@ -370,7 +361,6 @@ class SourceHybridList(Section):
         le=10_000,
         step=5,
         soft=(5, 300),
-        added=True,
     )
     first_stage_factor: int = param(
         0,
@@ -381,7 +371,6 @@ class SourceHybridList(Section):
         le=100,
         step=1,
         soft=(0, 10),
-        added=True,
     )
     weight: float = param(
         0.0,
@@ -391,19 +380,16 @@ class SourceHybridList(Section):
         le=100,
         step=0.05,
         soft=(0, 3),
-        added=True,
     )
     ties: Ties = param(
         "ordinal",
         "Source's hybrid ties",
         f"Rank of equal scores. ordinal: consecutive, in the order in which they came; {SHARED_RANK}.",
-        added=True,
     )
     normalization: Normalization = param(
         "none",
         "Source's hybrid normalisation",
         "none keeps the system's own score; the others make it comparable with those of other lists.",
-        added=True,
     )
 
 
@@ -427,7 +413,6 @@ class RecencyList(Section):
         "Recency normalisation",
         "none: a date is no score, and fusion methods that sum scores leave the list out. exponential: 0.5 ^ (age / half-life), 1 for a new "
         "memory; the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
-        added=True,
     )
     half_life_days: float = param(
         30.0,
@@ -438,7 +423,6 @@ class RecencyList(Section):
         step=1,
         soft=(1, 365),
         unit="days",
-        added=True,
     )
 
 
@@ -464,7 +448,6 @@ class AccessList(Section):
         "Access normalisation",
         "none: a count is no score, and fusion methods that sum scores leave the list out. smoothed_share: (n + 1) / (largest n of the "
         "candidates, at least 1, + 1); the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
-        added=True,
     )
 
 
@@ -514,7 +497,6 @@ class EntitiesList(Section):
         "Add the memories that the store links to entities of the query: names, identifiers and quoted text. Links are read from "
         "entities.jsonl in the store's directory; without it the list is empty, and a warning says so.",
         cost="gather",
-        added=True,
     )
     depth: int | None = param(
         500,
@@ -525,7 +507,6 @@ class EntitiesList(Section):
         le=10_000,
         step=5,
         soft=(5, 500),
-        added=True,
     )
     first_stage_factor: int = param(
         0,
@@ -536,7 +517,6 @@ class EntitiesList(Section):
         le=100,
         step=1,
         soft=(0, 10),
-        added=True,
     )
     weight: float = param(
         1.0,
@@ -546,13 +526,11 @@ class EntitiesList(Section):
         le=100,
         step=0.05,
         soft=(0, 3),
-        added=True,
     )
     ties: Ties = param(
         "ordinal",
         "Entities ties",
         f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.",
-        added=True,
     )
     min_similarity: float = param(
         0.5,
@@ -563,7 +541,6 @@ class EntitiesList(Section):
         le=1,
         step=0.05,
         soft=(0, 1),
-        added=True,
     )
     max_entities: int = param(
         8,
@@ -574,7 +551,6 @@ class EntitiesList(Section):
         le=100,
         step=1,
         soft=(1, 20),
-        added=True,
     )
 
 
@@ -610,7 +586,6 @@ class CandidateSet(Section):
         le=1000,
         step=1,
         soft=(0, 20),
-        added=True,
     )
 
 
@@ -648,7 +623,6 @@ class LogisticConfig(Section):
         "Logistic bands",
         "Midpoint and slope of the logistic normalisation by the number of the query's words, as the list's engine counts them, else as typed. "
         "The numbers are mem0's, for its BM25, whose scores are 1.66 times the usual.",
-        added=True,
     )
 
 
@@ -692,7 +666,6 @@ class ListsConfig(Section):
         "Ranked by date and use",
         "Which candidates the recency and access lists rank. gathered: every memory that a gathered list found, also of lists that are off or "
         "that reach deeper than the depths, so that ranks may have gaps; in_use: those of the lists in use, within their depths (engram).",
-        added=True,
     )
     logistic: LogisticConfig = LogisticConfig()
     equal_scores: float = param(
@@ -702,7 +675,6 @@ class ListsConfig(Section):
         ge=0,
         le=1,
         step=0.05,
-        added=True,
     )
 
 
@@ -744,7 +716,7 @@ def _added_list(name: str) -> Any:
         f"{title.title().replace(' ', '')}List",
         __base__=Section,
         __module__=__name__,
-        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.", added=True)),
+        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.")),
         depth=(
             int | None,
             param(
@@ -756,7 +728,6 @@ def _added_list(name: str) -> Any:
                 le=10_000,
                 step=5,
                 soft=(5, 300),
-                added=True,
             ),
         ),
         first_stage_factor=(
@@ -770,7 +741,6 @@ def _added_list(name: str) -> Any:
                 le=100,
                 step=1,
                 soft=(0, 10),
-                added=True,
             ),
         ),
         weight=(
@@ -783,7 +753,6 @@ def _added_list(name: str) -> Any:
                 le=100,
                 step=0.05,
                 soft=(0, 3),
-                added=True,
             ),
         ),
         ties=(
@@ -792,7 +761,6 @@ def _added_list(name: str) -> Any:
                 "ordinal",
                 f"{title} ties",
                 f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
-                added=True,
             ),
         ),
         normalization=(
@@ -801,7 +769,6 @@ def _added_list(name: str) -> Any:
                 "none",
                 f"{title} normalisation",
                 "none keeps the retriever's scores; the others make them comparable with those of other lists.",
-                added=True,
             ),
         ),
     )
@@ -827,7 +794,6 @@ class VariantWeights(Section):
         "beside: the query and its expansions, a list each. replaced: the last expansion instead of the query, as ACE does; "
         "rerankers and judges read the query as typed, with typos corrected.",
         cost="gather",
-        added=True,
     )
     original_weight: float = param(
         2.0,

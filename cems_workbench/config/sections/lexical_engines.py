@@ -17,7 +17,7 @@ class EngineList(Section):
 
 def enabled(title: str, what: str) -> Any:
     """The switch of an engine's list."""
-    return param(False, f"{title} list", what, cost="gather", added=True)
+    return param(False, f"{title} list", what, cost="gather")
 
 
 def depth(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
@@ -31,7 +31,6 @@ def depth(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
         le=10_000,
         step=5,
         soft=(5, 300),
-        added=True,
         exports=exports,
     )
 
@@ -47,7 +46,6 @@ def first_stage_factor(title: str) -> Any:
         le=100,
         step=1,
         soft=(1, 10),
-        added=True,
     )
 
 
@@ -61,7 +59,6 @@ def weight(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
         le=100,
         step=0.05,
         soft=(0, 3),
-        added=True,
         exports=exports,
     )
 
@@ -72,7 +69,6 @@ def ties(title: str) -> Any:
         "ordinal",
         f"{title} ties",
         "Rank of equal scores. ordinal: consecutive, in the engine's order; dense: 1 1 2; competition: 1 1 3.",
-        added=True,
     )
 
 
@@ -83,7 +79,6 @@ def normalization(title: str) -> Any:
         f"{title} normalisation",
         "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is s / (1 + s); "
         "logistic is mem0's, by the number of words (Logistic bands).",
-        added=True,
     )
 
 
@@ -94,7 +89,6 @@ def rows(title: str) -> Any:
         f"{title} order of rows",
         "Order in which memories are in the engine; it settles equal scores. created: by creation, then as imported; store: as imported.",
         cost="gather",
-        added=True,
     )
 
 
@@ -109,7 +103,6 @@ def column(title: str, default: float = 0.0) -> Any:
         le=100,
         step=0.5,
         soft=(0, 10),
-        added=True,
     )
 
 
@@ -144,24 +137,21 @@ class Fts5List(EngineList):
         "FTS5 tokenizer",
         "unicode61: lower case, without diacritics, no stems; porter: the same with English stems.",
         cost="gather",
-        added=True,
     )
     match: Literal["any", "all"] = param(
         "any",
         "Words that must match",
         "any: words are joined by OR; all: by AND, so that one missing word empties the list.",
         cost="gather",
-        added=True,
     )
     prefix: bool = param(
-        False, "Words as prefixes", "Each word also matches longer words that begin with it.", cost="gather", added=True
+        False, "Words as prefixes", "Each word also matches longer words that begin with it.", cost="gather"
     )
     cut: Literal["score", "row"] = param(
         "score",
         "Rows kept",
         "score: the best; row: the first in order of insertion, whatever their score, as a LIMIT without ORDER BY takes them (engram).",
         cost="gather",
-        added=True,
         exports=engram("MATCH query, ORDER BY", codec="row_order"),
     )
     rows: Literal["created", "store"] = rows("FTS5")
@@ -170,7 +160,6 @@ class Fts5List(EngineList):
         "Signs outside ASCII",
         "Of the query, all but ASCII letters and digits: kept, replaced by blanks (engram: Gdańsk asks for Gda and sk), or removed.",
         cost="gather",
-        added=True,
     )
     stop_words: str | None = param(
         None,
@@ -178,7 +167,6 @@ class Fts5List(EngineList):
         "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
         cost="gather",
         null="keep all",
-        added=True,
     )
     operator_words: Literal["dropped", "searched"] = param(
         "dropped",
@@ -186,7 +174,6 @@ class Fts5List(EngineList):
         "These words of the query, in capitals or not, are words of FTS5's query language. dropped: left out (engram); searched: like any "
         "other word, in quotation marks.",
         cost="gather",
-        added=True,
     )
     split_at_dots: bool = param(
         False,
@@ -194,7 +181,6 @@ class Fts5List(EngineList):
         "A word with dots is searched as several; otherwise, like one with hyphens, as a phrase: its parts must follow each other (QMD "
         "splits).",
         cost="gather",
-        added=True,
     )
     max_words: int | None = param(
         None,
@@ -205,7 +191,6 @@ class Fts5List(EngineList):
         le=1000,
         step=1,
         soft=(1, 50),
-        added=True,
         exports=engram("words of ftsQuery, slice(0, …)"),
     )
 
@@ -232,7 +217,6 @@ class SparseList(EngineList):
         le=100,
         step=0.1,
         soft=(0, 3),
-        added=True,
         exports=ace("BM25_K1"),
     )
     b: float = param(
@@ -243,7 +227,6 @@ class SparseList(EngineList):
         ge=0,
         le=1,
         step=0.05,
-        added=True,
         exports=ace("BM25_B"),
     )
     mean_length: float | None = param(
@@ -258,7 +241,6 @@ class SparseList(EngineList):
         soft=(1, 512),
         unit="words",
         null="the true mean",
-        added=True,
         exports=ace("BM25_AVG_DOC_LENGTH"),
     )
     idf: Literal["none", "lucene"] = param(
@@ -267,7 +249,6 @@ class SparseList(EngineList):
         "lucene: ln(1 + (N − n + 0.5) / (n + 0.5)) of the whole store, as Qdrant's modifier idf; none: a common word counts as much as a "
         "rare one (ACE).",
         cost="gather",
-        added=True,
     )
     query_weight: Literal["one", "document"] = param(
         "one",
@@ -275,7 +256,6 @@ class SparseList(EngineList):
         "one: each different word counts 1; document: the query is weighted like a text, about 1.66 a word at fastembed's settings (mem0, "
         "ACE).",
         cost="gather",
-        added=True,
     )
     tokens: Literal["identifiers", "words"] = param(
         "words",
@@ -283,14 +263,12 @@ class SparseList(EngineList):
         "words: runs of letters, digits and _ of every alphabet (fastembed); identifiers: ASCII letters and digits, parted at _ and at a "
         "capital inside a word (ACE).",
         cost="gather",
-        added=True,
     )
     stems: Literal["none", "english"] = param(
         "none",
         "Sparse stems",
         "english: Snowball's English stems as fastembed has them (“added” is “ad”); none: words as they are written (ACE).",
         cost="gather",
-        added=True,
     )
     lemmas: Literal["none", "spacy"] = param(
         "none",
@@ -298,7 +276,6 @@ class SparseList(EngineList):
         "spacy: texts and query are brought to spaCy's English lemmas first, without its stop words (mem0 with spaCy). Needs the extra "
         "lemmas; without it words stay as they are, and a warning says so.",
         cost="gather",
-        added=True,
     )
     stop_words: str | None = param(
         None,
@@ -307,7 +284,6 @@ class SparseList(EngineList):
         "its list (FILE#NAME); null keeps all.",
         cost="gather",
         null="keep all",
-        added=True,
     )
     min_token_length: int | None = param(
         None,
@@ -319,7 +295,6 @@ class SparseList(EngineList):
         step=1,
         soft=(1, 5),
         unit="characters",
-        added=True,
     )
     max_token_length: int | None = param(
         None,
@@ -331,7 +306,6 @@ class SparseList(EngineList):
         step=1,
         soft=(10, 100),
         unit="characters",
-        added=True,
     )
     rows: Literal["created", "store"] = rows("Sparse")
     skip_if_conversational: bool = param(
@@ -339,7 +313,6 @@ class SparseList(EngineList):
         "No sparse list if conversational",
         "A conversational query gets no list of sparse vectors (ACE).",
         cost="gather",
-        added=True,
     )
 
 
@@ -354,7 +327,6 @@ def field(title: str, default: float = 0.0) -> Any:
         le=100,
         step=0.5,
         soft=(0, 10),
-        added=True,
     )
 
 
@@ -397,7 +369,6 @@ class LuceneList(EngineList):
         le=10,
         step=0.05,
         soft=(0, 3),
-        added=True,
     )
     b: float = param(
         0.75,
@@ -407,7 +378,6 @@ class LuceneList(EngineList):
         ge=0,
         le=1,
         step=0.05,
-        added=True,
     )
     fuzzy: int = param(
         0,
@@ -418,7 +388,6 @@ class LuceneList(EngineList):
         ge=0,
         le=2,
         step=1,
-        added=True,
     )
     max_clauses: int | None = param(
         1024,
@@ -429,21 +398,18 @@ class LuceneList(EngineList):
         le=1_000_000,
         step=64,
         soft=(64, 8192),
-        added=True,
     )
     equal_scores: Literal["insertion", "heap"] = param(
         "insertion",
         "Order of equal scores",
         "insertion: in the order of rows, as Lucene collects them; heap: as they come out of the binary heap of Neo4j.",
         cost="gather",
-        added=True,
     )
     documents: Literal["chunks", "memories"] = param(
         "chunks",
         "Lucene documents",
         "chunks: a document for each chunk, if the text as searched is a field; memories: each memory is one document, however long.",
         cost="gather",
-        added=True,
     )
     rows: Literal["created", "store"] = rows("Lucene")
     outside_ascii: Literal["kept", "blanked", "removed"] = param(
@@ -452,7 +418,6 @@ class LuceneList(EngineList):
         "Of the query, all but ASCII letters, digits, - and _: kept, replaced by blanks, or removed, so that it's is its (memory agent). "
         "If not kept, words go to Lucene's query parser: a word that begins with - excludes, one with -- is refused.",
         cost="gather",
-        added=True,
     )
     min_characters: int = param(
         1,
@@ -463,14 +428,12 @@ class LuceneList(EngineList):
         le=20,
         step=1,
         soft=(1, 5),
-        added=True,
     )
     repeats: bool = param(
         True,
         "Repeated words",
         "A word that the query repeats counts again; off, it counts once (memory agent).",
         cost="gather",
-        added=True,
     )
     stop_words: str | None = param(
         None,
@@ -478,7 +441,6 @@ class LuceneList(EngineList):
         "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
         cost="gather",
         null="keep all",
-        added=True,
     )
     max_words: int | None = param(
         None,
@@ -489,7 +451,6 @@ class LuceneList(EngineList):
         le=1000,
         step=1,
         soft=(1, 50),
-        added=True,
     )
 
 
@@ -511,14 +472,12 @@ class TsRankCdList(EngineList):
         "Text search configuration",
         "english: Snowball stems, without PostgreSQL's stop words; simple: words in lower case, all of them (mem0 on pgvector).",
         cost="gather",
-        added=True,
     )
     match: Literal["any", "all"] = param(
         "any",
         "ts_rank_cd words that must match",
         "any: words are joined by OR (Hindsight); all: by AND, as by plainto_tsquery (mem0), so that one missing word empties the list.",
         cost="gather",
-        added=True,
     )
     rank_normalization: int = param(
         0,
@@ -529,7 +488,6 @@ class TsRankCdList(EngineList):
         ge=0,
         le=63,
         step=1,
-        added=True,
     )
     rows: Literal["created", "store"] = rows("ts_rank_cd")
     max_words: int | None = param(
@@ -541,5 +499,4 @@ class TsRankCdList(EngineList):
         le=1000,
         step=1,
         soft=(1, 50),
-        added=True,
     )

@@ -53,7 +53,6 @@ class Adaptive(Section):
         "Adaptive steps",
         "exact: max − i × step, rounded to ten digits, and min itself at last. float (memory agent): the step is subtracted in floating "
         "point, at most int((max − min) / step) + 1 times, so that 0.95 by 0.05 ends at 0.39999999999999963 and 0.35 is never tried.",
-        added=True,
     )
     target_ratio: float = param(
         0.8,
@@ -153,7 +152,6 @@ class FusionConfig(Section):
         1,
         "Ranks from",
         "Rank of a list's first hit in k + rank: 1 (the paper), or 0, as where positions of an array are summed (LlamaIndex, Qdrant).",
-        added=True,
     )
     top_rank_bonus: TopRankBonus = TopRankBonus()
     multi_list_boost: float = param(
@@ -192,14 +190,12 @@ class FusionConfig(Section):
         "Candidates from",
         "Lists whose hits may become results; hits of the others only add to the scores of those. None chosen: every list (mem0: the vector "
         "list alone, so that a keyword hit outside it cannot enter).",
-        added=True,
     )
     divisor: Literal["none", "active_lists"] = param(
         "none",
         "Divisor",
         "active_lists divides every score of a query by the sum of the weights of its lists that have a hit, of any memory (mem0: one "
         "keyword hit halves all scores). The order stays, what a minimum score lets through does not.",
-        added=True,
     )
     cap: float | None = param(
         None,
@@ -211,7 +207,6 @@ class FusionConfig(Section):
         soft=(0, 2),
         null="no cap",
         on=1.0,
-        added=True,
     )
     importance_floor: float | None = param(
         None,
@@ -224,7 +219,6 @@ class FusionConfig(Section):
         soft=(0, 1),
         null="none",
         on=0.15,
-        added=True,
     )
     tie_break: Literal["id", "first_seen", "newest"] = param(
         "id",
@@ -237,7 +231,6 @@ class FusionConfig(Section):
         "List read first",
         "Of equal scores under first_seen, those of this list come first, then those of the others. as_listed: in the order in which lists "
         "are shown, vector first (Graphiti reads its full-text list first).",
-        added=True,
     )
 
 
@@ -298,7 +291,6 @@ class Brief(Section):
         unit="characters",
         null="never",
         on=500,
-        added=True,
     )
     chunk_chars: int = param(
         600,
@@ -310,7 +302,6 @@ class Brief(Section):
         step=10,
         soft=(50, 2000),
         unit="characters",
-        added=True,
     )
     total_chars: int = param(
         10_000,
@@ -323,7 +314,6 @@ class Brief(Section):
         step=500,
         soft=(1000, 50_000),
         unit="characters",
-        added=True,
     )
 
 
@@ -429,7 +419,6 @@ class RerankConfig(Section):
         soft=(0.05, 2),
         null="read all",
         on=0.15,
-        added=True,
     )
     read_step: int = param(
         4,
@@ -439,7 +428,6 @@ class RerankConfig(Section):
         le=1000,
         step=1,
         soft=(1, 32),
-        added=True,
     )
     position: Literal["before_adjust", "returned"] = param(
         "before_adjust",
@@ -447,7 +435,6 @@ class RerankConfig(Section):
         "before_adjust: the reranker reads the first candidates after the filter, and adjust, gap and dedup work on its order (CEMS, QMD). "
         "returned: it reads only what would be returned, after dedup and cut to the result limit, so that it can reorder the results but "
         "bring nothing in (ACE, mem0). The rest is dropped, and one candidate alone is not read.",
-        added=True,
     )
     below_depth: Literal["drop", "below"] = param(
         "drop", "Below the rerank depth", "Candidates that are not reranked: drop, or keep them below the reranked."
@@ -501,7 +488,6 @@ class RerankConfig(Section):
         "With prepend question, what is scored with the question a second time: every memory that follows one, a long one by its first part; "
         "or whole: only what fits into the chunk size. A long turn that answers says itself what it is about.",
         cost="gather",
-        added=True,
     )
     brief: Brief = Brief()
     text_fields: TextFields = param(
@@ -510,7 +496,6 @@ class RerankConfig(Section):
         "What a reranker reads of a memory besides its text: the title before it, as “title. text”, and lines “field: value” (Hindsight: date "
         "and context). None chosen: the text alone.",
         cost="gather",
-        added=True,
     )
     raw_scale: Literal["divide_by_10", "sigmoid", "sigmoid_outside_unit", "minmax", "identity", "raw"] = param(
         "divide_by_10",

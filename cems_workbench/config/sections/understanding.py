@@ -177,7 +177,6 @@ class ExpansionConfig(Section):
         "Repeated wordings",
         "A wording typed by hand that is the query or another one again is searched again, so that its hits count twice (memory agent).",
         cost="gather",
-        added=True,
     )
     hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", cost="gather")
     decompose: bool = param(

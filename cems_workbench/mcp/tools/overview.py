@@ -14,7 +14,6 @@ from cems_workbench.jobs.access import may
 from cems_workbench.mcp.arguments import MOST_NAME, Changes, ConfigName, Limit, Offset
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, cut, page
 from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
-from cems_workbench.renamed import PARAMETERS
 
 MAX_PROJECTS = 20
 SECTION_HINT = "Name a section, such as the stage that dropped the memory, or words."
@@ -157,6 +156,5 @@ class OverviewTools:
 
 
 def _words(spec: FieldSpec) -> str:
-    """The text that `words` are matched against; it includes a parameter's old names."""
-    old = " ".join(old for old, new in PARAMETERS.items() if new == spec.path)
-    return f"{spec.path} {spec.label} {spec.help} {old}".lower()
+    """The text that `words` are matched against."""
+    return f"{spec.path} {spec.label} {spec.help}".lower()

@@ -47,9 +47,7 @@ class Retriever:
     search: Callable[[SearchRequest], Iterable[tuple[str, float]]]
 
 
-RETRIEVERS = extensions.Registry(
-    extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER", "LIST_SEARCH"
-)
+RETRIEVERS = extensions.Registry(extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER")
 """All retrievers by the name of their list."""
 
 

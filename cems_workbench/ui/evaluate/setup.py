@@ -199,8 +199,7 @@ def _on_file(
     about = f"{searched}, gathered {header.created_at[:10]} for {plain(header.config.name)}"
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
-    unproved = f" {evidence.unproved[:1].upper()}{evidence.unproved[1:]}." if evidence.unproved else ""
-    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}{unproved}")
+    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
     right.button("Close the file", key="evaluate:file_close", on_click=files.close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 
@@ -250,7 +249,7 @@ def _bring_in(file: str, content: bytes) -> None:
     chosen = tuple(st.session_state.get("evaluate:configs", ()))
     page.update(
         file_configs={**page.get().file_configs, name: result.config},
-        file_warnings=(*result.warnings, *([result.renamed] if result.renamed else [])),
+        file_warnings=tuple(result.warnings),
         next_configs=chosen if name in chosen else (*chosen, name),
     )
     st.rerun()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.resources import Resources
 
-LEGACY_PRESET = "cems"
-"""Preset of old links that name none, independent of the current default; new links name their preset."""
 PLACES = {"form": state.FORM, "section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
 """Parts of the open view: their names in a link, and their widget keys."""
 
@@ -81,10 +80,10 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         omissions.append(f"{name} could not be read and is ignored")
         return default
 
-    name = read("preset", str, LEGACY_PRESET)
+    name = read("preset", str, DEFAULT_PRESET)
     if name not in preset_names():
-        omissions.append(f"the preset {name} no longer exists; {LEGACY_PRESET} is used instead")
-        name = LEGACY_PRESET
+        omissions.append(f"there is no preset {name}; {DEFAULT_PRESET} is used instead")
+        name = DEFAULT_PRESET
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
     config = _config(read("config", str, ""), name, omissions)

@@ -103,8 +103,6 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         return
     for warning in result.warnings:
         st.warning(plain(warning))
-    if result.renamed:
-        st.caption(plain(result.renamed))
     _evidence_line(origin, resources, whole=result.whole)
     if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the same values as the current config.")

@@ -172,7 +172,7 @@ def test_what_is_no_line_is_bracketed_to_the_stated_tolerance() -> None:
 
 def test_candidates_that_were_never_scored_are_counted() -> None:
     scores = {"cross_encoder": {"a": ModelScore(1.0)}}
-    reranked = config(rerank__backend="cross_encoder", rerank__raw_scale="sigmoid", rerank__input_limit=2)
+    reranked = config(rerank__backend="cross_encoder", rerank__raw_scale="sigmoid", rerank__depth=2)
     found = sweep(
         evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, model_scores=scores), reranked, "fusion.k", 2
     )

@@ -166,13 +166,6 @@ def test_an_env_of_cems_is_laid_over_what_cems_does() -> None:
     )
 
 
-def test_an_export_of_an_earlier_version_is_told_by_its_comments() -> None:
-    now = export_config(preset("cems_head").config, "env")
-    before = "\n".join(line for line in now.splitlines() if "the share inside" not in line)
-    assert not import_config(now, source=".env").warnings
-    assert "took CEMS_HYBRID_VECTOR_WEIGHT for the share between" in import_config(before, source=".env").warnings[0]
-
-
 def test_a_bad_variable_is_a_warning_and_the_good_ones_count() -> None:
     text = (
         "CEMS_API_KEY=secret-1\nCEMS_SCORE_GAPP_RATIO=0.4\n\n\nCEMS_SCORE_GAP_RATIO=1.5\nexport CEMS_PROJECT_BOOST_FACTOR=1.4 # note\n"

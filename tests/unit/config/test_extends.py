@@ -56,9 +56,8 @@ def test_every_whole_form_may_extend(name: str, text: str) -> None:
     assert import_config(text, source=name).config == with_values(preset("qmd").config, {"gap.ratio": 0.5})
 
 
-def test_old_names_lie_over_present_ones() -> None:
+def test_names_of_version_1_lie_over_present_ones() -> None:
     assert parse_config("{version: 1, extends: workbench, rerank: {input_limit: 7}}").rerank.depth == 7
-    assert parse_config("{extends: cems_0_9}") == preset("cems_head").config
 
 
 def test_path_of_a_shipped_preset_loads_it() -> None:

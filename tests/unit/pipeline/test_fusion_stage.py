@@ -131,7 +131,7 @@ def test_score_methods_leave_recency_and_access_out_and_warn(method: str) -> Non
     assert warned(fusion, f"{method} leaves out recency, access")
 
 
-def test_multi_query_boost_counts_the_lists_beyond_the_first() -> None:
+def test_multi_list_boost_counts_the_lists_beyond_the_first() -> None:
     subject = evidence(
         {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 5.0}, "vector@1": {"a": 0.7}}, variants=TWO_VARIANTS
     )

@@ -181,29 +181,22 @@ def gathered_without(path: str, chunks: dict[str, tuple[Chunk, ...]]) -> Evidenc
     return replace(subject, chunks=chunks)
 
 
-def test_evidence_older_than_the_choice_of_what_a_reranker_reads_was_scored_by_the_found_chunk() -> None:
-    chunks = {"m01": (Chunk("m01", 0, "a"), Chunk("m01", 1, "b"))}
-    old = gathered_without("rerank.text_source", chunks)
-    assert missing(old, RERANKING | {"rerank.text_source": "memory"}) == {"rerank.text_source": ("chunk", "memory")}
-    assert missing(old, RERANKING | {"rerank.text_source": "chunk"}) == {}
-    assert missing(old, {"rerank.text_source": "memory"}) == {}  # nothing is reranked
-    whole = gathered_without("rerank.text_source", {})
-    assert missing(whole, RERANKING | {"rerank.text_source": "memory"}) == {}  # the same under both
-
-
-def test_a_query_set_of_older_evidence_says_how_many_scores_were_gathered_otherwise() -> None:
-    chunks = {"m01": (Chunk("m01", 0, "a"),)}
-    old, whole = gathered_without("rerank.text_source", chunks), gathered_without("rerank.text_source", {})
-    queries = [Query(qid, old.query) for qid in ("a", "b", "c")]
-    batch = LabelledBatch(queries, {"a": whole, "b": old, "c": old}, {qid: {"m01": 1} for qid in "abc"})
-    needs = batch.rankings(configured(RERANKING)).needs
-    assert needs == {"rerank.text_source: gathered with chunk, wanted memory": 2}
-
-
-def test_evidence_older_than_live_lists_holds_the_lists_of_the_store() -> None:
+def test_a_parameter_that_the_record_of_gathering_lacks_had_its_default() -> None:
+    old = gathered_without("rerank.text_source", {})
+    assert missing(old, RERANKING | {"rerank.text_source": "chunk"}) == {"rerank.text_source": ("memory", "chunk")}
+    assert missing(old, RERANKING | {"rerank.text_source": "memory"}) == {}
+    assert missing(old, {"rerank.text_source": "chunk"}) == {}  # nothing is reranked
     assert missing(gathered_without("lists.answered_by", {}), {"lists.answered_by": "source"}) == {
         "lists.answered_by": ("workbench", "source")
     }
+
+
+def test_a_query_set_says_how_many_scores_were_gathered_otherwise() -> None:
+    old, whole = gathered_without("rerank.text_source", {}), gathered_without("none", {})
+    queries = [Query(qid, old.query) for qid in ("a", "b", "c")]
+    batch = LabelledBatch(queries, {"a": whole, "b": old, "c": old}, {qid: {"m01": 1} for qid in "abc"})
+    needs = batch.rankings(configured(RERANKING | {"rerank.text_source": "chunk"})).needs
+    assert needs == {"rerank.text_source: gathered with memory, wanted chunk": 3}
 
 
 def test_a_broken_record_of_gathering_is_a_need_and_no_crash() -> None:

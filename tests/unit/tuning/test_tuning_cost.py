@@ -59,9 +59,9 @@ def config(**changes: object) -> PipelineConfig:
     ("changes", "sent"),
     [
         ({}, [3, 4]),
-        ({"rerank__input_limit": None}, [3, 6]),
-        ({"rerank__input_limit": 1}, [1, 1]),
-        ({"rerank__score_span": 0.0}, [1, 1]),
+        ({"rerank__depth": None}, [3, 6]),
+        ({"rerank__depth": 1}, [1, 1]),
+        ({"rerank__score_window": 0.0}, [1, 1]),
         ({"rerank__skip_if_few": True, "assembly__limit": 5}, [0, 4]),
         ({"rerank__skip_if_few": True, "assembly__limit": 6}, [0, 0]),
         ({"rerank__backend": "none"}, [0, 0]),

@@ -60,7 +60,7 @@ def test_nothing_is_added_where_it_is_the_chunk_that_was_found() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rerank__backend": "none"}, {"rerank__input_limit": 1, "rerank__tail": "below"}],
+    [{"rerank__backend": "none"}, {"rerank__depth": 1, "rerank__below_depth": "below"}],
     ids=["off", "past it"],
 )
 def test_nothing_is_said_of_what_no_reranker_read(changes: dict[str, object]) -> None:
@@ -76,7 +76,7 @@ def test_a_memory_whose_first_place_is_not_that_of_a_chunk_was_read_whole() -> N
 
 def test_a_reranker_that_reads_memories_is_given_no_chunk_and_the_card_says_so() -> None:
     assert given_chunks(evidence(BY_WORDS), PipelineConfig()) == {}
-    shown = card(evidence(BY_WORDS), rerank__reads="memory")
+    shown = card(evidence(BY_WORDS), rerank__text_source="memory")
     assert "reranker read the whole memory" in shown and "Rerank → Text source" in shown
 
 
