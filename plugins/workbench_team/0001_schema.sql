@@ -1,4 +1,4 @@
--- Tables of a team in PostgreSQL, with the same names, columns and keys as in a store (see ../0001_schema.sql).
+-- Tables of a team in PostgreSQL, with the same names, columns and keys as in a store (see cems_workbench/store/schema/0001_schema.sql).
 --
 -- Texts are ordered by their bytes, as DuckDB orders them. Times are UTC without a zone. Events are read by time, then id: a store that
 -- comes to the team later brings older ones.

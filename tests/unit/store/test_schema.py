@@ -26,9 +26,9 @@ def next_file(tmp_path, monkeypatch, text):
     monkeypatch.setattr(migrations, "migrations", lambda: known)
 
 
-@pytest.mark.parametrize("folder", [".", "team"])
-def test_the_files_number_the_schemas_without_a_gap(folder):
-    known = migrations.migrations(folder)
+@pytest.mark.parametrize("package", ["cems_workbench.store.schema", "workbench_team"])
+def test_the_files_number_the_schemas_without_a_gap(package):
+    known = migrations.migrations(package)
     assert list(known) == list(range(1, len(known) + 1))
 
 
