@@ -40,7 +40,7 @@ from cems_workbench.pipeline.stages.query import QUERY
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.trace import Trace
-from cems_workbench.pipeline.typos import corrected
+from cems_workbench.pipeline.understanding import corrected
 from cems_workbench.pipeline.vector_scales import as_cosine
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import PROJECT_REFERENCE, Memory

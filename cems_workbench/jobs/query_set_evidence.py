@@ -58,7 +58,7 @@ from cems_workbench.pipeline.missing_evidence import portable_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import SUPERSEDED
-from cems_workbench.pipeline.variants import read_dictionary
+from cems_workbench.pipeline.understanding import read_dictionary
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError

@@ -24,25 +24,22 @@ from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, portable_parameters
 from cems_workbench.pipeline.replay import Clock, replay
-from cems_workbench.pipeline.request import Request as Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
 from cems_workbench.pipeline.scoring import RERANKING, Reader, judged, reranked, wanted_scores
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages import JUDGE, RERANK
-from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
-from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.stages.query import QueryFeatures, is_conversational
 from cems_workbench.pipeline.supersession import Supersession, find_successors
 from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.pipeline.trace import Trace
-from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
-from cems_workbench.pipeline.understanding import Intent, asker, understand
-from cems_workbench.pipeline.variants import make_variants
+from cems_workbench.pipeline.understanding import CorrectedQuery, UnderstoodQuery, asker, understand_request
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Memory, Relation
 from cems_workbench.store import Filter
@@ -239,42 +236,24 @@ def gather_lists(
     request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent
 ) -> Evidence:
     """The evidence without new model scores: everything that takes milliseconds. Raises as `gather` does."""
-    query = request.query.strip()
-    if not query:
-        raise InputError("query: it is empty; type what you are looking for")
-    given = (request.searched or "").strip()
-    _check_engine_queries(request)
-    for text in (query, given, *request.manual, *request.engine_queries.values()):
-        if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
+    request = replace(request, query=request.query.strip(), searched=(request.searched or "").strip() or None)
+    _check(request)
     progress("searching", 0, 3)
     where = search_filter(request, config)
-    warnings: dict[str, list[str]] = {}
     llm = asker(resources)
-    correction = corrected(query, config.query.typo_correction, resources, llm)
-    typed, query = query, given or correction.query
     spoken = resources.store.language.current
-    intent, doubts = understand(query, config.query, llm, spoken)
-    warnings.setdefault("query", []).extend(doubts)
-    signal = strong_signal(query, config, resources, where)
-    shape = features(query, technical_terms(resources.technical_terms_path), spoken)
-    vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
-    skipped = "the searched text is given: no expansion was made" if given else _no_expansion(config, signal, vague)
-    made = make_variants(query, request.manual, config, resources, where, llm, skipped)
-    instead = None if given or config.variants.search == "beside" else made.instead()
-    variants = made.found if instead is None else instead
-    warnings.setdefault("expansion", []).extend(made.said)
-    lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
-    if intent.route == "hybrid" and not lexical:
-        warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
-    live, answered, failures = _ask_engine(typed, request, variants, config, resources, where)
-    warnings.setdefault("lists", []).extend(failures)
-    inner = inner_depth(config, typed, spoken)
-    by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague, live)
+    understood = understand_request(request, config, resources, where, llm)
+    variants, warnings = understood.variants, understood.warnings
+    live, answered, failures = _ask_engine(request, variants, config, resources, where)
+    warnings["lists"] += failures
+    inner = inner_depth(config, request.query, spoken)
+    by_engine, answers, refused = engine_lists(
+        variants, config, resources, where, request, understood.conversational, live
+    )
     warnings["lists"] += refused
     if config.lists.vector.index == "graph" and config.lists.candidate_set.mode == "all":
         resources.graph(progress)
-    lists, missed = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
+    lists, missed = _search(request, variants, config, resources, where, understood.lexical, inner, live, by_engine)
     warnings["lists"] += missed
     if not any(name == "vector" for _, name in live):
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
@@ -285,8 +264,8 @@ def gather_lists(
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found
-        warnings.setdefault("lists", []).extend(refused)
-    warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
+        warnings["lists"] += refused
+    warnings["lists"] += _pool_warning(config, resources)
     lists = _by_variant(lists, [*by_engine, *_fused_by_engine(variants, config, live)])
     if resources.behind:
         warnings["lists"].append(resources.behind)
@@ -320,7 +299,7 @@ def gather_lists(
     chunks = resources.store.chunks.read(memories)
     progress("searching", 2, 3)
     evidence = Evidence(
-        query=typed,
+        query=request.query,
         memories=memories,
         variants=tuple(variants),
         lists=tuple(lists),
@@ -330,9 +309,7 @@ def gather_lists(
         chunks=chunks,
         tokens=TokenCounts(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
-        notes=_notes(
-            request, config, resources, intent, signal, shape, correction, variants[0], instead is not None, warnings
-        )
+        notes=_notes(request, config, resources, understood)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
         | ({ENGINES: answers} if answers else {})
@@ -356,8 +333,10 @@ def successors_of(
     return found, resources.store.memories.read(found.added - memories.keys())
 
 
-def _check_engine_queries(request: Request) -> None:
-    """Raise InputError for an engine query of a list that has no variants: nothing would search it."""
+def _check(request: Request) -> None:
+    """Raise InputError for a text that cannot be searched, and for an engine query of a list that has no variants."""
+    if not request.query:
+        raise InputError("query: it is empty; type what you are looking for")
     sources = [source.name for source in LIST_SOURCES if source.per_variant]
     for name in request.engine_queries:
         source, _, variant = name.partition(":")
@@ -365,15 +344,9 @@ def _check_engine_queries(request: Request) -> None:
             raise InputError(
                 f"engine query: {short(name)} is no list; use one of {', '.join(sources)}, or such as lexical:1"
             )
-
-
-def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> str | None:
-    """Why no variant is made, or None."""
-    if vague and config.expansion.skip_if_conversational:
-        return "the query is conversational: no expansion was made"
-    if signal.fires and config.expansion.skip_on_strong_signal.enabled:
-        return "the strong-signal probe fired: no expansion was made"
-    return None
+    for text in (request.query, request.searched or "", *request.manual, *request.engine_queries.values()):
+        if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
 
 
 def _search(
@@ -547,7 +520,6 @@ def _fused_by_engine(variants: Sequence[Variant], config: PipelineConfig, live: 
 
 
 def _ask_engine(
-    typed: str,
     request: Request,
     variants: Sequence[Variant],
     config: PipelineConfig,
@@ -574,7 +546,7 @@ def _ask_engine(
     said: list[str] = []
     begun = datetime.now(UTC)
     try:
-        depths = engine_depths(config, engine.info(), typed, resources.store.language.current)
+        depths = engine_depths(config, engine.info(), request.query, resources.store.language.current)
         if not depths:
             return {}, None, [f"the source answers none of the lists that are on: {lost}"]
         if config.lists.source_hybrid.enabled and "source_hybrid" not in depths:
@@ -738,18 +710,10 @@ def metadata_lists(
 
 
 def _notes(
-    request: Request,
-    config: PipelineConfig,
-    resources: Resources,
-    intent: Intent,
-    signal: StrongSignal,
-    shape: QueryFeatures,
-    correction: CorrectedQuery,
-    searched: Variant,
-    replaced: bool,
-    warnings: dict[str, list[str]],
+    request: Request, config: PipelineConfig, resources: Resources, understood: UnderstoodQuery
 ) -> dict[str, Any]:
     """The trace's notes about gathering, and the gather parameters."""
+    intent, correction = understood.intent, understood.correction
     return {
         "query": {
             "route": intent.route,
@@ -757,14 +721,18 @@ def _notes(
             "complexity": intent.complexity,
             "reasoning": intent.reasoning,
             "project_only": request.project_only,
-            "conversational": _conversational(shape, config),
-            "searched": searched.text,
+            "conversational": _conversational(understood.shape, config),
+            "searched": understood.variants[0].text,
             "corrections": [asdict(found) for found in correction.corrections],
-            **_given(request, correction, searched),
-            **({"replaced": True} if replaced else {}),
+            **_given(request, correction, understood.variants[0]),
+            **({"replaced": True} if understood.replaced else {}),
         },
-        "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
-        "warnings": {stage: lines for stage, lines in warnings.items() if lines},
+        "expansion": {
+            "backend": config.expansion.backend,
+            "manual": list(request.manual),
+            "probe": asdict(understood.signal),
+        },
+        "warnings": {stage: lines for stage, lines in understood.warnings.items() if lines},
         "gathered": {path: _plain(value) for path, value in portable_parameters(config).items()},
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
@@ -799,35 +767,6 @@ def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, A
         "terms": [match.signal for match in shape.terms],
         "code": [match.signal for match in shape.code],
     }
-
-
-def strong_signal(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> StrongSignal:
-    """The strong-signal probe: lexical, before any expansion."""
-    settings = config.expansion.skip_on_strong_signal
-    hits = resources.lexical(config.lists.lexical).search(query, 2, where)
-    raw = [score for _, score in hits] + [0.0, 0.0]
-    top, second = (_scaled(value, raw[0], settings.scale) for value in raw[:2])
-    return StrongSignal(
-        enabled=settings.enabled,
-        scale=settings.scale,
-        raw_top=raw[0],
-        raw_second=raw[1],
-        top=top,
-        second=second,
-        threshold=settings.threshold,
-        gap=settings.gap,
-        fires=bool(hits) and top >= settings.threshold and top - second >= settings.gap,
-        short_of_threshold=max(0.0, settings.threshold - top),
-        short_of_gap=max(0.0, settings.gap - (top - second)),
-    )
-
-
-def _scaled(value: float, top: float, scale: str) -> float:
-    if scale == "saturating":
-        return value / (1 + value)
-    if scale == "max":
-        return value / top if top > 0 else 0.0
-    return value
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,25 @@
-"""Intent of a query, from its words alone, and its route under `auto`.
+"""What is made of a query before it is searched: typos corrected, its route, the strong-signal probe, and the variants that are searched.
+
+Typo correction: an unknown query word is replaced by the most similar word of the store.
+
+    similarity(a, b) = 1 - distance(a, b) / max(length of a, length of b)          corrected when >= similarity_threshold
+
+The distance is optimal string alignment: Levenshtein's insertions, deletions and substitutions, and two letters that
+changed places, each costing 1 ("pyhton" is one step from "python", not two). A pair that was learned comes before the
+store's words and needs no similarity. Among the store's words the most similar wins, then the one in most memories,
+then the first in the alphabet. A word is left alone when
+
+- the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it: one of the same
+  stem, and in another language than English one that differs in its last two letters alone, or is
+  a part of the other;
+- it is shorter than `MIN_WORD_LETTERS` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
+- it is in capitals, or of a script without capitals, where words often have no spaces between them.
+
+A correction that is searched with is accepted; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
+pair is checked in the background, and permanently forgotten if the answer is no. Technical terms are those of the shipped lexicon,
+whose file documents its content, and a project's own.
+
+The route under `auto` follows from the words of the query alone:
 
     simple and no reasoning -> vector;   everything else -> hybrid            (CEMS, route_to_strategy)
 
@@ -7,30 +28,62 @@ a signal is simple, one of more than twelve words or of several clauses is compl
 words that ask for a reason or a comparison, need reasoning. Routing a bare identifier to vectors alone is a known
 mistake of that rule, and is shown as such.
 
-Source: CEMS retrieval guide (retrieval.py:1129); docs/internals/specification.md, "query".
+Variants are the query itself, its expansions, its sub-questions and a hypothetical memory:
 
-Asking the language model of the settings, through the store's cache of its replies.
+    expansion     by hand, dictionary, feedback or LLM             at most max_expansions
+    decomposed    the sub-questions of a compound query (LLM)      at most max_decomposed
+    hyde          a memory that would answer it (LLM)
 
-A reply is kept by model, prompt version and the very words that were sent; one that cannot be read is not kept. Without a model
-the caller uses an alternative without one and reports it.
+Without an LLM, its expansion falls back to feedback, without sub-questions and hypothesis; both with a warning. A strong signal,
+and, if configured, a conversational query, skip all variants but those typed by hand. `dictionary` replaces a word of the query by its
+entry (ACE: "wired" became "architecture system integration layer connected storage", which pulled a vague question towards architecture
+notes). `feedback` is RM3: the first lexical hits vote for words,
+
+    p(w | R) = sum_d p(w | d) * score(d) / sum score,        p(w | d) = count of w in d / length of d
+
+and the best words that the query lacks are added to it.
+
+A reply of the language model is kept in the store by model, prompt version and the very words that were sent; one that cannot be read is
+not kept. Without a model the caller uses an alternative without one and reports it.
+
+Source: ACE retrieval precision (typo correction, `_QUERY_EXPANSIONS`); Boytsov 2011 (optimal string alignment); CEMS retrieval guide
+(retrieval.py:1129; query synthesis, HyDE); Abdul-Jaleel et al. 2004 (RM3); docs/internals/specification.md, "query" and "expansion".
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
-from cems_workbench.config.sections.understanding import QueryConfig
-from cems_workbench.errors import ModelError
+import yaml
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig, TypoCorrection
+from cems_workbench.errors import InputError, ModelError, WorkbenchError
 from cems_workbench.models import prompts
 from cems_workbench.models.chat import Chat, OllamaChat, OpenAiChat
 from cems_workbench.models.ollama import digest
 from cems_workbench.models.prompts import Question
+from cems_workbench.pipeline.evidence import Request, Variant
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.query import detect
-from cems_workbench.records import ENGLISH
+from cems_workbench.pipeline.stages import query as conversational
+from cems_workbench.pipeline.stages.expansion import StrongSignal
+from cems_workbench.pipeline.stages.query import SIGNALS, QueryFeatures, detect, features, is_conversational
+from cems_workbench.platform.atomic_write import write_text
+from cems_workbench.platform.parsing import read_text, yaml_values
+from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH, Memory, TextRule
+from cems_workbench.store import Filter, LearnedPair, Vocabulary
+from cems_workbench.store.search.lexical.tokenizer import STOPWORDS, normalised, stop_words, terms_of, tokenize
+from cems_workbench.store.text_rule import searched_text
 
 T = TypeVar("T")
 
@@ -153,3 +206,544 @@ def _reasoning(query: str, config: QueryConfig, language: str) -> bool:
         return False
     signals = {match.detector for match in detect(query, config.detectors)}
     return bool(signals & {"temporal", "aggregation"}) or bool(_REASONING.search(query))
+
+
+@cache
+def shipped_terms() -> frozenset[str]:
+    """The shipped technical terms, in lower case and in the singular; read once."""
+    text = (files("cems_workbench.pipeline") / "lexicons" / "technical_terms.txt").read_text(encoding="utf-8")
+    return frozenset(words_of(text.splitlines()))
+
+
+def technical_terms(project_dictionary: Path | None = None) -> frozenset[str]:
+    """The shipped terms with those of a project dictionary; a missing file adds nothing. Raises InputError."""
+    if project_dictionary is None:
+        return shipped_terms()
+    try:
+        lines = project_dictionary.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return shipped_terms()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{project_dictionary}: not readable as a list of words: {error}") from None
+    return shipped_terms().union(words_of(lines))
+
+
+def words_of(lines: Iterable[str]) -> list[str]:
+    """The words of a lexicon's lines in lower case; a line that starts with `#` is a comment."""
+    return [word for line in lines if not line.lstrip().startswith("#") for word in line.lower().split()]
+
+
+MIN_WORD_LETTERS = 4
+MAX_ENDING_LETTERS = 2
+COMMON_WORDS = (
+    STOPWORDS
+    | conversational.STOPWORDS
+    | {word for signals in SIGNALS.values() for signal in signals for word in signal.split()}
+)
+"""English words that are right whether or not a memory has them."""
+
+_TOUCHING = r"./\\:@'’\-"
+_WORD = re.compile(rf"(?<!\w)(?<!\w[{_TOUCHING}])[^\W\d_]{{{MIN_WORD_LETTERS},}}(?!\w|[{_TOUCHING}]\w)")
+_ROUNDING = 1e-9
+_CUTOFF_SLACK = 0.01
+"""rapidfuzz 3.14 loses a pair that reaches its cutoff exactly (kofka, kafka at 0.8): it is asked for a little more."""
+
+Source = Literal["store", "learned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """One word replaced: characters start..end of the query as typed. `typo` and `correction` are in lower case."""
+
+    typo: str
+    correction: str
+    similarity: float
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedQuery:
+    """The query to search with, and what was replaced to get it, by position."""
+
+    query: str
+    corrections: tuple[Correction, ...] = ()
+
+
+def correct(
+    query: str,
+    vocabulary: Vocabulary,
+    learned: Iterable[LearnedPair],
+    config: TypoCorrection,
+    lexicon: Set[str] | None = None,
+    language: str = ENGLISH,
+) -> CorrectedQuery:
+    """The query with its typos corrected; unchanged if `config.enabled` is off or there are none.
+
+    `learned` may hold refused pairs: they are never made. `lexicon` has the technical terms; None means the shipped ones.
+    Correcting the result again changes nothing.
+    """
+    if not config.enabled:
+        return CorrectedQuery(query)
+    speller = _Speller(
+        vocabulary, learned, config.similarity_threshold, shipped_terms() if lexicon is None else lexicon, language
+    )
+    corrections = [
+        Correction(word, *better, start, end)
+        for word, start, end in _candidates(query, speller.lexicon)
+        if (better := speller.better(word)) is not None
+    ]
+    text = query
+    for correction in reversed(corrections):
+        replaced = _as_typed(correction.correction, text[correction.start])
+        text = text[: correction.start] + replaced + text[correction.end :]
+    return CorrectedQuery(text, tuple(corrections))
+
+
+class _Speller:
+    """Corrections of single words for one query, each computed once."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, learned: Iterable[LearnedPair], threshold: float, lexicon: Set[str], language: str
+    ) -> None:
+        pairs = list(learned)
+        self._vocabulary = vocabulary
+        self._threshold = threshold
+        self.lexicon = lexicon
+        self._language = language
+        self._everyday = COMMON_WORDS | stop_words(language)
+        self._learned = {pair.typo: pair.correction for pair in reversed(pairs) if not pair.refused}
+        self._refused = {(pair.typo, pair.correction) for pair in pairs if pair.refused}
+        self._found: dict[str, tuple[str, float, Source] | None] = {}
+
+    def better(self, word: str) -> tuple[str, float, Source] | None:
+        """(correction, similarity, source) of a word in lower case; None if it is not to be changed."""
+        if word not in self._found:
+            self._found[word] = None if self._knows(word) else self._learned_for(word) or self._most_similar(word)
+        return self._found[word]
+
+    def _knows(self, word: str) -> bool:
+        return (
+            word in self._vocabulary
+            or word in self._everyday
+            or (self._language != ENGLISH and _without_accents(word) in self._everyday)
+            or bool(conversational.technical_term(word, self.lexicon))
+        )
+
+    def _learned_for(self, word: str) -> tuple[str, float, Source] | None:
+        """A learned correction, if it is still a known word; otherwise it would itself be corrected."""
+        meant = self._learned.get(word)
+        if meant is None or not self._knows(meant):
+            return None
+        from rapidfuzz.distance import OSA
+
+        return meant, OSA.normalized_similarity(word, meant), "learned"
+
+    def _most_similar(self, word: str) -> tuple[str, float, Source] | None:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
+        least = max(self._threshold, 2 * _ROUNDING) - _ROUNDING
+        # No other length can be similar enough, because the distance is at least the difference in length.
+        near = self._vocabulary.of_length(math.ceil(len(word) * least), math.floor(len(word) / least))
+        scorer, cutoff = OSA.normalized_similarity, max(least - _CUTOFF_SLACK, 0.0)
+        found = process.extract(word, near, scorer=scorer, score_cutoff=cutoff, limit=None)
+        found = [match for match in found if match[1] >= least]
+        stems = terms_of(word, self._language)
+        if stems and any(terms_of(candidate, self._language) == stems for candidate, _, _ in found):
+            return None
+        if self._language != ENGLISH and any(_related(word, candidate) for candidate, _, _ in found):
+            return None
+        allowed = [(text, similarity) for text, similarity, _ in found if (word, text) not in self._refused]
+        if not allowed:
+            return None
+        best, similarity = min(allowed, key=lambda item: (-item[1], -self._vocabulary[item[0]], item[0]))
+        return best, similarity, "store"
+
+
+def _without_accents(word: str) -> str:
+    """Question words are stopwords with an accent: cuándo, qué."""
+    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
+
+
+def _related(word: str, other: str) -> bool:
+    """Whether they differ only in their last letters, at most `MAX_ENDING_LETTERS`, or one is a part of the other, as in a compound."""
+    same = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+    return (
+        word in other
+        or other in word
+        or (same >= MIN_WORD_LETTERS and max(len(word), len(other)) - same <= MAX_ENDING_LETTERS)
+    )
+
+
+def _candidates(query: str, lexicon: Set[str]) -> Iterator[tuple[str, int, int]]:
+    """(word in lower case, start, end) of the words that may be typos, by position."""
+    code = conversational.code_spans(query, lexicon)
+    for found in _WORD.finditer(query):
+        word, start, end = found.group(), found.start(), found.end()
+        if any(span.start < end and start < span.end for span in code) or word[1:] != word[1:].lower():
+            continue
+        if all(letter.lower() != letter.upper() for letter in word) and not unicodedata.combining(
+            query[end : end + 1] or " "
+        ):
+            yield normalised(word).lower(), start, end
+
+
+def _as_typed(word: str, first: str) -> str:
+    """The word with a capital when the typo had one, unless its capital is of another length or word."""
+    capital = word[:1].upper() + word[1:]
+    return capital if first.isupper() and capital.lower() == word and len(capital) == len(word) else word
+
+
+def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Asker | None) -> CorrectedQuery:
+    """The query to search with; corrections are learned if the config says so."""
+    if not config.enabled:
+        return CorrectedQuery(query)
+    before = resources.store.corrections.read()
+    lexicon = technical_terms(resources.technical_terms_path)
+    spoken = resources.store.language.current
+    found = correct(query, resources.store.indexes.vocabulary(), before, config, lexicon, spoken)
+    if found.corrections and config.auto_learn:
+        pairs = [(correction.typo, correction.correction) for correction in found.corrections]
+        known = {(pair.typo, pair.correction) for pair in before}
+        learned = resources.store.corrections.learn(pairs, config.max_learned)
+        fresh = [pair for pair in learned if pair not in known]
+        if fresh and config.validate_ and llm is not None:
+            threading.Thread(target=validate, args=(fresh, resources, llm), name="typo-validation", daemon=True).start()
+    return found
+
+
+def validate(pairs: Sequence[tuple[str, str]], resources: Resources, llm: Asker) -> None:
+    """Ask the model about each pair; a rejected one is permanently forgotten. A pair stays learned if the request fails."""
+    for typo, correction in pairs:
+        try:
+            if not llm.ask(prompts.correction(typo, correction)):
+                resources.store.corrections.refuse(typo, correction)
+        except WorkbenchError:
+            return
+
+
+SHIPPED: Mapping[str, str] = {"wired": "architecture system integration layer connected storage"}
+"""ACE's own entry, kept as an example of a harmful one."""
+
+FEEDBACK_DOCUMENTS = 10
+FEEDBACK_WORDS = 8
+_FEEDBACK_WORD = re.compile(r"[^\W_][\w.\-/]*[^\W_]|[^\W_]")
+
+
+def expansions(
+    query: str,
+    config: ExpansionConfig,
+    typed: Sequence[str],
+    dictionary: Mapping[str, str],
+    hits: Sequence[tuple[Memory, float]],
+    language: str = ENGLISH,
+    text_rule: TextRule = DEFAULT_TEXT_RULE,
+) -> tuple[list[Variant], list[str]]:
+    """The variants to search in addition to the query, and their warnings.
+
+    `hits` are the first lexical hits with their scores, for `feedback`.
+    """
+    if config.backend == "manual":
+        texts = [text.strip() for text in typed if text.strip()]
+        if not config.repeats:
+            texts = [text for text in dict.fromkeys(texts) if text != query]
+        empty = "expansion is manual, and nothing was typed"
+    elif config.backend == "dictionary":
+        texts = replaced(query, dictionary)
+        empty = "no word of the query is in the expansion dictionary"
+    elif config.backend == "feedback":
+        words = feedback_words(query, hits, language, text_rule)
+        texts = [f"{query} {' '.join(words)}"] if words else []
+        empty = "feedback found no further word: the query has too few lexical hits"
+    else:
+        return [], []
+    said = [] if texts else [empty]
+    if len(texts) > config.max_expansions:
+        said.append(f"{len(texts)} expansions were found; the first {config.max_expansions} are used")
+    return [Variant(text, "expansion") for text in texts[: config.max_expansions]], said
+
+
+def replaced(query: str, dictionary: Mapping[str, str]) -> list[str]:
+    """One variant per query word that has an entry, with the word replaced by it, in the order of the words."""
+    lowered = {word.lower(): entry for word, entry in dictionary.items()}
+    found = []
+    for match in _FEEDBACK_WORD.finditer(query):
+        entry = lowered.get(match.group().lower())
+        if entry:
+            found.append(f"{query[: match.start()]}{entry}{query[match.end() :]}")
+    return list(dict.fromkeys(found))
+
+
+def feedback_words(
+    query: str,
+    hits: Sequence[tuple[Memory, float]],
+    language: str = ENGLISH,
+    text_rule: TextRule = DEFAULT_TEXT_RULE,
+) -> list[str]:
+    """The words with the largest p(w | R) that the query lacks, at most `FEEDBACK_WORDS`, ties by word.
+
+    Words are compared by their stem and shown in the form they have most often; stopwords and bare numbers are left out.
+    """
+    total = sum(score for _, score in hits)
+    if total <= 0:
+        return []
+    weight: dict[str, float] = {}
+    forms: dict[str, Counter[str]] = {}
+    for memory, score in hits:
+        words = [match.group().lower() for match in _FEEDBACK_WORD.finditer(searched_text(memory, text_rule))]
+        for word in words:
+            stems = tokenize(word, language)
+            if len(stems) != 1 or word.isdigit() or len(word) < 3:
+                continue
+            weight[stems[0]] = weight.get(stems[0], 0.0) + score / total / len(words)
+            forms.setdefault(stems[0], Counter())[word] += 1
+    known = set(tokenize(query, language))
+    best = sorted((stem for stem in weight if stem not in known), key=lambda stem: (-weight[stem], stem))
+    return [min(forms[stem], key=lambda form: (-forms[stem][form], form)) for stem in best[:FEEDBACK_WORDS]]
+
+
+MAX_DICTIONARY_CHARS = 1_000_000
+"""Characters of the expansion dictionary, some 30,000 entries."""
+
+
+def read_dictionary(path: Path) -> dict[str, str]:
+    """The shipped entries with the user's file over them: a YAML mapping of word to replacement. Raises InputError."""
+    if not path.exists():
+        return dict(SHIPPED)
+    values = yaml_values(read_text(path, "dictionary", MAX_DICTIONARY_CHARS), str(path), MAX_DICTIONARY_CHARS)
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(
+        isinstance(key, str) and isinstance(text, str) for key, text in values.items()
+    ):
+        raise InputError(f"{path}: expected a mapping of word to replacement, both text")
+    return {key.strip(): text.strip() for key, text in values.items() if key.strip() and text.strip()}
+
+
+def write_dictionary(path: Path, entries: Mapping[str, str]) -> None:
+    """Replace the user's dictionary atomically by these entries. Raises InputError."""
+    write_text(path, yaml.safe_dump(dict(entries), allow_unicode=True, sort_keys=True))
+
+
+MAX_PROFILE_MEMORIES = 5
+"""Number of memories about the user's likes in the prompt of a preference query's expansion."""
+
+
+@dataclass
+class Variants:
+    """The variants of one query, the query itself first, and their warnings."""
+
+    found: list[Variant]
+    said: list[str] = field(default_factory=list)
+
+    def add(self, texts: Sequence[str], kind: Any, most: int | None = None, repeats: bool = False) -> None:
+        """Add texts that are not included yet, or with `repeats` all, in order, at most `most`; cut ones are reported."""
+        there = {variant.text.casefold() for variant in self.found}
+        stripped = [text.strip() for text in texts if text.strip()]
+        fresh = stripped if repeats else [text for text in dict.fromkeys(stripped) if text.casefold() not in there]
+        if most is not None and len(fresh) > most:
+            self.said.append(f"{len(fresh)} {kind} variants were found; the first {most} are used")
+        self.found += [Variant(text, kind) for text in fresh[:most]]
+
+    def instead(self) -> list[Variant] | None:
+        """The variants with the last expansion in the place of the query, without the other expansions; None if there is no expansion."""
+        expanded = [variant for variant in self.found if variant.kind == "expansion"]
+        if not expanded:
+            return None
+        others = [variant for variant in self.found[1:] if variant.kind != "expansion"]
+        # Of the kind of the query, whose weight it has: its lists are the only ones of what was asked.
+        return [Variant(expanded[-1].text), *others]
+
+
+def make_variants(
+    query: str,
+    typed: Sequence[str],
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
+    llm: Asker | None,
+    skipped: str | None,
+) -> Variants:
+    """The variants of a query; `skipped` says why none is made but those typed by hand."""
+    made = Variants([Variant(query)])
+    section = config.expansion
+    if section.backend == "manual" or (section.backend == "none" and typed):
+        by_hand = section.model_copy(update={"backend": "manual"})
+        texts, said = expansions(query, by_hand, typed, {}, [])
+        made.said += said
+        made.add([variant.text for variant in texts], "expansion", repeats=section.repeats)
+    if typed and section.backend not in ("none", "manual"):
+        made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
+    if section.backend in ("none", "manual") and not section.hyde and not section.decompose:
+        return made
+    if skipped is not None:
+        made.said.append(skipped)
+        return made
+    _expand(made, query, config, resources, where, llm)
+    if section.decompose and section.max_decomposed > 0:
+        question = prompts.decomposition(query, section.max_decomposed)
+        parts = _asked(made, llm, question, "no sub-questions are searched")
+        made.add(parts or [], "decomposed", section.max_decomposed)
+    if section.hyde:
+        kind = _kind(query, config, resources)
+        question_of_memory = prompts.hypothesis(query, kind, _profile(query, kind, config, resources, where))
+        note = _asked(made, llm, question_of_memory, "no hypothetical memory is searched")
+        made.add([note] if note else [], "hyde")
+    return made
+
+
+def _expand(
+    made: Variants, query: str, config: PipelineConfig, resources: Resources, where: Filter, llm: Asker | None
+) -> None:
+    section = config.expansion
+    if section.backend in ("none", "manual"):
+        return
+    if section.backend == "llm":
+        kind = _kind(query, config, resources)
+        question = prompts.expansion(query, kind, _profile(query, kind, config, resources, where))
+        terms = _asked(made, llm, question, "feedback is used instead")
+        if terms is not None:
+            made.add(terms, "expansion", section.max_expansions)
+            return
+        section = section.model_copy(update={"backend": "feedback"})
+    store = resources.store
+    made_of, said = expansions(
+        query,
+        section,
+        (),
+        *_material(query, config, resources, where),
+        store.language.current,
+        store.texts.rule,
+    )
+    made.said += said
+    made.add([variant.text for variant in made_of], "expansion")
+
+
+def _material(
+    query: str, config: PipelineConfig, resources: Resources, where: Filter
+) -> tuple[Mapping[str, str], list[tuple[Memory, float]]]:
+    """The dictionary, or the first lexical hits, as the backend needs."""
+    if config.expansion.backend == "dictionary":
+        return read_dictionary(resources.dictionary_path), []
+    found = resources.lexical(config.lists.lexical).search(query, FEEDBACK_DOCUMENTS, where)
+    memories = resources.store.memories.read([memory_id for memory_id, _ in found])
+    return {}, [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
+
+
+def _asked(made: Variants, llm: Asker | None, question: prompts.Question[Any], instead: str) -> Any:
+    if llm is None:
+        made.said.append(f"{NO_LLM}: {instead}")
+        return None
+    return llm.or_none(question, instead, made.said.append)
+
+
+def _kind(query: str, config: PipelineConfig, resources: Resources) -> prompts.Kind:
+    """preference before temporal before general, by the detectors."""
+    signals = {match.detector for match in detect(query, config.query.detectors, resources.store.language.current)}
+    return "preference" if "preference" in signals else "temporal" if "temporal" in signals else "general"
+
+
+def _profile(query: str, kind: str, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
+    """For a preference query with `profile_context`: the memories nearest to what the user says they like."""
+    if kind != "preference" or not config.expansion.profile_context:
+        return []
+    hits = resources.indexes.vectors.search(
+        resources.embedder.encode_query(f"I like, use and prefer: {query}"), MAX_PROFILE_MEMORIES, where
+    )
+    memories = resources.store.memories.read([memory_id for memory_id, _ in hits])
+    return [memories[memory_id].content for memory_id, _ in hits if memory_id in memories]
+
+
+@dataclass(frozen=True, slots=True)
+class UnderstoodQuery:
+    """A request as it is searched, with the warnings of the stages query, expansion and lists."""
+
+    correction: CorrectedQuery
+    intent: Intent
+    shape: QueryFeatures
+    signal: StrongSignal
+    variants: list[Variant]
+    """What is searched, the query first."""
+    replaced: bool
+    """Whether an expansion is searched instead of the query."""
+    conversational: bool
+    lexical: bool
+    """Whether lexical lists are searched."""
+    warnings: dict[str, list[str]]
+
+
+def understand_request(
+    request: Request, config: PipelineConfig, resources: Resources, where: Filter, llm: Asker | None
+) -> UnderstoodQuery:
+    """What is searched for a request, as `searched` if it has that. Raises as `gather` does."""
+    language = resources.store.language.current
+    correction = corrected(request.query, config.query.typo_correction, resources, llm)
+    query = request.searched or correction.query
+    intent, doubts = understand(query, config.query, llm, language)
+    shape = features(query, technical_terms(resources.technical_terms_path), language)
+    vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
+    # The probe is lexical, and made before any expansion.
+    signal = strong_signal(resources.lexical(config.lists.lexical).search(query, 2, where), config)
+    skipped = (
+        "the searched text is given: no expansion was made"
+        if request.searched
+        else _no_expansion(config, signal, vague)
+    )
+    made = make_variants(query, request.manual, config, resources, where, llm, skipped)
+    instead = None if request.searched or config.variants.search == "beside" else made.instead()
+    lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
+    no_lexical = "the query is conversational: no lexical list was searched"
+    return UnderstoodQuery(
+        correction,
+        intent,
+        shape,
+        signal,
+        made.found if instead is None else instead,
+        instead is not None,
+        vague,
+        lexical,
+        {
+            "query": doubts,
+            "expansion": made.said,
+            "lists": [no_lexical] if intent.route == "hybrid" and not lexical else [],
+        },
+    )
+
+
+def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> str | None:
+    """Why no variant is made, or None."""
+    if vague and config.expansion.skip_if_conversational:
+        return "the query is conversational: no expansion was made"
+    if signal.fires and config.expansion.skip_on_strong_signal.enabled:
+        return "the strong-signal probe fired: no expansion was made"
+    return None
+
+
+def strong_signal(hits: Sequence[tuple[str, float]], config: PipelineConfig) -> StrongSignal:
+    """The strong-signal probe: what the first two lexical hits of a query say."""
+    settings = config.expansion.skip_on_strong_signal
+    raw = [score for _, score in hits] + [0.0, 0.0]
+    top, second = (_scaled(value, raw[0], settings.scale) for value in raw[:2])
+    return StrongSignal(
+        enabled=settings.enabled,
+        scale=settings.scale,
+        raw_top=raw[0],
+        raw_second=raw[1],
+        top=top,
+        second=second,
+        threshold=settings.threshold,
+        gap=settings.gap,
+        fires=bool(hits) and top >= settings.threshold and top - second >= settings.gap,
+        short_of_threshold=max(0.0, settings.threshold - top),
+        short_of_gap=max(0.0, settings.gap - (top - second)),
+    )
+
+
+def _scaled(value: float, top: float, scale: str) -> float:
+    if scale == "saturating":
+        return value / (1 + value)
+    if scale == "max":
+        return value / top if top > 0 else 0.0
+    return value

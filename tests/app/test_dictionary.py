@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.pipeline.variants import SHIPPED, read_dictionary
+from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
 from cems_workbench.ui.inspect import dictionary
 from cems_workbench.ui.kit import shared_resources
 

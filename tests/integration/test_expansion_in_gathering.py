@@ -15,7 +15,7 @@ from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.request_effects import searched_lines
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.variants import SHIPPED, write_dictionary
+from cems_workbench.pipeline.understanding import SHIPPED, write_dictionary
 from cems_workbench.settings import Settings
 
 pytestmark = [pytest.mark.models]

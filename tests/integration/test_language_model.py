@@ -20,8 +20,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.typos import validate
-from cems_workbench.pipeline.understanding import asker
+from cems_workbench.pipeline.understanding import asker, validate
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import HTML, ModelServer, Reply, nobody, sent, serving

@@ -1,6 +1,6 @@
 """expansion: the variants that were searched in addition to the query as typed.
 
-Variants are made and searched by gathering (see `pipeline/variants.py`); here one can only be switched off, which leaves its lists
+Variants are made and searched by gathering (see `pipeline/understanding.py`); here one can only be switched off, which leaves its lists
 out of the lists stage. The stage reports that, and the result of the strong-signal probe.
 
 Source: CEMS retrieval guide (query synthesis, strong signal); docs/internals/specification.md, "expansion".

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.variants import read_dictionary, write_dictionary
+from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 

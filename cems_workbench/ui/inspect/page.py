@@ -28,7 +28,7 @@ from cems_workbench.ui.kit.templates import render
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
 
-    from cems_workbench.pipeline.request import Request
+    from cems_workbench.pipeline.evidence import Request
     from cems_workbench.pipeline.resources import Resources
 
 MAX_EXAMPLES = 8

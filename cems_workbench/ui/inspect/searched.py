@@ -16,8 +16,8 @@ from cems_workbench.analysis.engine_fusion import compare_fusions
 from cems_workbench.config import asks_source
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.evidence import Request
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.request import Request
 from cems_workbench.pipeline.request_effects import later_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY

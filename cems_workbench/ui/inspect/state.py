@@ -25,7 +25,7 @@ import streamlit as st
 from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.request import Request
+from cems_workbench.pipeline.evidence import Request
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.state import PageState

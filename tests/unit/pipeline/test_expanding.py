@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.config.sections.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.variants import (
+from cems_workbench.pipeline.understanding import (
     FEEDBACK_WORDS,
     SHIPPED,
     expansions,

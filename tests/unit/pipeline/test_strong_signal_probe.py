@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from cases import configured
 
-from cems_workbench.pipeline.gather import strong_signal
 from cems_workbench.pipeline.stages.expansion import ExpansionFields, StrongSignal
-from cems_workbench.store import Filter
+from cems_workbench.pipeline.understanding import strong_signal
 
 
 def probed(raw: list[float], scale: str, **settings: float) -> StrongSignal:
-    """The probe over a lexical index that answers with these scores."""
+    """The probe of lexical hits with these scores."""
     hits = [(f"m{i}", score) for i, score in enumerate(raw)]
-    index = SimpleNamespace(search=lambda query, k, where: hits[:k])
-    resources: Any = SimpleNamespace(lexical=lambda section: index)
     path = "expansion.skip_on_strong_signal"
     config = configured({f"{path}.scale": scale} | {f"{path}.{key}": value for key, value in settings.items()})
-    return strong_signal("query", config, resources, Filter())
+    return strong_signal(hits[:2], config)
 
 
 def test_raw_compares_the_score_itself_so_nearly_every_query_fires() -> None:

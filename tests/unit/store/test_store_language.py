@@ -14,7 +14,7 @@ from cems_workbench.config.sections.understanding import Detectors, TypoCorrecti
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.scoring import term_overlap
 from cems_workbench.pipeline.stages.query import detect, features
-from cems_workbench.pipeline.typos import correct
+from cems_workbench.pipeline.understanding import correct
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
 from cems_workbench.store.language import detect as told
