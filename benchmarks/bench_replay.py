@@ -18,7 +18,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
 from cems_workbench.pipeline.list_sources import Source
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.replay import to_table
 from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)

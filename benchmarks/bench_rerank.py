@@ -29,10 +29,10 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.replay import Result
 from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import with_question
-from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Query
 from training.candidates import DEPTH, Candidates, candidates, open_data_set, raw_scores
 

@@ -22,11 +22,10 @@ from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import Grades, agreed_grades
-from cems_workbench.pipeline.replay import replay
+from cems_workbench.pipeline.replay import Trace, replay
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.records import Relation
 
 TRIED: dict[str, dict[str, object]] = {

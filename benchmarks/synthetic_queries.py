@@ -16,9 +16,8 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import Source
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)

@@ -6,10 +6,14 @@ This module loads nothing, so that a command can name the next one without it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+COMMAND_NAMES = ("cems-workbench", "cems_workbench")
 
 
 def words_of(name: str, *arguments: str | Path, options: Iterable[str] = ()) -> list[str]:
@@ -18,6 +22,24 @@ def words_of(name: str, *arguments: str | Path, options: Iterable[str] = ()) -> 
     if any(text.startswith("-") for text in texts):
         return [*name.split(), *options, "--", *texts]
     return [*name.split(), *texts, *options]
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The words after the program's name as a line for a shell, with the program as it was called."""
+    return shlex.join([*program(), *words])
+
+
+def program() -> list[str]:
+    """How this program was called: `cems-workbench`, or the Python that was typed with `-m cems_workbench`."""
+    typed = sys.orig_argv
+    if typed[1:3] == ["-m", "cems_workbench"]:
+        return typed[:3]
+    script = Path(sys.argv[0]) if sys.argv else Path()
+    if script.name in COMMAND_NAMES and script.is_file():
+        found = shutil.which(script.name)
+        # A script of a virtual environment that is not active has to be named by its path.
+        return [script.name if found and Path(found).samefile(script) else str(script)]
+    return ["python", "-m", "cems_workbench"]
 
 
 def asked_options(project: str | None = None, as_of: datetime | None = None, project_only: bool = False) -> list[str]:

@@ -22,10 +22,10 @@ from cems_workbench.analysis.top_lists import kendall
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.trace import Trace
 
 NO_LIMIT_K = 10
 """Number of results compared if the config has no limit."""

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, Trace
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.dedup import DEDUP
 from cems_workbench.pipeline.stages.stage import PipelineRun
-from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.progress import Progress, silent
 
 LOWEST_LIMIT = 0.5

@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.missing_evidence import gather_parameters
-from cems_workbench.pipeline.trace import Trace
+from cems_workbench.pipeline.replay import Trace
 
 
 @dataclass(frozen=True, slots=True)

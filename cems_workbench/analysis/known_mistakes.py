@@ -31,6 +31,7 @@ from typing import Any
 from cems_workbench.analysis.stage_mistakes import FINDING, KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.fusion_methods import fusion_method
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.filter import FILTER
@@ -39,7 +40,6 @@ from cems_workbench.pipeline.stages.lists import LISTS, ListUse
 from cems_workbench.pipeline.stages.query import QUERY
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.understanding import corrected
 from cems_workbench.pipeline.vector_scales import as_cosine
 from cems_workbench.pipeline.wording import list_label

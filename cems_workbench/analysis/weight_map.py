@@ -16,10 +16,9 @@ from cems_workbench.analysis.why.counterfactual import slider
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.progress import Progress, silent
 
 

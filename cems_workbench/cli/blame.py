@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import command_line, say_next, words_of
+from cems_workbench.cli.next_command import say_next
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -27,6 +27,7 @@ from cems_workbench.cli.options import (
     warn_unknown_project,
 )
 from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.command_words import command_line, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,9 @@ import typer
 
 from cems_workbench import __version__
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.next_command import command_line, first_search, say_next, words_of
+from cems_workbench.cli.next_command import first_search, say_next
 from cems_workbench.cli.terminal import say
+from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.renamed import present_arguments

@@ -12,7 +12,7 @@ import typer
 
 from cems_workbench.builtin import preset_names
 from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind
-from cems_workbench.cli.next_command import command_line, say_next, words_of
+from cems_workbench.cli.next_command import say_next
 from cems_workbench.cli.options import (
     ConfigOption,
     CutoffOption,
@@ -27,6 +27,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
+from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:

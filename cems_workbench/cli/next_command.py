@@ -5,8 +5,6 @@ Only for people: a command that prints JSON, or a document such as a config, end
 
 from __future__ import annotations
 
-import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import SAMPLE_QUERY
 from cems_workbench.cli.terminal import literal, say
-from cems_workbench.command_words import asked_options
+from cems_workbench.command_words import asked_options, command_line, why_command
 from cems_workbench.command_words import words_of as words_of
 from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.next_step import NextStep
+    from cems_workbench.pipeline import Trace
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.records import Query
     from cems_workbench.store import Store
@@ -28,7 +28,6 @@ MOST = 2
 MAX_QUERY_CHARS = 80
 """A longer query of the store is not proposed where a shorter one is available."""
 WORDS_OF_A_MEMORY = 6
-COMMAND_NAMES = ("cems-workbench", "cems_workbench")
 
 
 def say_next(*commands: Sequence[str] | None) -> None:
@@ -39,24 +38,6 @@ def say_next(*commands: Sequence[str] | None) -> None:
     shown = [line for words in commands if words and _typable(line := command_line(words))]
     for line in shown[:MOST]:
         say(f"next: {line}")
-
-
-def command_line(words: Sequence[str]) -> str:
-    """The words after the program's name as a line for a shell, with the program as it was called."""
-    return shlex.join([*program(), *words])
-
-
-def program() -> list[str]:
-    """How this program was called: `cems-workbench`, or the Python that was typed with `-m cems_workbench`."""
-    typed = sys.orig_argv
-    if typed[1:3] == ["-m", "cems_workbench"]:
-        return typed[:3]
-    script = Path(sys.argv[0]) if sys.argv else Path()
-    if script.name in COMMAND_NAMES and script.is_file():
-        found = shutil.which(script.name)
-        # A script of a virtual environment that is not active has to be named by its path.
-        return [script.name if found and Path(found).samefile(script) else str(script)]
-    return ["python", "-m", "cems_workbench"]
 
 
 def request_options(request: Request, without: Sequence[int] | None = None) -> list[str]:
@@ -73,6 +54,27 @@ def repeated(*further: str) -> list[str]:
     words = present_arguments(sys.argv[1:])
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], *further, *words[end:]]
+
+
+def after_search(
+    step: NextStep, trace: Trace, request: Request, left_out: Sequence[int], options: Sequence[str]
+) -> list[list[str]]:
+    """What to type after a search: what explains it, or for a query without judgments the first memory that is not returned."""
+
+    def why(memory_id: str, k: int | None = None) -> list[str]:
+        asked = request_options(request, left_out)
+        return why_command(request.query, memory_id, cutoff=k, options=asked).words(options)
+
+    if step.place in ("why", "supersession") and step.memory_id is not None:
+        return [why(step.memory_id, step.k)]
+    if step.place in ("stages", "lists", "abstain"):
+        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
+    if step.place == "evaluate":
+        return [words_of("evaluate", "all", options=["--losses", *options])]
+    returned = {row.memory_id for row in trace.results}
+    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
+    below = next((memory_id for memory_id in found if memory_id not in returned), None)
+    return [why(below)] if below is not None else [words_of("doctor", options=options)]
 
 
 def unused(name: str) -> str:

@@ -21,7 +21,7 @@ from cems_workbench.progress import Progress
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import EvidenceSet
-    from cems_workbench.pipeline import Evidence
+    from cems_workbench.pipeline import Variant
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
@@ -386,13 +386,11 @@ def _engine_query(text: str) -> tuple[str, str]:
     return name.strip(), query
 
 
-def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int, ...]:
-    """The query variants to leave out; raises InputError when the evidence has no such variant."""
-    missing = sorted(number for number in off or () if number >= len(evidence.variants))
+def require_variants(off: Sequence[int] | None, variants: Sequence[Variant]) -> tuple[int, ...]:
+    """The query variants to leave out; raises InputError when there is no such variant."""
+    missing = sorted(number for number in off or () if number >= len(variants))
     if missing:
-        raise InputError(
-            f"--without-variant {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0"
-        )
+        raise InputError(f"--without-variant {missing[0]}: there are {len(variants)} query variants, counted from 0")
     return tuple(off or ())
 
 

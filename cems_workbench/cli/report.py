@@ -205,7 +205,7 @@ def why_command(
         memory_id = stored_memory(memory_id, resources)
         warn_unknown_project(resources.store, project, restrict)
         lists = gather_lists(request, chosen, resources)
-        left_out = require_variants(without, lists)
+        left_out = require_variants(without, lists.variants)
         evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)
         found = explain(
             memory_id,

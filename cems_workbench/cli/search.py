@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import repeated, request_options, say_next
+from cems_workbench.cli.next_command import after_search, say_next
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -35,13 +33,8 @@ from cems_workbench.cli.options import (
     warn_unknown_project,
 )
 from cems_workbench.cli.terminal import say_wrapped
-from cems_workbench.command_words import why_command, words_of
+from cems_workbench.command_words import words_of
 from cems_workbench.errors import InputError
-
-if TYPE_CHECKING:
-    from cems_workbench.analysis.next_step import NextStep
-    from cems_workbench.pipeline import Trace
-    from cems_workbench.pipeline.gather import Request
 
 
 def search_command(
@@ -85,7 +78,7 @@ def search_command(
         warn_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, progress)
         judged = QueryGrades() if as_json and not explain else query_grades(request, resources.store)
-    left_out = require_variants(without, evidence)
+    left_out = require_variants(without, evidence.variants)
     if bundle is not None:
         from cems_workbench.pipeline.redact import redacted
 
@@ -105,25 +98,4 @@ def search_command(
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
         say_wrapped(step.words)
     label = words_of("app", options=given_options(None, None, None, store)) if step.place == "label" else None
-    say_next(*_next_commands(step, trace, request, left_out, given_options(preset, config, changes, store)), label)
-
-
-def _next_commands(
-    step: NextStep, trace: Trace, request: Request, left_out: Sequence[int], options: Sequence[str]
-) -> list[list[str]]:
-    """The commands for a next step: what explains it, or for a query that is not judged the first memory that is not returned."""
-
-    def why(memory_id: str, k: int | None = None) -> list[str]:
-        asked = request_options(request, left_out)
-        return why_command(request.query, memory_id, cutoff=k, options=asked).words(options)
-
-    if step.place in ("why", "supersession") and step.memory_id is not None:
-        return [why(step.memory_id, step.k)]
-    if step.place in ("stages", "lists", "abstain"):
-        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
-    if step.place == "evaluate":
-        return [words_of("evaluate", "all", options=["--losses", *options])]
-    returned = {row.memory_id for row in trace.results}
-    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
-    below = next((memory_id for memory_id in found if memory_id not in returned), None)
-    return [why(below)] if below is not None else [words_of("doctor", options=options)]
+    say_next(*after_search(step, trace, request, left_out, given_options(preset, config, changes, store)), label)

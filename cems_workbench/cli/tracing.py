@@ -13,13 +13,12 @@ from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Evidence, Trace
-from cems_workbench.pipeline.list_provenance import answered_lists
+from cems_workbench.pipeline.list_provenance import answered_lists, searched_lines
 from cems_workbench.pipeline.request_effects import (
     later_words,
     moment_effect,
     project_effect,
     results_written_later,
-    searched_lines,
 )
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.judge import JUDGE

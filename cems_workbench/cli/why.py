@@ -112,7 +112,7 @@ def why_command(
         if not as_json and memory_id != named:
             say(taken(named, bundle.memories[memory_id]))
         with progress_bar(as_json) as progress:
-            left_out = require_variants(without, bundle)
+            left_out = require_variants(without, bundle.variants)
             of_set = traced_mistakes(path) if bundle.external and path is not None else ()
             found = explain(
                 memory_id, bundle, chosen, k=cutoff, switched_off=left_out, of_set=of_set, progress=progress
@@ -247,7 +247,7 @@ def _gathered(
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
 
     lists = gather_lists(request, config, resources)
-    left_out = require_variants(without, lists)
+    left_out = require_variants(without, lists.variants)
     own = gather_scores(lists, config, resources, judge="decisive", switched_off=left_out)
     return own, checking_set(config, resources, labelled, progress), left_out
 

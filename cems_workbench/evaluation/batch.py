@@ -21,7 +21,7 @@ from cems_workbench.evaluation.own_documents import own_document, without_own
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import blocks_of, run, to_table
 from cems_workbench.pipeline.stages import LISTS, candidate_stages
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
@@ -29,7 +29,6 @@ from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.stages.supersession import stale_results
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
-from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.records import Query
 
 BLOCK_QUERIES = 512

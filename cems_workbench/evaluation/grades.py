@@ -19,8 +19,7 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 
 Grades = dict[str, dict[str, int]]

@@ -56,11 +56,10 @@ from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.recorded import RECORDED, read_recorded
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Ranking
-from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings

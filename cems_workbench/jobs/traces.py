@@ -54,8 +54,7 @@ from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.tabulate import blocks_of, to_table
+from cems_workbench.pipeline.replay import blocks_of, run, to_table
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, Query, RowError

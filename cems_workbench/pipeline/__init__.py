@@ -2,8 +2,7 @@
 
 from cems_workbench.pipeline.bundle import bundle_from, evidence_from, read_bundle, write_bundle
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.trace import Result, Trace
+from cems_workbench.pipeline.replay import Result, Trace, replay
 
 __all__ = [
     "Evidence",

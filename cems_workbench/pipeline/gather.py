@@ -23,12 +23,12 @@ from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, portable_parameters
-from cems_workbench.pipeline.replay import Clock, replay
+from cems_workbench.pipeline.replay import Clock, Trace, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
 from cems_workbench.pipeline.scoring import RERANKING, Reader, judged, reranked, wanted_scores
@@ -38,7 +38,6 @@ from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, is_conversational
 from cems_workbench.pipeline.supersession import Supersession, find_successors
 from cems_workbench.pipeline.token_counts import TokenCounts
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.understanding import CorrectedQuery, UnderstoodQuery, asker, understand_request
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Memory, Relation
@@ -154,8 +153,8 @@ def gather_scores(
             evidence, trace, config, resources, progress, switched_off, observer, clock
         )
         given = evidence
-    for reader in _readers(evidence, config, only, judge):
-        if trace is None or _score_count(trace.evidence) != _score_count(evidence):
+    for reader in _readers(config, only, judge):
+        if trace is None or _count(trace.evidence.model_scores) != _count(evidence.model_scores):
             trace = replay(evidence, config, switched_off=switched_off)
         if not wanted_scores(trace, reader, also):
             continue
@@ -168,10 +167,10 @@ def gather_scores(
     return evidence
 
 
-def _readers(evidence: Evidence, config: PipelineConfig, only: Reader | None, judge: JudgeScope) -> list[Reader]:
+def _readers(config: PipelineConfig, only: Reader | None, judge: JudgeScope) -> list[Reader]:
     """Who reads candidates under a config, in order: the judge reads what the reranker leaves as results."""
     readers: list[Reader] = []
-    if only != "judge" and not RERANK.is_off(config) and not evidence.external:
+    if only != "judge" and not RERANK.is_off(config):
         readers.append("rerank")
     if only != "rerank" and not JUDGE.is_off(config) and (judge == "results" or config.abstain.judge is not None):
         readers.append("judge")
@@ -211,7 +210,7 @@ def _observed(
         observer.ranking(first, None)
     cached = read(evidence, progress, first)
     observer.evidence(cached)  # before the slow part, which may be cancelled
-    latest = first if _score_count(cached) == _score_count(evidence) else replayed(cached)
+    latest = first if _count(cached.model_scores) == _count(evidence.model_scores) else replayed(cached)
     if latest is trace or latest is not first:
         observer.ranking(latest, None)
 
@@ -227,9 +226,9 @@ def _observed(
     return cached, latest, reading
 
 
-def _score_count(evidence: Evidence) -> int:
-    """How many scores of rerankers it has. Scores are only ever added, so equal counts mean equal scores."""
-    return sum(map(len, evidence.model_scores.values()))
+def _count(scores: Mapping[str, Mapping[str, ModelScore]]) -> int:
+    """How many scores of rerankers there are. Scores are only ever added, so equal counts mean equal scores."""
+    return sum(map(len, scores.values()))
 
 
 def gather_lists(

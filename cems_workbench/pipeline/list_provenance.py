@@ -1,4 +1,4 @@
-"""Provenance of live lists: the note in evidence of a source that was asked for them, and how it is shown.
+"""Provenance of lists: what was searched, and of live lists the note of the source that was asked for them, and how it is shown.
 
     notes["engine"] = {"source": "cems", "kind": "cems", "at": "2026-11-23T12:04:09+00:00", "lists": {"vector:0": {"asked": 600, …}}}
 
@@ -126,3 +126,18 @@ def asked_between(evidences: Iterable[Evidence]) -> tuple[datetime, datetime] | 
         if (note := evidence.notes.get("engine")) and "at" in note
     ]
     return (min(moments), max(moments)) if moments else None
+
+
+def searched_lines(evidence: Evidence) -> list[str]:
+    """What was searched instead of the query, a line for each text; empty if the query itself was."""
+    noted = evidence.notes.get("query")
+    understood = noted if isinstance(noted, Mapping) else {}
+    lines = []
+    if understood.get("given"):
+        lines.append(f"searched instead of the query, as given: {evidence.searched}")
+    elif understood.get("replaced"):
+        lines.append(f"searched instead of the query, its expansion: {evidence.searched}")
+    by_list = understood.get("engine_queries")
+    if isinstance(by_list, Mapping):
+        lines += [f"searched by {name}, as given: {text}" for name, text in by_list.items()]
+    return lines

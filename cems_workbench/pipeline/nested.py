@@ -239,16 +239,16 @@ class NestedRow:
     text: RankedList | None = None
 
 
-def with_nested(evidence: Evidence) -> list[RankedList | NestedRow]:
-    """The lists of an evidence in order, each hybrid list before the ts_rank list it is made with, the relations' rows last."""
-    vectors = {ranked.variant: ranked for ranked in evidence.lists if ranked.source == "vector"}
+def with_nested(lists: Sequence[RankedList], relations: Sequence[Relation]) -> list[RankedList | NestedRow]:
+    """The lists in order, each hybrid list before the ts_rank list it is made with, the relations' rows last."""
+    vectors = {ranked.variant: ranked for ranked in lists if ranked.source == "vector"}
     rows: list[RankedList | NestedRow] = []
-    for ranked in evidence.lists:
+    for ranked in lists:
         if ranked.source == "ts_rank" and ranked.variant in vectors:
             name = f"hybrid:{ranked.variant}"
             rows.append(NestedRow(name, "hybrid", ranked.variant, vectors[ranked.variant], ranked))
         rows.append(ranked)
-    for turn in range(_most_edges(evidence.relations)):
+    for turn in range(_most_edges(relations)):
         rows.append(NestedRow("relations" if turn == 0 else f"relations:{turn + 1}", "relations", None))
     return rows
 

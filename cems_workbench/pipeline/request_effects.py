@@ -11,8 +11,7 @@ from datetime import datetime
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.gathering import ADDED_LISTS
-from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.trace import Trace
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.records import Memory
 
 MATCHES: Mapping[str, str] = {
@@ -83,21 +82,6 @@ def _handed_on(config: PipelineConfig) -> str:
     """Retrievers of other packages receive the whole request, so their use of it is unknown."""
     asked = [name for name in ADDED_LISTS if config.get(f"lists.{name}.enabled")]
     return f"; handed to the list {', '.join(asked)}" if asked else ""
-
-
-def searched_lines(evidence: Evidence) -> list[str]:
-    """What was searched instead of the query, a line for each text; empty if the query itself was."""
-    noted = evidence.notes.get("query")
-    understood = noted if isinstance(noted, Mapping) else {}
-    lines = []
-    if understood.get("given"):
-        lines.append(f"searched instead of the query, as given: {evidence.searched}")
-    elif understood.get("replaced"):
-        lines.append(f"searched instead of the query, its expansion: {evidence.searched}")
-    by_list = understood.get("engine_queries")
-    if isinstance(by_list, Mapping):
-        lines += [f"searched by {name}, as given: {text}" for name, text in by_list.items()]
-    return lines
 
 
 def several_effects(effects: Mapping[str, Effect]) -> str:

@@ -20,7 +20,7 @@ from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLocked
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.device import Choice
 from cems_workbench.models.embedder import TokenEmbedder
-from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
+from cems_workbench.models.protocol import Elsewhere, Float32, QueryEmbedder
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
@@ -97,13 +97,6 @@ class Resources:
         self._read_tokens: TokenMemory | None = None
         self._engine: tuple[int, LiveEngine | None] | None = None
         self._addresses: dict[str, Address] = {}
-
-    def score(self, scorer: PairScorer, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """The score of each text, in order; computed on another machine if there is one that can build this scorer."""
-        made_by: MadeBy | None = getattr(scorer, "made_by", None)
-        if self.elsewhere is None or made_by is None:
-            return scorer.score(query, texts)
-        return self.elsewhere(made_by, scorer.cache_model(query), query, texts)
 
     def close(self) -> None:
         """Release the store, and the running system it was imported from."""

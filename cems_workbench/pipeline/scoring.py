@@ -39,14 +39,14 @@ from cems_workbench.config.sections.ranking import RerankConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
-from cems_workbench.models.protocol import PairScore, PairScorer
+from cems_workbench.models.protocol import MadeBy, PairScore, PairScorer
 from cems_workbench.models.resolve import locate
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unscored
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, titled
 from cems_workbench.store.search.lexical.tokenizer import tokenize
@@ -65,6 +65,8 @@ def wanted_scores(trace: Trace, reader: Reader, also: Collection[str] = ()) -> l
 
     A function of the trace alone. `also` are candidates that the reranker is to read too, whether or not they are in its head.
     """
+    if trace.external and reader == "rerank":
+        return []
     if reader == "judge":
         name = None if trace.external else trace.stage(JUDGE).fields.model
         known = trace.evidence.judge_scores.get(name, {}) if name else {}
@@ -182,8 +184,8 @@ class Reading:
     @classmethod
     def of(cls, evidence: Evidence, config: PipelineConfig) -> Reading:
         """The reading of this evidence."""
-        read = as_read(config, evidence)
         chunks = given_chunks(evidence, config)
+        read = as_read(config, evidence)
         return cls(evidence.corrected, read, evidence.language, evidence.memories, evidence.questions, chunks)
 
     def by_reranker(self, memory_id: str) -> tuple[str, ...]:
@@ -265,8 +267,17 @@ def cached_or_scored(
 ) -> dict[str, ModelScore]:
     """The score of each chunk, from the cache if it has one; new scores are cached batch by batch."""
     name = scorer.cache_model(query)
+    made_by: MadeBy | None = getattr(scorer, "made_by", None)
+    score = scorer.score
+    if resources.elsewhere is not None and made_by is not None:  # on another machine, which can build this scorer
+        score = partial(resources.elsewhere, made_by, name)
     texts = list(dict.fromkeys(chunks.values()))
-    known = _cached(texts, name, query, resources)
+
+    def cached(texts: Sequence[str]) -> dict[str, PairScore]:
+        scores = resources.store.scores.read(name, query, texts)
+        return {text: score for text, score in zip(texts, scores, strict=True) if score is not None}
+
+    known = cached(texts)
     if cached_only:
         return {key: _score(chunk, known[chunk], cached=True) for key, chunk in chunks.items() if chunk in known}
     todo = [text for text in texts if text not in known]
@@ -275,9 +286,9 @@ def cached_or_scored(
         batch = todo[start : start + scorer.batch]
         # Only a local model needs the lock; workers of a cluster score at the same time.
         with resources.scoring if resources.elsewhere is None else nullcontext():
-            known |= _cached(batch, name, query, resources)  # another job may have scored them in the meantime
+            known |= cached(batch)  # another job may have scored them in the meantime
             rest = [text for text in batch if text not in known]
-            scores = dict(zip(rest, resources.score(scorer, query, rest), strict=True)) if rest else {}
+            scores = dict(zip(rest, score(query, rest), strict=True)) if rest else {}
             # Written batch by batch, so that a cancelled job resumes here.
             resources.store.scores.write(name, query, list(scores.items()))
         fresh |= scores
@@ -289,11 +300,6 @@ def cached_or_scored(
         key: _score(chunk, fresh[chunk]) if chunk in fresh else _score(chunk, known[chunk], cached=True)
         for key, chunk in chunks.items()
     }
-
-
-def _cached(texts: Sequence[str], name: str, query: str, resources: Resources) -> dict[str, PairScore]:
-    scores = resources.store.scores.read(name, query, texts)
-    return {text: score for text, score in zip(texts, scores, strict=True) if score is not None}
 
 
 def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
@@ -311,15 +317,15 @@ def without_failures(evidence: Evidence, key: str) -> Evidence:
 
 def judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Progress = silent) -> Evidence:
     """The evidence with a judgment of every result of a trace of it; the same one when none is missing."""
-    config, texts = trace.config, judge_texts(trace)
-    query = evidence.corrected
+    config, reading = trace.config, Reading.of(trace.evidence, trace.config)
+    texts = judge_texts(trace, reading)
 
     def scored(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
         known = evidence.judge_scores.get(_name(config, model), {})
         missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
         if not missing:
             return {}, {}
-        return {**known, **cached_or_scored(model, query, missing, resources, progress)}, _about(model)
+        return {**known, **cached_or_scored(model, reading.query, missing, resources, progress)}, _about(model)
 
     backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
     try:
@@ -344,12 +350,12 @@ def _about(model: PairScorer) -> dict[str, Any]:
     return {"label": model.label, **read}
 
 
-def judge_texts(trace: Trace) -> dict[str, str]:
+def judge_texts(trace: Trace, reading: Reading | None = None) -> dict[str, str]:
     """What the judge reads under this config, by memory id: of each result, and of the candidates that decide whether there are results.
 
-    Of several passages of a memory it is the one with the score that counts.
+    Of several passages of a memory it is the one with the score that counts. `reading` is that of the trace, if the caller has it.
     """
-    reading = Reading.of(trace.evidence, trace.config)
+    reading = reading or Reading.of(trace.evidence, trace.config)
     reranked = trace.evidence.model_scores.get(model_key(trace.config.rerank), {})
     texts = {memory_id: reading.by_judge(memory_id) for memory_id in _to_judge(trace)}
     if trace.config.judge.max_chars is None:

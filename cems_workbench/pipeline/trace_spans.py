@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import AnyStage
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.records import StageKind
 
 KINDS: dict[str, StageKind] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.pipeline.tabulate import single_table
+from cems_workbench.pipeline.replay import single_table
 from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import DEPLOY, config_of, configured, evidence_of, order, search, tool

@@ -73,9 +73,8 @@ def test_replay_reproduces_the_golden_numbers(case: Path) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_all_cases_in_one_batch_give_what_each_gives_alone(case: Path) -> None:
     """The query axis: a batch of every golden bundle under this config ranks each as a batch of one does."""
-    from cems_workbench.pipeline.replay import run
+    from cems_workbench.pipeline.replay import run, single_table, to_table
     from cems_workbench.pipeline.stages import JUDGE
-    from cems_workbench.pipeline.tabulate import single_table, to_table
 
     config = load_config(case / "config.yaml")
     evidences = [read_bundle(folder / "bundle.json") for folder in CASES]

@@ -13,7 +13,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.request_effects import searched_lines
+from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import SHIPPED, write_dictionary
 from cems_workbench.settings import Settings

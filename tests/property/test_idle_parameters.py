@@ -12,7 +12,7 @@ from cems_workbench.config import PipelineConfig, preset, preset_names, with_val
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
-from cems_workbench.pipeline.trace import Trace
+from cems_workbench.pipeline.replay import Trace
 from tests.thoroughly import EXAMPLES
 
 PRESETS = [preset(name).config for name in preset_names()]

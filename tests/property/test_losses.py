@@ -16,8 +16,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.losses import LossCollector, Losses, losses_of, with_words
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.records import Memory, Query
 from tests.property.test_one_truth import CONFIGS as PLAIN_CONFIGS
 from tests.thoroughly import EXAMPLES

@@ -14,9 +14,8 @@ from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table, to_table
 from cems_workbench.pipeline.stages import STAGES, THRESHOLD
-from cems_workbench.pipeline.tabulate import single_table, to_table
 
 RANKED_FROM = 4
 """Index of fusion, the first stage that ranks."""

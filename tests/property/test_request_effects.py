@@ -15,6 +15,7 @@ from strategies import NOW, configs, evidences
 from cems_workbench.cli.tracing import print_trace
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.request_effects import (
     LATER,
     later_words,
@@ -24,7 +25,6 @@ from cems_workbench.pipeline.request_effects import (
     several_effects,
 )
 from cems_workbench.pipeline.stages import ADJUST
-from cems_workbench.pipeline.trace import Trace
 from cems_workbench.ui.inspect.results import results_html
 from tests.thoroughly import EXAMPLES
 

@@ -20,9 +20,8 @@ from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION
-from cems_workbench.pipeline.tabulate import single_table
 from tests.thoroughly import THOROUGH, some
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]

@@ -13,10 +13,9 @@ from cems_workbench.analysis.why.path import stage_words
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.evaluation.ablation import without_each_stage
 from cems_workbench.pipeline import Evidence, read_bundle, replay
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES, stages_in_order
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
-from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.ui.inspect.strip import strip_html
 from tests.thoroughly import EXAMPLES
 

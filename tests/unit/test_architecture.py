@@ -94,8 +94,6 @@ PURE = sorted(
             ROOT / PACKAGE / "pipeline" / f"{name}.py"
             for name in (
                 "replay",
-                "tabulate",
-                "trace",
                 "missing_evidence",
                 "table",
                 "evidence",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.cli.next_command import command_line, program, request_options, say_next
-from cems_workbench.command_words import words_of
+from cems_workbench.cli.next_command import request_options, say_next
+from cems_workbench.command_words import command_line, program, words_of
 from cems_workbench.pipeline.gather import Request
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

@@ -23,10 +23,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics.rbo import rbo
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import unmet
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.tabulate import single_table, to_table
 from cems_workbench.progress import Progress, silent
 
 

@@ -15,10 +15,9 @@ from typing import Any
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, GAP, RERANK
 from cems_workbench.pipeline.stages.stage import PipelineRun
-from cems_workbench.pipeline.tabulate import single_table
 
 
 class ParameterSweep:

@@ -28,10 +28,9 @@ from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance
 from cems_workbench.evaluation.metrics.rankings import ideal_grades
 from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Bools, Floats
-from cems_workbench.pipeline.tabulate import to_table
 
 
 @dataclass(frozen=True, slots=True)

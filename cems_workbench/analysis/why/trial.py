@@ -18,11 +18,10 @@ from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, single_table, table_against
 from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, FUSION, RERANK, STAGES
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import CandidateTable, Ranking
-from cems_workbench.pipeline.tabulate import single_table, table_against
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""

@@ -429,7 +429,8 @@ def inner_ranks(
     evidence: Evidence, config: PipelineConfig, name: str
 ) -> dict[tuple[str, int | None], tuple[int | None, int | None]]:
     """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank within their cuts; empty for other lists."""
-    rows = (row for row in nested.with_nested(evidence) if isinstance(row, nested.NestedRow) and row.source == "hybrid")
+    every = nested.with_nested(evidence.lists, evidence.relations)
+    rows = (row for row in every if isinstance(row, nested.NestedRow) and row.source == "hybrid")
     row = next((row for row in rows if row.name == name), None)
     if row is None:
         return {}

@@ -11,10 +11,10 @@ from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_wo
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession import staleness
 from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.replay import Result
 from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import ABSTAIN, FUSION
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
-from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.kit.escape import plain

@@ -16,8 +16,7 @@ from cems_workbench.jobs.traces import traced_config
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.recorded import ASKED, RECORDED, RecordedList, RecordedStage, RecordedStages, Scored
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.records import Memory
 from tests.unit.pipeline.cases import configured
 from tests.unit.pipeline.cases import evidence as own_evidence

@@ -15,11 +15,10 @@ from cems_workbench.analysis.sensitivity.exact import LEVELS
 from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.config import field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.scoring import judge_texts
 from cems_workbench.pipeline.stages import ABSTAIN
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, asking_all, switched_off
-from cems_workbench.pipeline.tabulate import to_table
 
 VECTOR = {"a": 0.44, "b": 0.40, "c": 0.31, "d": 0.30, "e": 0.20, "f": 0.10}
 LEXICAL = {"c": 7.5, "a": 3.0, "x": 1.0}

@@ -16,10 +16,9 @@ from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import ModelScore, replay, scoring
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.gather import gather_scores
-from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Memory
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store

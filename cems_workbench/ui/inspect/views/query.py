@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.request_effects import searched_lines
+from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
