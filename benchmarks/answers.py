@@ -417,6 +417,7 @@ def normalised(text: str, folder: Path, durations: bool = True) -> str:
     if durations:
         text = re.sub(r'("[a-z_]*(?:elapsed|seconds|_ms|took|latency)[a-z_]*": )[\d.e-]+', r"\1N", text)
         text = re.sub(r"\b\d[\d,.]*( ?(?:ms|s|min|seconds)(?:/query)?)\b", r"N\1", text)
+        text = re.sub(r'ms="[\d.]+"', 'ms="N"', text)
         text = re.sub(r"^([a-z]+ +\d+ +\d+) +\d+\.\d+( +\d+)$", r"\1 N\2", text, flags=re.M)  # search --stages
     return text
 

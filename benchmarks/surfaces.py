@@ -10,13 +10,17 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shlex
+import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 NOW = "2026-09-01"
 FAILING, LOST = "browser eats all the RAM if I leave it open until evening", "m089"
@@ -215,53 +219,69 @@ def mcp() -> Answers:
 class App:
     """The app under AppTest on a page."""
 
-    def __init__(self, page: str = "inspect", form: str = "Cards") -> None:
+    def __init__(self, page: str = "inspect") -> None:
         from streamlit.testing.v1 import AppTest
 
         self.test: Any = AppTest.from_file(str(Path(os.environ["PYTHONPATH"]) / "app.py"), default_timeout=150)
-        self.test.session_state["inspect:form"] = form
+        self.test.session_state["inspect:form"] = "Cards"
         self.test.run()
         if page != "inspect":
             self.test.switch_page(f"pages/{page}.py").run()
 
-    def state(self, **values: Any) -> App:
-        """Set values of the session, with `__` for a colon, and draw."""
+    def state(self, values: Mapping[str, Any]) -> App:
+        """Set values of the session and draw."""
         for key, value in values.items():
-            self.test.session_state[key.replace("__", ":")] = value
+            self.test.session_state[key] = value
         self.test.run()
         return self
 
-    def give(self, key: str, value: Any) -> App:
+    def find(self, kind: str, name: str) -> Any:
+        """The first element of a kind with this key or label; None if it is not there."""
+        elements = (each for each in (*self.test.main, *self.test.sidebar) if each.type == kind)
+        return next((each for each in elements if name in (each.key, getattr(each, "label", None))), None)
+
+    def give(self, kind: str, name: str, value: Any) -> App:
         """Fill in a widget, if it is there."""
-        with suppress(KeyError):
-            self.test.get_by_key(key).set_value(value).run()
+        widget = self.find(kind, name)
+        if widget is not None:
+            widget.set_value(value).run()
         return self
 
-    def press(self, key: str) -> App:
-        """Press a button, if it is there."""
-        with suppress(KeyError):
-            self.test.get_by_key(key).click().run()
-        return self
+    def press(self, name: str) -> bool:
+        """Press a button; whether it was there to be pressed."""
+        button = self.find("button", name)
+        if button is None or button.disabled:
+            return False
+        button.click().run()
+        return True
 
-    def options(self, key: str) -> list[str]:
+    def options(self, name: str, kind: str = "button_group") -> list[str]:
         """What a switch offers; nothing if it is not there."""
-        with suppress(KeyError):
-            return list(self.test.get_by_key(key).options)
-        return []
+        return list(getattr(self.find(kind, name), "options", ()))
 
-    def text(self) -> str:
-        """The elements of page and sidebar."""
+    def text(self, *parts: str) -> str:
+        """The elements of the page, or of these parts of it."""
         lines: list[str] = []
-        for part in (self.test.main, self.test.sidebar):
-            write_tree(part, 0, lines)
+        for part in parts or ("main",):
+            write_tree(getattr(self.test, part), 0, lines)
         return "\n".join(lines) + "\n"
 
     def each(self, key: str, name: str) -> Answers:
         """The page with each choice of a switch."""
         for choice in self.options(key):
-            self.test.session_state[key] = choice
-            self.test.run()
+            self.state({key: choice})
             yield f"{name} {choice}".replace("/", " "), self.text()
+
+    def unfolded(self) -> str:
+        """Page and sidebar with all that can be folded or hidden open, twice over."""
+        for _ in range(2):
+            blocks = [
+                each
+                for each in (*self.test.main, *self.test.sidebar)
+                if each.type in ("popover", "expander", "expandable")
+            ]
+            self.state({each.key: True for each in blocks if each.key})
+        return self.text("main", "sidebar")
 
 
 def write_tree(node: Any, depth: int, lines: list[str]) -> None:
@@ -276,7 +296,8 @@ def write_tree(node: Any, depth: int, lines: list[str]) -> None:
     proto = node.proto
     if node.type == "html":
         body = str(proto.body)
-        lines.append(f"{indent}style" if body.lstrip().startswith("<style") else f"{indent}html {body}")
+        asset = body.lstrip().startswith(("<style", "<script"))
+        lines.append(f"{indent}asset" if asset else f"{indent}html {body}")
     elif node.type == "dataframe":
         lines.append(f"{indent}table {proto.columns}\n{node.value.to_csv()}".rstrip())
     elif node.type == "plotly_chart":
@@ -289,59 +310,97 @@ def write_tree(node: Any, depth: int, lines: list[str]) -> None:
         said = [f"{indent}{node.type}"]
         for name in ("label", "value", "help", "options", "min", "max", "step", "placeholder", "disabled"):
             value = getattr(node, name, None)
-            if value not in (None, "", False, []):
+            if value not in (None, "", False, []) and not (
+                name in ("min", "max") and isinstance(value, date)
+            ):  # years from now
                 said.append(f"{name}={value!r}")
         lines.append(" ".join(said))
 
 
-def inspect_page() -> Answers:
-    """Inspect: the ranking in both forms, every view, every tool, and the controls."""
+STEPS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "Blame": (
+        ("text_area", "What the agent said", "We move house on 1 October. The kettle is red."),
+        ("button", "Find the memories behind it", ""),
+    ),
+    "What if it were different?": (("button", "Try", ""),),
+    "Text evidence": (("button", "Compare token by token", ""),),
+    "Against production": (("text_area", "Answer of production", "m312\nm249\nm050\n"),),
+    "Expansion": (("text_input", "Another variant of the query", "leave the flat"), ("button", "Search this too", "")),
+}
+"""What is filled in and pressed in a tool of Inspect: kind, label, value."""
+
+
+def inspect_page(query: str = MOVING, memory_id: str = STAYING, preset: str = "workbench") -> Answers:
+    """Inspect: the ranking in both forms, every view, every tool, and all that can be opened."""
     app = App()
-    yield "empty", app.text()
-    app.state(inspect__as_of=date.fromisoformat(NOW)).give("inspect:query", MOVING)
-    yield "ranking", app.text()
-    app.state(inspect__form="Side by side")
+    yield "empty", app.text("main", "sidebar")
+    app.state({"inspect:as_of": date.fromisoformat(NOW)}).give("selectbox", "Preset", preset)
+    app.give("text_input", "inspect:query", query)
+    yield "ranking", app.text("main", "sidebar")
+    app.state({"inspect:form": "Side by side"})
     yield "side by side", app.text()
-    app.state(inspect__form="Cards")
-    follow = next((each for each in app.options("inspect:follow") if each.startswith(STAYING)), None)
+    app.state({"inspect:form": "Cards"})
+    follow = next((each for each in app.options("inspect:follow", "selectbox") if each.startswith(memory_id)), None)
     if follow:
-        app.test.get_by_key("inspect:follow").select(follow).run()
+        app.find("selectbox", "inspect:follow").select(follow).run()
     yield from app.each("inspect:view", "view")
-    sections = app.options("inspect:section")
-    app.state(inspect__section=sections[-1])
-    for tool in app.options("inspect:tool"):
-        app.state(inspect__section=sections[-1], inspect__tool=tool)
+    section = app.options("inspect:section")[-1]
+    for tool in app.options("inspect:tool") or app.state({"inspect:section": section}).options("inspect:tool"):
+        app.state({"inspect:section": section, "inspect:tool": tool})
         yield f"tool {tool}", app.text()
-        for button in [each.key for each in app.test.main if each.type == "button" and each.key and not each.disabled]:
-            if button.startswith("inspect:") and not button.startswith(("inspect:next", "inspect:fix", "inspect:undo")):
-                yield f"button {tool} {button}", ""
+        for kind, label, value in STEPS.get(tool, ()):
+            app.press(label) if kind == "button" else app.give(kind, label, value)
+        if tool in STEPS:
+            yield f"tool {tool} used", app.text()
+    yield "unfolded", app.unfolded()
 
 
-def inspect_cems() -> Answers:
-    """Inspect with preset cems and a lost memory."""
+def inspect_traced() -> Answers:
+    """Inspect on a query of another pipeline's traces."""
+    run(f"search '{MOVING}' --as-of {NOW} --preset cems --bundle b.json")
+    run("replay b.json --preset cems --spans traced.jsonl")
+    run("import traced.jsonl --store n")
+    os.environ["CEMS_WORKBENCH_STORE"] = str(Path("n").resolve())
+    query = json.loads(run("judgments --format queries-jsonl --query-set traced --store n"))
     app = App()
-    app.state(inspect__as_of=date.fromisoformat(NOW))
-    preset = next(each for each in app.test.sidebar if getattr(each, "label", "") == "Preset")
-    preset.set_value("cems").run()
-    app.give("inspect:query", FAILING)
-    yield "ranking", app.text()
+    yield "opened", app.unfolded()
+    held = app.test.session_state["inspect:state"]
+    traced = get_args(get_type_hints(type(held))["traced"])[0]  # a table's click, which AppTest has not
+    app.state({"inspect:state": replace(held, traced=traced("traced", query["qid"], MOVING)), "inspect:query": MOVING})
+    yield "stages", app.text("main", "sidebar")
     yield from app.each("inspect:view", "view")
+    section = app.options("inspect:section")[-1]
+    app.state({"inspect:section": section, "inspect:why:chosen": (MOVING, STAYING)})
+    yield "why", app.text()
 
 
 def evaluate_page() -> Answers:
     """Evaluate: each view of a set under two presets, recorded answers, and over time."""
+    for line in ("import in/answers/hook_events.jsonl", "watch few --preset cems"):
+        run(line)
     app = App("evaluate")
     yield "opened", app.text()
-    app.give("evaluate:set", "few").give("evaluate:configs", ["cems", "workbench"]).press("evaluate:gather")
+    app.give("selectbox", "evaluate:set", "few").give("multiselect", "evaluate:configs", ["cems", "workbench"])
+    app.press("evaluate:gather")
     yield from app.each("evaluate:view", "view")
+    yield "unfolded", app.unfolded()
     yield from app.each("evaluate:against", "against")
 
 
 def tune_page() -> Answers:
-    """Tune: each view of a set."""
+    """Tune: the set-up, a search, and each view of what it found."""
     app = App("tune")
-    yield "opened", app.text()
-    app.give("tune:set", "few").press("tune:gather").give("tune:paths", ["fusion.k"])
+    app.give("selectbox", "tune:set", "few")
+    app.press("tune:gather")
+    app.give("selectbox", "tune:group_by", "query").give("number_input", "tune:trials", 8)
+    app.give("multiselect", "tune:paths", ["fusion.score_blend"])
+    yield "opened", app.unfolded()
+    if app.press("tune:start"):
+        for _ in range(120):
+            time.sleep(0.5)
+            app.test.run()
+            if app.options("tune:view") and app.find("button", "Stop") is None:
+                break
     yield from app.each("tune:view", "view")
 
 
@@ -349,14 +408,37 @@ def label_page() -> Answers:
     """Label: each view, at work on a queue."""
     app = App("label")
     yield "opened", app.text()
-    app.give("reviewer:name", "ada")
+    app.give("text_input", "reviewer:name", "ada")
     yield from app.each("label:view", "view")
+    yield "unfolded", app.unfolded()
 
 
 def memories_page() -> Answers:
-    """Memories: each view, a memory, and a search."""
+    """Memories: each view, a search, and a memory."""
     app = App("memories")
     yield from app.each("memories:view", "view")
+    app.state({"memories:view": "Browse"}).give("text_input", "memories:find:text", "kubectl")
+    yield "found", app.text()
+    with suppress(KeyError, TypeError):
+        app.state({"memories:state": replace(app.test.session_state["memories:state"], selected=STAYING)})
+        yield "memory", app.unfolded()
+
+
+def memories_source() -> Answers:
+    """Memories on a store that follows a live source, and Inspect with its lists."""
+    address = f"sqlite:{Path('in/stores/langgraph_sqlite/store.sqlite').resolve()}"
+    run(f"connect {address} --store n")
+    os.environ["CEMS_WORKBENCH_STORE"] = str(Path("n").resolve())
+    app = App("memories")
+    for view in ("Sources", "Store", "Browse"):
+        app.state({"memories:view": view})
+        yield view, app.text()
+
+
+def run(line: str) -> str:
+    """What a command prints, which goes before a page."""
+    command = [sys.executable, "-m", "cems_workbench", *shlex.split(line)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 # Registries
@@ -382,11 +464,13 @@ SURFACES: Mapping[str, Mapping[str, Callable[[], Answers]]] = {
     "mcp": {"stdio": mcp},
     "pages": {
         "inspect": inspect_page,
-        "inspect cems": inspect_cems,
+        "inspect cems": lambda: inspect_page(FAILING, LOST, "cems"),
+        "inspect traced": inspect_traced,
         "evaluate": evaluate_page,
         "tune": tune_page,
         "label": label_page,
         "memories": memories_page,
+        "memories source": memories_source,
     },
     "registries": {"all": registries},
 }
