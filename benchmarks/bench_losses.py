@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_evidence import CONFIG, peak, write
+from cems_workbench.analysis.losses_of_set import LossCollector, losses_of, stream_losses
 from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
-from cems_workbench.evaluation.losses import LossCollector, losses_of, stream_losses
 from cems_workbench.evaluation.metrics import standard_measures
 from cems_workbench.evaluation.stream_evaluation import evaluate_stream
 

@@ -4,7 +4,7 @@ A candidate is within reach after a stage if it is kept and ranks within the fir
 one list at least, from fusion on in the ranking. It is lost at the first stage after which it is never again within reach. One that never
 was is lost at `lists`, unless a stage dropped it: what leaves it below k, as the result limit does, took nothing away. One that fusion left
 below k is lost where it is dropped if a reranker behind that reads as far as its rank, and might have lifted it.
-`analysis/ranks.py:loss` reads one memory's loss from here, and `evaluation/losses.py` counts those of a query set, so that one query and
+`analysis/ranks.py:loss` reads one memory's loss from here, and `analysis/losses_of_set.py` counts those of a query set, so that a query and
 the whole set agree.
 
 What a loss is depends on the stage that made it (`Branch`):

@@ -143,7 +143,7 @@ def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
 
 
 def branch_of(trace: Trace, memory_id: str, k: int | None = None) -> Branch | None:
-    """Where the memory leaves the pipeline, as `evaluation/losses.py` counts it over a query set; None if it is within the first `k`."""
+    """Where the memory leaves the pipeline, as `losses_of_set.py` counts it over a query set; None if it is within the first `k`."""
     c = trace.columns.get(memory_id)
     if c is None:
         return NEVER_FOUND

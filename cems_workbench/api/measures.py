@@ -13,11 +13,11 @@ from cems_workbench.api.results import Result, Table
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.losses_of_set import Losses, Rows
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation
-    from cems_workbench.evaluation.losses import Losses, Rows
     from cems_workbench.evaluation.verdict import Verdict
     from cems_workbench.jobs.evaluation import EvaluatedConfig
 
@@ -422,7 +422,7 @@ class ComparisonReport(Result):
 
 
 def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> LossReport:
-    from cems_workbench.evaluation.losses import MAX_ROWS
+    from cems_workbench.analysis.losses_of_set import MAX_ROWS
     from cems_workbench.jobs.catalogue import with_unique_names
     from cems_workbench.jobs.evaluation import measured_losses
 

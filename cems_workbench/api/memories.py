@@ -11,12 +11,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.memory_use import MemoryUse
     from cems_workbench.analysis.what_if import WhatIf
     from cems_workbench.analysis.what_if_set import SetEffect
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.api.single_query import Answer
-    from cems_workbench.evaluation.memory_use import MemoryUse
     from cems_workbench.jobs.memory_use import UsesOf
 
 

@@ -33,13 +33,13 @@ from cems_workbench.errors import InputError, StoreError
 from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.losses_of_set import LossCollector, Losses, LostMemory
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.assertions import Assertion, CannotTell, Outcome
     from cems_workbench.evaluation.batch import LabelledBatch, Rankings
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.evaluation.losses import LossCollector, Losses, LostMemory
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.evaluation.relevance_sources import RelevanceSources
     from cems_workbench.evaluation.verdict import Verdict
@@ -120,9 +120,9 @@ def evaluate_command(
 
     Evidence files need neither store nor model; large ones are streamed.
     """
+    from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN, LossCollector, stream_words
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, LossCollector, stream_words
     from cems_workbench.evaluation.verdict import verdicts_on_evaluations
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,

@@ -11,7 +11,7 @@ from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import say, say_wrapped
 
 if TYPE_CHECKING:
-    from cems_workbench.evaluation.losses import Losses, LostMemory
+    from cems_workbench.analysis.losses_of_set import Losses, LostMemory
 
 MAX_ROWS = 100
 """`evaluation.losses.MAX_ROWS`, which is not loaded for a list of options."""

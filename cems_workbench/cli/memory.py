@@ -31,8 +31,8 @@ from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.memory_use import MemoryUse
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.memory_use import MemoryUse
     from cems_workbench.jobs.memory_use import UsesOf
 
 MAX_ROWS = 40

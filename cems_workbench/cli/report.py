@@ -88,9 +88,9 @@ def compare_command(
 
     Means, differences, and the queries that lost most.
     """
+    from cems_workbench.analysis.losses_of_set import LossCollector, stream_words
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.evaluation.losses import LossCollector, stream_words
     from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
@@ -21,7 +22,6 @@ from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
-from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
 from cems_workbench.jobs.caching import Cache, uncached

@@ -1,4 +1,4 @@
-"""How the queries of a store or of evidence files use its memories (`evaluation/memory_use.py`), for page, command, API and MCP."""
+"""How the queries of a store or of evidence files use its memories (`analysis/memory_use.py`), for page, command, API and MCP."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.analysis.why import require_known
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
 from cems_workbench.jobs.traced_sets import require_no_config

@@ -29,6 +29,7 @@ from typing import IO, Any
 import numpy as np
 
 from cems_workbench import formats
+from cems_workbench.analysis.losses_of_set import DEFAULT_K
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
@@ -42,7 +43,6 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
-from cems_workbench.evaluation.losses import DEFAULT_K
 from cems_workbench.formats.base.packed import is_packed
 from cems_workbench.formats.base.spans import Span, SpanDocument
 from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of

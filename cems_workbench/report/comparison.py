@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cems_workbench.analysis.losses_of_set import Losses
 from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
@@ -20,7 +21,6 @@ from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigCompar
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, stale_lines
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
-from cems_workbench.evaluation.losses import Losses
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdicts_of
 from cems_workbench.jobs.evaluation import LabelledEvidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cems_workbench.evaluation.losses import Losses, LossMap, LostMemory, Rows
+from cems_workbench.analysis.losses_of_set import Losses, LossMap, LostMemory, Rows
 from cems_workbench.report.page import Texts
 
 

@@ -13,9 +13,9 @@ import streamlit
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.analysis.losses_of_set import Losses, losses_of
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.evaluation.losses import Losses, losses_of
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.evaluation import agreed, labelled_selection
 from cems_workbench.jobs.query_set_evidence import judged_selection

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from strategies import IDS, evidences
 
 from cems_workbench.analysis.losses import NEVER_FOUND, lost
+from cems_workbench.analysis.losses_of_set import LossCollector, Losses, losses_of, with_words
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.losses import LossCollector, Losses, losses_of, with_words
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.records import Memory, Query

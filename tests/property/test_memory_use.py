@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import IDS, evidences
 
+from cems_workbench.analysis.memory_use import MemoryUseCounter, memory_uses
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.memory_use import MemoryUseCounter, memory_uses
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.records import Query

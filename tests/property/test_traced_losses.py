@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from strategies import IDS, evidences
 
 from cems_workbench.analysis.losses import NEVER_FOUND
+from cems_workbench.analysis.losses_of_set import Losses, losses_of, with_words
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.losses import Losses, losses_of, with_words
 from cems_workbench.formats.base.spans import Span, read_span
 from cems_workbench.formats.base.traced import TracedQuery, queries_of
 from cems_workbench.pipeline import Evidence, evidence_from, replay

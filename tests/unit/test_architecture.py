@@ -31,7 +31,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
-    ("evaluation", "tuning", "analysis"),
+    ("evaluation",),
+    ("analysis", "tuning"),
     ("jobs",),
     ("report",),
     ("serve",),
@@ -69,7 +70,6 @@ NEVER: tuple[tuple[str, str, str], ...] = (
     ("mcp", "cli", "an agent needs no command line"),
     ("ui", "mcp", "a page needs no agent"),
     ("api", "mcp", "a script needs no agent"),
-    ("evaluation", "tuning", "tuning uses evaluation, not the other way"),
 )
 
 STAGE_IMPORTS = (

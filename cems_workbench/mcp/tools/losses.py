@@ -7,13 +7,13 @@ from typing import Literal
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
+from cems_workbench.analysis.losses_of_set import in_words
+from cems_workbench.analysis.memory_use import memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.api.measures import evaluate
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.losses import in_words
-from cems_workbench.evaluation.memory_use import memory_uses
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import evidence_of, measured_losses
 from cems_workbench.mcp.arguments import (

@@ -13,11 +13,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from cems_workbench.analysis.losses import Branch
-from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.evaluation.losses import (
+from cems_workbench.analysis.losses_of_set import (
     DEFAULT_K,
     NO_PROJECT,
     Found,
@@ -28,6 +24,10 @@ from cems_workbench.evaluation.losses import (
     losses_of,
     with_words,
 )
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.stages import candidate_stages

@@ -11,9 +11,9 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.analysis.memory_use import MemoryUses, UseRow, memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.memory_use import MemoryUses, UseRow, memory_uses
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
 from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled_selection
 from cems_workbench.jobs.memory_use import UsesOf

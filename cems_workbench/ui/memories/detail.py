@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.analysis.supersession import stored_standings
-from cems_workbench.evaluation.memory_use import UseRow
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation

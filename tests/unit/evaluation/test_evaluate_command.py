@@ -259,9 +259,9 @@ def test_losses_need_a_relevant_memory_and_their_options_need_losses(command: Co
 
 
 def test_evidence_without_a_list_that_the_config_asks_for_says_how_that_is_counted() -> None:
+    from cems_workbench.analysis.losses_of_set import losses_of
     from cems_workbench.config import with_values
     from cems_workbench.evaluation.batch import LabelledBatch
-    from cems_workbench.evaluation.losses import losses_of
     from cems_workbench.records import Query
 
     gathered = replace(one_evidence("one"), notes={"gathered": {"lists.vector.depth": 20}})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cems_workbench.analysis.losses_of_set import losses_of
 from cems_workbench.config import parse_config
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
-from cems_workbench.evaluation.losses import losses_of
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.stages.rerank import model_key

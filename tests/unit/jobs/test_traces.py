@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from cems_workbench.analysis.losses_of_set import stream_losses
 from cems_workbench.analysis.why import explain
 from cems_workbench.config import preset
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
-from cems_workbench.evaluation.losses import stream_losses
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cems_workbench.analysis.losses_of_set import losses_of
 from cems_workbench.analysis.rank_flow import rank_flow
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.losses import losses_of
 from cems_workbench.pipeline import Evidence, evidence_from, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages

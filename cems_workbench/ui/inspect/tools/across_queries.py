@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.evaluation.memory_use import UseRow
+from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
