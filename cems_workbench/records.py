@@ -296,7 +296,7 @@ class Query:
     `answerable` is False if it was judged that nothing in the store answers it, True if something does, None if nobody judged that. It does
     not depend on judgments of memories. `searched` and `engine_queries` are taken as given, as a recording of another system has them:
     the text that is searched instead of the query, and what the engine of a list got, by list source. `wordings` are further forms of the
-    query, searched as variants. These three are not in the repr, which names evidence files made before they existed.
+    query, searched as variants.
     """
 
     qid: str

@@ -405,15 +405,13 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         selection.project_only,
         sorted(portable_parameters(config).items()),
         selection.queries,
+        [given_text(query) for query in selection.queries],
         FORMAT,
     )
     words = dictionary_entries(config, resources)
     if words is not None:
         parts += (words,)
-    given = [(query.qid, given_text(query)) for query in selection.queries if query.given]
-    if given:  # only then, so that evidence of other queries keeps its name
-        parts += (given,)
-    if notes_superseded(config, resources):  # evidence of before has no note, and stays as it is
+    if notes_superseded(config, resources):
         parts += (SUPERSEDED,)
     # The name of the set is left out, so that sets of the same queries share a file.
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.config import preset, preset_names
 from cems_workbench.formats.relations_jsonl import as_row as relation_row
 from cems_workbench.platform.atomic_write import write_text
-from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH, Memory
+from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
 from cems_workbench.store import ConfigRecord
 from cems_workbench.tuning.score_cache import config_digest
 
@@ -85,7 +85,7 @@ def corpus_digest(store: Store) -> str:
     """SHA-256, in hex, of the live memories, their relations, their judgments, the rule by which memories are cut
     into chunks, and the language where it is not English."""
     memories = store.memories.read()
-    rows: list[Any] = [store.chunks.rule, *(_memory_row(memories[memory_id]) for memory_id in sorted(memories))]
+    rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
     rows += [str(rule)] if (rule := store.texts.rule) != DEFAULT_TEXT_RULE else []
     rows += [spoken] if (spoken := store.language.current) != ENGLISH else []
     rows += [relation_row(relation) for relation in store.relations.read()]
@@ -94,12 +94,6 @@ def corpus_digest(store: Store) -> str:
     for row in rows:
         digest.update(json.dumps(row, ensure_ascii=False, default=_plain).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _memory_row(memory: Memory) -> dict[str, Any]:
-    """The fields of a memory; those that were added later only where they have a value, so that digests of before stay."""
-    added = ("valid_from", "valid_until")
-    return {name: value for name, value in asdict(memory).items() if name not in added or value is not None}
 
 
 def _plain(value: object) -> str:

@@ -173,10 +173,8 @@ def digest(queries: Sequence[Query], scale: GradeScale) -> str:
     lines = [json.dumps(scale.to_dict(), sort_keys=True)]
     for query in sorted(queries, key=lambda query: query.qid):
         as_of = None if query.as_of is None else query.as_of.isoformat()
-        said: list[object] = [] if query.answerable is None else [query.answerable]  # keeps the digest of older sets
-        if query.given:
-            said = [query.answerable, query.given]
-        lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type, *said], sort_keys=True))
+        row = [query.qid, query.query, query.project, as_of, query.type, query.answerable, query.given]
+        lines.append(json.dumps(row, sort_keys=True))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -59,8 +59,7 @@ def draw(resources: Resources) -> None:
     )
     st.caption(
         "A ring marks a point where memories, embedder, config, judgments, queries or the workbench differ from the previous point; hover "
-        "to see which.",
-        help="Not recorded in experiments saved by older versions.",
+        "to see which."
     )
 
 
