@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
+from cems_workbench.config.fields import as_tuple
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.pipeline.evidence import Evidence
@@ -23,6 +24,9 @@ from cems_workbench.pipeline.supersession import SUPERSEDED
 
 NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query.raw"})
 """Gather parameters that change how evidence is fetched, or only what replay does with it, but not the evidence."""
+
+LEFT_OUT = frozenset({"rerank.query"})
+"""Gather parameters that hold a text of the user's, which a redacted record leaves out; that is no need."""
 
 DEEPENING = frozenset(
     {
@@ -93,8 +97,8 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     specs = {spec.path: spec for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
-        had = gathered.get(path, specs[path].default)
-        if had == wanted or _irrelevant(path, config):
+        had = as_tuple(gathered.get(path, specs[path].default))  # a record has lists
+        if had == wanted or _irrelevant(path, config) or (path in LEFT_OUT and path not in gathered):
             continue
         if path == "rerank.brief.long_chars" and evidence.in_brief(had) == evidence.in_brief(wanted):
             continue

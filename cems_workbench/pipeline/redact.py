@@ -34,6 +34,7 @@ from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_provenance import without_source
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.missing_evidence import LEFT_OUT
 from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED, RecordedList, RecordedStages, Scored
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.supersession import SUPERSEDED
@@ -132,8 +133,6 @@ def _is_ascii(run: str) -> bool:
 
 
 KEPT_NOTES = ("gathered", "models", "rerankers", "judges", "rerank_scores", "llm", "content_version", "language")
-LEFT_OUT_PARAMETERS = frozenset({"rerank.query"})
-"""Gather parameters that hold a text of the user's; one that the bundle does not state is no need."""
 
 NAMES = frozenset({"route", "complexity", "scale", "backend", "outcome"})
 """Notes with one of a few names of this program."""
@@ -266,9 +265,7 @@ class _Redaction:
         source = self.source.notes
         kept: dict[str, Any] = {name: source[name] for name in KEPT_NOTES if name in source}
         if "gathered" in kept:
-            kept["gathered"] = {
-                path: value for path, value in kept["gathered"].items() if path not in LEFT_OUT_PARAMETERS
-            }
+            kept["gathered"] = {path: value for path, value in kept["gathered"].items() if path not in LEFT_OUT}
         kept |= {name: self.note(name, source[name]) for name in ("query", "expansion") if name in source}
         if self.source.questions:
             questions = self.source.questions.items()

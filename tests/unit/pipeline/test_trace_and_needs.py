@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -186,9 +187,18 @@ def test_a_parameter_that_the_record_of_gathering_lacks_had_its_default() -> Non
     assert missing(old, RERANKING | {"rerank.text_source": "chunk"}) == {"rerank.text_source": ("memory", "chunk")}
     assert missing(old, RERANKING | {"rerank.text_source": "memory"}) == {}
     assert missing(old, {"rerank.text_source": "chunk"}) == {}  # nothing is reranked
+    redacted = gathered_without("rerank.query", {})
+    assert missing(redacted, RERANKING | {"rerank.query": "instructed"}) == {}
     assert missing(gathered_without("lists.answered_by", {}), {"lists.answered_by": "source"}) == {
         "lists.answered_by": ("workbench", "source")
     }
+
+
+def test_a_parameter_that_is_a_list_is_read_from_the_record_as_it_was_written() -> None:
+    noted = json.loads(json.dumps(gather_parameters(configured(RERANKING | {"rerank.text_fields": ["title"]}))))
+    subject = evidence({"vector": falling(3)}, notes={"gathered": noted}, model=dict.fromkeys(falling(3), 0.5))
+    assert missing(subject, RERANKING | {"rerank.text_fields": ["title"]}) == {}
+    assert missing(subject, RERANKING) == {"rerank.text_fields": (("title",), ())}
 
 
 def test_a_query_set_says_how_many_scores_were_gathered_otherwise() -> None:
