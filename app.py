@@ -3,7 +3,7 @@
 import streamlit as st
 
 from cems_workbench.platform import gc_tuning
-from cems_workbench.ui.kit.page_icon import draw_page_icon
+from cems_workbench.ui.kit.html import draw_page_icon
 
 st.set_page_config(layout="wide")
 draw_page_icon()

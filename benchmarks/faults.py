@@ -186,7 +186,7 @@ def page(store: Path, out: Path) -> object:
     """The results that Inspect shows, and that no page shows an exception."""
     from streamlit.testing.v1 import AppTest
 
-    import cems_workbench.ui.kit.shared_resources as handles
+    import cems_workbench.ui.kit.session as handles
 
     handles.WARM_UP_DELAY_S = 0.0
     os.environ.update(CEMS_WORKBENCH_STORE=str(store), CEMS_WORKBENCH_GATHER_AHEAD="false")

@@ -11,7 +11,7 @@ from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, r
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
-from cems_workbench.ui.kit.assets import begin_page
+from cems_workbench.ui.kit.html import begin_page
 
 ROWS = 900
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"

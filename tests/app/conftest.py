@@ -22,7 +22,7 @@ from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import resolve
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import fetch_evidence, searched
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def open_page(
     It is left open for the next test of the file with the same settings, unless it is the test's own.
     """
     for module, pause in (
-        (shared_resources, "WARM_UP_DELAY_S"),
+        (session, "WARM_UP_DELAY_S"),
         (searched, "PAINT_DELAY_S"),
         (fetch_evidence, "FLUSH_SECONDS"),
     ):
@@ -102,7 +102,7 @@ def loaded_once(settings: Settings) -> QueryEmbedder:
 def path() -> Path | None:
     """The folder of the store that the page holds; None where it could not be opened."""
     with contextlib.suppress(WorkbenchError):
-        return shared_resources.resources().store.path
+        return session.resources().store.path
     return None
 
 
@@ -117,6 +117,6 @@ def release() -> None:
     """Close the store that the page holds, after its background loading is over."""
     settle()
     with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
-        shared_resources.resources().close()
-    shared_resources.resources.clear()
-    shared_resources.warm_up_state.clear()
+        session.resources().close()
+    session.resources.clear()
+    session.warm_up_state.clear()

@@ -15,7 +15,7 @@ from cems_workbench.jobs.memory_use import UsesOf, uses_in_store
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.state import WHY_TOOL
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from cems_workbench.ui.memories import across
 from tests.sample import store_with_set
 
@@ -35,7 +35,7 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def uses(memory_id: str | None = None) -> UsesOf:
     """What the core counts under preset cems on the store that the page has open."""
     followed = () if memory_id is None else (memory_id,)
-    return uses_in_store(preset("cems").config, shared_resources.resources(), "few", followed=followed)
+    return uses_in_store(preset("cems").config, session.resources(), "few", followed=followed)
 
 
 def chosen(page: AppTest, key: str) -> AppTest:

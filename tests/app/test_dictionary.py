@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
 from cems_workbench.ui.inspect import dictionary
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import evidence_of, set_config, set_state
 
@@ -38,7 +38,7 @@ def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[
     page.session_state["inspect:dictionary"] = True
     page.text_input(key="inspect:query").set_value("is this wired up").run()
     assert not page.exception
-    path: Path = shared_resources.resources().dictionary_path
+    path: Path = session.resources().dictionary_path
     try:
         assert read_dictionary(path) == dict(SHIPPED)
         dictionary.write_dictionary(path, {"wired": "plugged in"})

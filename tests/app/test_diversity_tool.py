@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.pipeline.replay import single_table
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import DEPLOY, config_of, configured, evidence_of, order, search, tool
 from .pages import OpenPage, bodies, html
@@ -94,7 +94,7 @@ def test_judged_results_are_counted_before_and_after(open_page: OpenPage) -> Non
     page = open_page()
     stored_query = next(
         query
-        for query in shared_resources.resources().store.queries.read()
+        for query in session.resources().store.queries.read()
         if query.query == "how many different doctors did I visit?"
     )
     page = tool(

@@ -26,8 +26,8 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.page import VIEWS
-from cems_workbench.ui.kit import progress as kit_progress
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit import widgets as kit_progress
 from tests.sample import store_with_set
 
 from .inspect_page import config_of, pinned
@@ -144,7 +144,7 @@ def on_losses(page: AppTest) -> AppTest:
 
 def counted(page: AppTest, k: int = 10, qids: set[str] | None = None) -> Losses:
     """The losses of both configs as the core counts them on the evidence that the page gathered."""
-    resources = shared_resources.resources()
+    resources = session.resources()
     selection = judged_selection("few", resources, resources.store.judgments.read())
     grades = agreed(resources.store.judgments.read(), None)
     batches = []
@@ -173,7 +173,7 @@ def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) 
     page.number_input(key="evaluate:losses:k").set_value(3).run()
     kind = page.multiselect(key="evaluate:losses:types").options[0]
     page.multiselect(key="evaluate:losses:types").set_value([kind]).run()
-    queries = shared_resources.resources().store.query_sets.queries("few")
+    queries = session.resources().store.query_sets.queries("few")
     losses = counted(checked(page), 3, {query.qid for query in queries if (query.type or NO_TYPE) == kind})
     assert losses.maps[0].sentence() in markdown(page)
     assert table_with(page, "saved by recollection")["cems"].iloc[-1] == losses.maps[0].relevant
@@ -184,7 +184,7 @@ def test_where_nothing_is_lost_one_line_says_so(open_page: OpenPage, sample_stor
     page.selectbox(key="evaluate:set").select("few").run()
     page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
     page.button(key="evaluate:gather").click().run()
-    store = shared_resources.resources().store
+    store = session.resources().store
     qid = store.query_sets.queries("few")[0].qid
     first = found_first(qid)
     for one in store.judgments.read(qid):
@@ -197,7 +197,7 @@ def test_where_nothing_is_lost_one_line_says_so(open_page: OpenPage, sample_stor
 
 def found_first(qid: str) -> str:
     """The first result of a query of the set under preset cems."""
-    resources = shared_resources.resources()
+    resources = session.resources()
     judgments = resources.store.judgments.read()
     selection = judged_selection("few", resources, judgments)
     labelled = labelled_selection(preset("cems").config, selection, agreed(judgments, None), resources)
@@ -273,7 +273,7 @@ def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTes
     page.text_input[0].set_value("my try")
     keep.click()
     checked(page.run())
-    kept = shared_resources.resources().store.configs.experiments()[0]
+    kept = session.resources().store.configs.experiments()[0]
     assert (kept.name, kept.card["query_set"]) == ("my try", "few")
     assert len(kept.card["configs"][0]["per_query"]) == QUERIES
     page.run()
@@ -377,7 +377,7 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
     page.number_input(key="evaluate:log_size").set_value(1).run()
     page.button(key="evaluate:log_make").click().run()
     checked(page)
-    made = shared_resources.resources().store.query_sets.queries("bad queries")
+    made = session.resources().store.query_sets.queries("bad queries")
     assert [query.query for query in made] == ["How do  releases reach the cluster"], "asked twice, in its latest words"
     assert "Query set bad queries, version 1: 1 of 2 queries" in plainly(page.success[0].value)
     tables = {tuple(table.value.columns): table.value for table in page.dataframe}
@@ -405,7 +405,7 @@ def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
     page.number_input(key="evaluate:log_size").set_value(2).run()
     page.button(key="evaluate:log_make").click().run()
     checked(page)
-    assert {query.query for query in shared_resources.resources().store.query_sets.queries("worst")} == {
+    assert {query.query for query in session.resources().store.query_sets.queries("worst")} == {
         "nothing came",
         "rain in Lisbon",
     }

@@ -13,7 +13,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.ui.evaluate import nearest
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import config_of
 from .pages import OpenPage, all_html, captions, checked, drawn, markdown, plainly, press, table_with
@@ -85,7 +85,7 @@ def test_a_row_opens_its_query_in_inspect_with_the_recorded_answer_beside_it(pag
 
 def test_what_the_config_itself_answers_has_no_differences(page: AppTest, tmp_path: Path) -> None:
     config = preset("cems_head").config
-    resources = shared_resources.resources()
+    resources = session.resources()
     results = replay(gather(Request("how do we roll back a failed deploy?"), config, resources), config).results
     path = tmp_path / "own.json"
     answer = {"query": "how do we roll back a failed deploy?", "results": [row.memory_id for row in results]}
@@ -97,7 +97,7 @@ def test_what_the_config_itself_answers_has_no_differences(page: AppTest, tmp_pa
 def test_a_single_change_that_explains_the_answers_is_found(page: AppTest, tmp_path: Path) -> None:
     config = with_values(preset("cems_head").config, {"gap.ratio": 0.0})
     query = "how do we roll back a failed deploy?"
-    resources = shared_resources.resources()
+    resources = session.resources()
     found = replay(gather(Request(query), config, resources), config).results
     answers = [{"qid": "x", "query": query, "results": [row.memory_id for row in found]}]
     path = tmp_path / "gap.json"
@@ -154,7 +154,7 @@ def test_the_nearest_preset_is_found_with_its_changed_parameters(
 ) -> None:
     monkeypatch.setattr(nearest, "preset_names", lambda: ("engram_search", "mem0"))
     config = with_values(preset("mem0").config, {"assembly.limit": 3})
-    resources = shared_resources.resources()
+    resources = session.resources()
     answers = []
     for query in (
         "roll back a failed deploy",

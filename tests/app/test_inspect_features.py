@@ -14,7 +14,7 @@ from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.picker_tables import SIGNS
 from cems_workbench.ui.inspect.sections import VIEWS
 from cems_workbench.ui.inspect.transfer import diff_rows
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.thoroughly import first_of
 
 from .inspect_page import (
@@ -137,7 +137,7 @@ def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> N
     order_of_signs = list(SIGNS.values())
     places = [order_of_signs.index(sign) for sign in table[""]]
     assert places == sorted(places)
-    resources = shared_resources.resources()
+    resources = session.resources()
     assert len(table) == len(judged_queries(resources)[1]) > 50
     for sign in order_of_signs:
         assert f"{sign} {(table[''] == sign).sum()}" in captions(page)
@@ -150,12 +150,12 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
     page.session_state["inspect:picker"] = True
     page.run()
     row = page.dataframe[0].value.query("rank > 1").iloc[0]
-    stored = next(query for query in shared_resources.resources().store.queries.read() if query.query == row["query"])
+    stored = next(query for query in session.resources().store.queries.read() if query.query == row["query"])
     page.session_state["inspect:picker"] = False
     page.session_state["inspect:project"] = stored.project
     page.session_state["inspect:as_of"] = stored.as_of.date() if stored.as_of else None
     page = search(page, stored.query)
-    grades = judged_queries(shared_resources.resources())[1][stored.qid]
+    grades = judged_queries(session.resources())[1][stored.qid]
     assert order(page)[int(row["rank"]) - 1] in relevant(grades, 1)
     assert not relevant(grades, 1) & set(order(page)[: int(row["rank"]) - 1])
 
@@ -250,7 +250,7 @@ def test_a_variant_that_is_switched_off_changes_the_ranking_and_comes_back(open_
 
 def test_a_broken_dictionary_is_one_clear_line(open_page: OpenPage) -> None:
     page = open_page()
-    path = shared_resources.resources().dictionary_path
+    path = session.resources().dictionary_path
     path.write_text("[")
     try:
         page = configured(page, {**PLAIN, "expansion.backend": "dictionary"})
@@ -320,7 +320,7 @@ def test_a_result_is_graded_and_its_query_kept_without_leaving_the_page(open_pag
     second = order(page)[1]
     page = follow(page, second)
     page = press(page, "inspect:row_grade:3")
-    store = shared_resources.resources().store
+    store = session.resources().store
     query = next(query for query in store.queries.read() if query.query == "typed by hand about doctors")
     assert store.query_sets.holding(query.qid) == ["typed by hand"]
     [label] = store.judgments.read(query.qid)

@@ -13,7 +13,7 @@ from cems_workbench.formats import read
 from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from tests.sample import FAILING
 from tests.thoroughly import first_of
 

@@ -15,8 +15,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats import detect, judgment_writers
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
 from tests.app.test_label_views import checked, press, table_with
 
 pytestmark = [pytest.mark.models]
@@ -48,7 +48,7 @@ def upload(page: AppTest, name: str, *rows: Any) -> AppTest:
 
 
 def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppTest) -> None:
-    store = shared_resources.resources().store
+    store = session.resources().store
     qid, memory_id = pair(store)
     row = {"qid": qid, "memory_id": memory_id, "kind": "human"}
     upload(
@@ -70,7 +70,7 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
 
 
 def test_the_format_is_named_and_a_refusal_has_the_words_of_the_command(page: AppTest, tmp_path: Path) -> None:
-    qid, memory_id = pair(shared_resources.resources().store)
+    qid, memory_id = pair(session.resources().store)
     upload(page, "mine.jsonl", {"query-id": qid, "corpus-id": memory_id, "score": 1})
     assert table_with(page, "added")["format"][0] == "judgments-jsonl"
     (tmp_path / "none.jsonl").write_text('{"qid": "q", "doc_id": "d"}')
@@ -100,6 +100,6 @@ def test_a_rule_settles_what_a_form_of_one_grade_cannot_hold(page: AppTest) -> N
 def test_counted_feedback_is_what_the_selection_says(page: AppTest) -> None:
     checked(page.selectbox(key="label:out:judge").set_value("ada").run())
     press(page, "label:out:feedback")
-    store = shared_resources.resources().store
+    store = session.resources().store
     memory = store.memories.read()[pair(store)[1]]
     assert (memory.relevant_count, memory.noise_count) == (1, 0)

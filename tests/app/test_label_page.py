@@ -24,7 +24,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, Memory, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words, split_meaning
 from tests.app.conftest import ROOT, release
 
@@ -54,7 +54,7 @@ def page(open_page: OpenPage, queue_store: Path) -> AppTest:
 
 
 def labels() -> list[Judgment]:
-    return shared_resources.resources().store.queues.labels("four")
+    return session.resources().store.queues.labels("four")
 
 
 def card(page: AppTest) -> str:
@@ -83,7 +83,7 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
     opened.text_input(key="reviewer:name").set_value("ada").run()
     assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer per pair"]
     assert "Memory 1 of" in card(opened)
-    resources = shared_resources.resources()
+    resources = session.resources()
     people = {(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human")}
     first = {
         (query.qid, row.memory_id)
@@ -122,7 +122,7 @@ def test_that_nothing_answers_a_query_puts_its_cards_aside_and_is_undone(page: A
     press(page, "label:open_note")
     page.text_area(key="label:note").set_value("looked everywhere").run()
     press(page, "label:nothing")
-    store = shared_resources.resources().store
+    store = session.resources().store
     first = labels()[0].qid
     (said,) = (one for one in store.judgments.read(first, "human") if one.memory_id == WHOLE_STORE)
     assert (said.judge, said.grade, said.note) == ("ada", 0, "looked everywhere")
@@ -155,7 +155,7 @@ def test_the_card_tells_no_rank_score_config_or_grade(page: AppTest) -> None:
 
 
 def test_agreement_needs_two_people(page: AppTest) -> None:
-    store = shared_resources.resources().store
+    store = session.resources().store
     for judge, grade in (("bo", 3), ("cy", 0)):
         for qid, memory_id in store.queues.pairs("four"):
             store.labels.give(Judgment(qid, memory_id, grade, judge))
@@ -216,12 +216,12 @@ def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyP
     alone = AppTest.from_file(str(ROOT / "pages" / "label.py"), default_timeout=60).run()
     alone.text_input(key="reviewer:name").set_value("ada").run()
     press(alone, "label:grade:1")
-    assert (len(labels()), shared_resources.warm_up_state().state) == (1, "cold")
+    assert (len(labels()), session.warm_up_state().state) == (1, "cold")
     release()
 
 
 def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grades_are_read(page: AppTest) -> None:
-    resources = shared_resources.resources()
+    resources = session.resources()
     qid, memory_id = next(pair for pair in resources.store.queues.pairs("four") if not graded(pair))
     for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
@@ -231,7 +231,7 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
 
 
 def graded(pair: tuple[str, str]) -> bool:
-    return any((one.qid, one.memory_id) == pair for one in shared_resources.resources().store.judgments.read())
+    return any((one.qid, one.memory_id) == pair for one in session.resources().store.judgments.read())
 
 
 def signed_in_as(monkeypatch: pytest.MonkeyPatch, **user: object) -> None:

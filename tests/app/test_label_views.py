@@ -14,7 +14,7 @@ from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pai
 from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.records import Judgment, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import config_of, state_of
 from .pages import OpenPage, checked, press, table_with
@@ -58,7 +58,7 @@ def judged(page: AppTest) -> AppTest:
 
 def expected() -> PairScores:
     """What the judge says of the two queries' labelled pairs."""
-    resources = shared_resources.resources()
+    resources = session.resources()
     qids = {query.qid for query in resources.store.query_sets.queries("few")}
     pairs = [(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human") if one.qid in qids]
     return score_pairs(pairs, preset("cems").config, resources)
@@ -69,7 +69,7 @@ def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(pag
     scores = expected()
     assert f"{len(scores.scores)} pairs graded by people and by" in " ".join(one.value for one in page.caption)
     assert [one.label.split(",")[0].split(":")[0] for one in page.metric] == ["Agreement now", "Best"]
-    assert shared_resources.resources().store.judgments.read(kind="model") == []
+    assert session.resources().store.judgments.read(kind="model") == []
     assert "wb-confusion" in " ".join(str(one.proto.body) for one in page.get("html"))
 
 
@@ -87,18 +87,18 @@ def test_a_difference_is_marked_judge_wrong_by_name_and_taken_back(page: AppTest
     judged(page)
     chosen(page)
     press(page, "label:differ:wrong")
-    (mark,) = shared_resources.resources().store.labels.judged_wrong()
+    (mark,) = session.resources().store.labels.judged_wrong()
     assert (mark.judge, mark.note) == ("ada", expected().judge)
     chosen(page)
     press(page, "label:differ:wrong")
-    assert shared_resources.resources().store.labels.judged_wrong() == []
+    assert session.resources().store.labels.judged_wrong() == []
 
 
 def test_a_difference_is_labelled_again_under_the_reviewers_name(page: AppTest) -> None:
     judged(page)
     chosen(page)
     press(page, "label:differ:1")
-    (label,) = [one for one in shared_resources.resources().store.judgments.read() if one.judge == "ada"]
+    (label,) = [one for one in session.resources().store.judgments.read() if one.judge == "ada"]
     assert isinstance(label, Judgment)
     assert (label.grade, label.kind) == (1, "human")
 
@@ -125,7 +125,7 @@ def queued(page: AppTest) -> AppTest:
 
 
 def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: AppTest) -> None:
-    queues = shared_resources.resources().store.queues
+    queues = session.resources().store.queues
     assert queued.session_state["label:chosen"] == "made"
     record = next(queue for queue in queues.read() if queue.name == "made")
     assert (record.settings["strategy"], record.settings["configs"]) == ("decisive", ["recollection", "ace_a"])
@@ -156,7 +156,7 @@ def test_coverage_is_of_the_configs_of_the_queue(queued: AppTest) -> None:
 
 
 def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(queued: AppTest) -> None:
-    store = shared_resources.resources().store
+    store = session.resources().store
     before = store.judgments.read(kind="human")
     view(queued, "Queue")
     press(queued, "label:prelabel")
@@ -174,7 +174,7 @@ def test_what_a_comparison_left_unjudged_is_queued_in_one_click(page: AppTest) -
     page.session_state["evaluate:configs"], page.session_state["evaluate:set"] = ["recollection", "ace_a"], "few"
     checked(page.run())
     press(page, "label:unjudged")
-    store = shared_resources.resources().store
+    store = session.resources().store
     judged = {(one.qid, one.memory_id) for one in store.judgments.read(kind="human")}
     assert page.session_state["label:chosen"] == "few-unjudged"
     assert store.queues.pairs("few-unjudged")
@@ -187,6 +187,6 @@ def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
     view(queued, "Queue")
     queued.session_state["label:forget"] = True
     press(queued, "label:forget:sure")
-    store = shared_resources.resources().store
+    store = session.resources().store
     assert [queue.name for queue in store.queues.read()] == ["a first"]
     assert [one.grade for one in store.judgments.read() if one.judge == "ada"] == [1]

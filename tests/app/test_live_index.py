@@ -30,7 +30,7 @@ from cems_workbench.sources.source import (
 )
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.views.stages import side_by_side_html
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.planted_source import Planted, planted
 from tests.small_store import empty_store
 
@@ -200,7 +200,7 @@ def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:
     opened = page(lists__answered_by="source")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     assert resources is not None
     resources.store.add(
         ParsedInput("asked", "queries", queries=[Query("q1", QUERY)], judgments=[Judgment("q1", "m0", 3)])

@@ -19,8 +19,8 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Selection, Store
 from cems_workbench.ui.inspect.state import Gathered, InspectState
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
 
 from .inspect_page import STATE, state_of
 from .pages import OpenPage, all_html, drawn
@@ -73,7 +73,7 @@ def field(page: AppTest, kind: str, name: str) -> Any:
 
 
 def store(page: AppTest) -> Store:
-    return shared_resources.resources().store
+    return session.resources().store
 
 
 def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
@@ -183,8 +183,8 @@ def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> Non
     )
     assert (after.created_at, after.priority, after.title) == (before.created_at, before.priority, before.title)
     assert store(page).content_version == version + 1
-    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
-    assert shared_resources.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
+    assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
+    assert session.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
     assert "zebrafish" in all_html(page)
 
 
@@ -236,7 +236,7 @@ def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     page = drawn(page.button(key="memories:undo:button").click().run())
     assert "m003" in ids(page) and store(page).memories.get("m003") == before
     assert "Deleted <code>" not in all_html(page)
-    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
 
 
 def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
@@ -265,7 +265,7 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert list(counts["format"]) == ["memories-jsonl", "qrels"]
     assert [one.value for one in page.error] == [plain("picture.png: is no text, and in no known format")]
     assert store(page).memories.count() == total + 2, "a field that cannot be read costs the field"
-    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
 
 
 def test_importing_the_same_file_again_changes_nothing(open_memories: OpenPage) -> None:
@@ -297,11 +297,11 @@ def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memori
     page = open_memories(view="Store")
     assert all_html(page).count("✓ up to date") == 2
     page = drawn(page.button(key="memories:rebuild").click().run(timeout=120))
-    texts = len(shared_resources.resources().indexes.vectors)
+    texts = len(session.resources().indexes.vectors)
     assert texts > total, "some of the sample's memories have chunks"
     assert any("Rebuilt in" in text.value and f"{texts} texts embedded" in text.value for text in page.caption)
     assert all_html(page).count("✓ up to date") == 2
-    assert shared_resources.resources().indexes.lexical.search("poetry", 1)
+    assert session.resources().indexes.lexical.search("poetry", 1)
 
 
 def test_a_new_store_is_imported_in_the_language_that_is_chosen(open_memories: OpenPage, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_new_store_is_imported_in_the_language_that_is_chosen(open_memories: O
     box.set_value("danish").run()
     page = upload(page, ("rows.jsonl", '{"id":"n1","content":"Hundene løber i haven"}'.encode()))
     assert str(store(page).language.choice()) == "danish, as chosen"
-    assert shared_resources.resources().indexes.lexical.search("hunden", 1), "stems of Danish"
+    assert session.resources().indexes.lexical.search("hunden", 1), "stems of Danish"
     assert not [box for box in page.selectbox if box.label == "Language of the memories"], "the store has memories"
 
 
@@ -328,15 +328,15 @@ def test_the_language_chosen_for_an_empty_store_is_what_its_import_offers(
 def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Store")
     assert page.button(key="memories:language:change").disabled, "english it is"
-    vectors = len(shared_resources.resources().indexes.vectors)
+    vectors = len(session.resources().indexes.vectors)
     page.selectbox(key="memories:language:english").set_value("german").run()
     page = drawn(page.button(key="memories:language:change").click().run(timeout=120))
     assert any(text.value.startswith("Language: **german**, as chosen") for text in page.caption)
     assert any("now uses german; its index is being rebuilt" in text.value for text in page.caption)
     page = drawn(page.run(timeout=120))
     assert all_html(page).count("✓ up to date") == 2
-    assert shared_resources.resources().indexes.lexical.language == "german"
-    assert len(shared_resources.resources().indexes.vectors) == vectors, "nothing is embedded again"
+    assert session.resources().indexes.lexical.language == "german"
+    assert len(session.resources().indexes.vectors) == vectors, "nothing is embedded again"
     assert store(page).memories.count() == total
 
 
@@ -344,12 +344,12 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     open_memories: OpenPage, total: int, copy: Path, tmp_path: Path
 ) -> None:
     page = open_memories(view="Store")
-    embedder = shared_resources.resources().embedder
+    embedder = session.resources().embedder
     page.session_state["inspect:query"] = "a query of the old store"
     page.text_input(key="memories:folder").set_value(str(tmp_path / "new"))
     page = drawn(page.button(key="memories:folder:create").click().run())
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
-    assert shared_resources.resources().embedder is embedder, "the loaded model goes over"
+    assert session.resources().embedder is embedder, "the loaded model goes over"
     assert "inspect:query" not in page.session_state
     assert "This store has no memories yet" in all_html(show(page, "Browse"))
     page = show(page, "Store")
@@ -397,7 +397,7 @@ def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage,
     page = open_memories()
     present = store(page)
     with pytest.raises(StoreError, match="press Create to make one"):
-        shared_resources.switch(str(tmp_path / "nowhere"), create=False)
+        session.switch(str(tmp_path / "nowhere"), create=False)
     assert store(page) is present and present.memories.count() == total
 
 

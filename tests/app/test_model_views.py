@@ -12,7 +12,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.judge import BANDS
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .conftest import ROOT
 from .inspect_page import (
@@ -209,7 +209,7 @@ def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenP
     shown = html(page, "wb-corrections")
     assert "elasticsaerch → elasticsearch" in shown
     assert "<td>0.92</td><td>store</td>" in shown
-    store = shared_resources.resources().store
+    store = session.resources().store
     store.corrections.learn([("<b>x</b>", "kafka")], 1000)
     store.corrections.refuse("kofka", "coffee")
     page.session_state["inspect:typos"] = True

@@ -18,7 +18,7 @@ from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect import page as page_module
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import set_config
 from .test_inspect_page import OpenPage, control, search
@@ -74,7 +74,7 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
 ) -> None:
     page, real = open_page().run(), page_module._draw_sidebar
     drawn: list[object] = []
-    monkeypatch.setattr(shared_resources.warm_up_state(), "state", "ready" if loaded else "loading")
+    monkeypatch.setattr(session.warm_up_state(), "state", "ready" if loaded else "loading")
     monkeypatch.setattr(page_module, "_draw_sidebar", lambda resources: (drawn.append("controls"), real(resources)))
 
     def painted(trace: Trace, read: tuple[int, int] | None, off: Collection[int]) -> Markup:

@@ -11,7 +11,7 @@ from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.sections import TOOLS, VIEWS
-from cems_workbench.ui.kit.theme import list_colour
+from cems_workbench.ui.kit.charts import list_colour
 
 from .inspect_page import QUERY, config_of, evidence_of, order, search, set_config, set_state, show, tool
 from .pages import OpenPage

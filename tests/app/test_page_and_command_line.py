@@ -19,7 +19,7 @@ from cems_workbench.cli import tune as tune_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.jobs import query_set_evidence
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import store_with_set
 
 from .pages import OpenPage, all_html, captions, checked
@@ -132,8 +132,8 @@ def tuning(evidence: Path, out: Path) -> tuple[str | Path, ...]:
 @contextmanager
 def page_closed() -> Iterator[None]:
     """While the app does not hold its store, as when it is not running."""
-    shared_resources.resources().close()
-    shared_resources.resources.clear()
+    session.resources().close()
+    session.resources.clear()
     yield
 
 
@@ -190,7 +190,7 @@ def test_the_command_searches_on_the_labels_that_the_page_searched_on(
 ) -> None:
     from cems_workbench.records import Judgment, ParsedInput
 
-    store = shared_resources.resources().store
+    store = session.resources().store
     query = store.query_sets.queries("few")[0]
     unjudged = sorted(store.memories.read())[0]
     store.add(ParsedInput("later", "jsonl", judgments=[Judgment(query.qid, unjudged, 3, "ada", "human")]))

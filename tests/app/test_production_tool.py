@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import QUERY, config_of, order, search, set_config, tool
 from .pages import OpenPage, captions, html, markdown
@@ -84,7 +84,7 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
 def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> None:
     page = tool(search(open_page()), TOOL)
     ids = order(page)
-    memory = shared_resources.resources().store.memories.get(ids[2])
+    memory = session.resources().store.memories.get(ids[2])
     assert memory is not None
     scores = re.findall(r"after the last stage: ([^\"]+)", html(page, "wb-results"))
     rows: list[object] = [{"id": key, "score": float(score)} for key, score in zip(ids, scores, strict=False)]
@@ -112,7 +112,7 @@ def test_an_answer_of_another_store_says_so(open_page: OpenPage) -> None:
 
 def test_a_run_of_several_queries_takes_that_of_this_one_and_another_on_choice(open_page: OpenPage) -> None:
     page = tool(search(open_page()), TOOL)
-    qid = next(query.qid for query in shared_resources.resources().store.queries.read() if query.query == QUERY)
+    qid = next(query.qid for query in session.resources().store.queries.read() if query.query == QUERY)
     ids = order(page)
     lines = [f"other-query Q0 {ids[-1]} 1 0.9 prod"]
     lines += [f"{qid} Q0 {key} {rank} {1 / rank:.4f} prod" for rank, key in enumerate(ids, start=1)]

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import FAILING
 
 from .inspect_page import config_of, configured, evidence_of, gathered, order, remembered, search, set_state, tool
@@ -194,7 +194,7 @@ def test_a_query_of_the_sample_has_the_same_sweep_on_the_page_as_in_the_library(
     """The page replays its own evidence; a fresh gather gives the same breakpoints."""
     page = opened(open_page, "Sensitivity")
     config = with_values(preset("cems").config, FUSION)
-    evidence = gather_lists(Request(FAILING), config, shared_resources.resources())
+    evidence = gather_lists(Request(FAILING), config, session.resources())
     fresh = sweep(evidence, config, "lists.lexical.weight", 5)
     shown = remembered(page, "sensitivity:sweep")
     assert [one.results for one in fresh.segments] == [one.results for one in shown.segments]

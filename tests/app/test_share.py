@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cems_workbench.cli.main import commands
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .conftest import release
 from .inspect_page import PLAIN, QUERY, WIRED, config_of, configured, follow, order, search, set_state, state_of
@@ -53,7 +53,7 @@ def said(page: AppTest) -> list[str]:
 
 def kept(change: Callable[[dict[str, object]], None], state_id: str) -> str:
     """The id of a state as another version would have kept it."""
-    store = shared_resources.resources().store
+    store = session.resources().store
     values = store.links.read(state_id)
     assert values is not None
     change(values)
@@ -145,7 +145,7 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
 def test_a_link_that_holds_nothing_of_use_opens_the_page(open_page: OpenPage) -> None:
     open_page()
     for values in ({}, {"query": 3, "config": "[", "as_of": "yesterday", "off": "x", "places": [], "preset": None}):
-        fresh = opened(open_page, shared_resources.resources().store.links.save(values))
+        fresh = opened(open_page, session.resources().store.links.save(values))
         assert "See why a memory was found" in html(fresh, "wb-empty")
         assert said(fresh)
 

@@ -17,7 +17,7 @@ from cems_workbench.jobs.connecting import connect
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import RowProblem, SourceError
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.planted_source import Planted, planted, taken
 from tests.small_store import empty_store
 
@@ -107,7 +107,7 @@ def test_looking_says_what_is_there_and_takes_nothing(page: AppTest, collection:
     found = html(page, "wb-mem-source")
     assert "<div>3</div>" in found and "3 of 384 numbers, cosine distance" in found and "HNSW" in found
     assert "no relations between memories but what superseded_by names" in found
-    assert shared_resources.resources().store.memories.count() == 0
+    assert session.resources().store.memories.count() == 0
 
 
 def test_memories_are_taken_searched_and_taken_again_where_they_changed(
@@ -119,7 +119,7 @@ def test_memories_are_taken_searched_and_taken_again_where_they_changed(
     card = html(page, "wb-mem-source")
     assert "✓</span> answers" in card and "3 there, 3 here" in card and "complete, just now" in card
     assert "3 of 3 stored vectors reproduced, lowest cosine 1.0000" in card and "⚠" not in card
-    resources = shared_resources.resources()
+    resources = session.resources()
     hits = resources.indexes.vectors.search(resources.embedder.encode_query("vault of deploy keys"), 1)
     assert [hit[0] for hit in hits] == ["keys"]
 

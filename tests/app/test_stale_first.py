@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
 from cems_workbench.ui.inspect import labelled
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
 
@@ -23,7 +23,7 @@ STALE = "superseded by m312 (157 days later), which "
 
 def search_for_the_old_one(page: AppTest) -> AppTest:
     """The query is the superseded memory's own text, which every embedder puts first in the vector list."""
-    old = shared_resources.resources().store.memories.get("m249")
+    old = session.resources().store.memories.get("m249")
     assert old is not None
     set_config(page, with_values(config_of(page), {"lists.lexical.enabled": False, "rerank.backend": "none"}))
     return search(page, indexed_text(old))
@@ -66,7 +66,7 @@ def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
 
 def test_memories_say_what_supersedes_them_and_what_they_supersede(open_page: OpenPage) -> None:
     open_page()
-    resources = shared_resources.resources()
+    resources = session.resources()
     older, newer = resources.store.memories.read(["m249", "m312"]).values()
     assert standings(resources, [older, newer]) == {"m249": "superseded by m312 (157 days later)"}
     assert standing_lines(resources, older) == ["superseded by m312 (157 days later)"]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.analysis.supersession_signals import Span
 from cems_workbench.records import SUPERSEDES, Memory, ParsedInput, Relation
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from cems_workbench.ui.label.superseded import marked_parts
 
 from .pages import OpenPage, checked, press
@@ -50,7 +50,7 @@ def answer(page: AppTest, name: str) -> None:
 
 
 def edges() -> list[Relation]:
-    return [one for one in shared_resources.resources().store.relations.read() if one.kind == SUPERSEDES]
+    return [one for one in session.resources().store.relations.read() if one.kind == SUPERSEDES]
 
 
 def shown(page: AppTest) -> tuple[str, ...]:

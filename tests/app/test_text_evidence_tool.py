@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 
 from .inspect_page import DEPLOY, PLAIN, configured, evidence_of, follow, order, search, tool
 from .pages import OpenPage, bodies, captions, html
@@ -132,7 +132,7 @@ def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
 
 def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) -> None:
     page = open_page()
-    memories = shared_resources.resources().store.memories.read()
+    memories = session.resources().store.memories.read()
     wild = next(memory for memory in memories.values() if "<" in memory.content and ">" in memory.content)
     page = tool(follow(search(page, wild.content[:80]), wild.id), "Text evidence")
     body = re.sub(r"</?(div|mark|span|b)( [^>]*)?>", "", html(page, 'class="wb-whole"'))

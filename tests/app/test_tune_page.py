@@ -15,7 +15,7 @@ from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
@@ -160,7 +160,7 @@ def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: 
 
 def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tuned: AppTest) -> None:
     planned = found(tuned).planned
-    store = shared_resources.resources().store
+    store = session.resources().store
     before = store.holdouts.count("few", planned.sealed)
     assert found(tuned).tuned.holdout is None
     assert f"{len(planned.sealed)} queries, sealed" in all_html(tuned)
@@ -236,7 +236,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     page.text_input(key="tune:author").set_value("ada")
     page.run()
     checked(page.button(key="tune:keep").click().run())
-    kept = shared_resources.resources().store.configs.history()[0]
+    kept = session.resources().store.configs.history()[0]
     assert (kept.name, kept.author, kept.why, kept.base) == ("better blend", "ada", "paraphrases were missed", "cems")
     assert page.session_state["tune:view"] == "History"
     assert "same" in set(page.dataframe[0].value["store"])
@@ -310,7 +310,7 @@ def test_noise_is_held_below_a_bound_while_ranking_is_improved_and_the_reverse(
 
 
 def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
-    store = shared_resources.resources().store
+    store = session.resources().store
     memory = store.memories.get(next(iter(store.memories.read())))
     assert memory is not None
     store.memories.update(replace(memory, content=f"{memory.content} And more."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import FAILING
 
 from .inspect_page import choose_tool, order, search
@@ -21,7 +21,7 @@ def open_tool(page: AppTest, query: str = FAILING) -> AppTest:
 
 def test_the_first_judged_missing_memory_is_offered_with_its_stored_values(open_page: OpenPage) -> None:
     page = open_tool(open_page())
-    stored = shared_resources.resources().store.memories.get("m089")
+    stored = session.resources().store.memories.get("m089")
     assert stored is not None
     assert field(page, "text_area", "content").value == stored.content
     assert field(page, "number_input", "access_count").value == stored.access_count
@@ -31,7 +31,7 @@ def test_the_first_judged_missing_memory_is_offered_with_its_stored_values(open_
 def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     before = order(page)
-    version = shared_resources.resources().store.content_version
+    version = session.resources().store.content_version
     field(page, "text_area", "content").set_value(BETTER)
     field(page, "text_input", "created_at").set_value("2026-11-20")
     page = press(page, "inspect:what_if:try")
@@ -42,8 +42,8 @@ def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page:
     assert "lexical:0" in tables[0] and "assembly" in tables[1] and "▼" in tables[2]
     assert "Exact: every rank" in captions(page)
     assert order(page) == before
-    assert shared_resources.resources().store.content_version == version
-    assert getattr(shared_resources.resources().store.memories.get("m089"), "content", "") != BETTER
+    assert session.resources().store.content_version == version
+    assert getattr(session.resources().store.memories.get("m089"), "content", "") != BETTER
 
 
 def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> None:
@@ -51,7 +51,7 @@ def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> No
     field(page, "text_area", "content").set_value(BETTER)
     page = press(page, "inspect:what_if:try")
     page = press(page, "inspect:what_if:again")
-    stored = shared_resources.resources().store.memories.get("m089")
+    stored = session.resources().store.memories.get("m089")
     assert stored is not None and field(page, "text_area", "content").value == stored.content
     assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
 
@@ -115,7 +115,7 @@ def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
 def test_without_a_memory_another_comes_in_its_place_here_and_in_the_judged_queries(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     first = order(page)[0]
-    version = shared_resources.resources().store.content_version
+    version = session.resources().store.content_version
     page.session_state["inspect:what_if:mode"] = "Without it"
     page = page.text_input(key="inspect:what_if:search").set_value(first).run()
     page = press(page, f"inspect:what_if:match:{first}")
@@ -125,7 +125,7 @@ def test_without_a_memory_another_comes_in_its_place_here_and_in_the_judged_quer
     outcomes = [body for body in bodies(page) if 'class="wb-outcome"' in body]
     assert f"Without {first}, " in outcomes[-1] and "judged queries change their first 10 results" in outcomes[-1]
     assert "nDCG@10" in outcomes[-1]
-    assert shared_resources.resources().store.content_version == version
+    assert session.resources().store.content_version == version
 
 
 def test_a_note_that_does_not_exist_yet_is_ranked_and_a_wrong_text_is_one_line(open_page: OpenPage) -> None:

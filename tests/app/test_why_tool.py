@@ -13,7 +13,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools import choose_memory
-from cems_workbench.ui.kit import shared_resources
+from cems_workbench.ui.kit import session
 from tests.sample import FAILING
 from tests.thoroughly import first_of
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def open_tool(page: AppTest, query: str = FAILING, **state: object) -> AppTest:
     """The tool on a query, as of its date if it is judged."""
-    stored = next((one for one in shared_resources.resources().store.queries.read() if one.query == query), None)
+    stored = next((one for one in session.resources().store.queries.read() if one.query == query), None)
     choose_tool(page, "Why is it missing?")
     if stored is not None and stored.as_of is not None:
         page.session_state["inspect:as_of"] = stored.as_of.date()
@@ -48,7 +48,7 @@ def wanted(qid: str) -> tuple[str, str]:
     text = (ROOT / "sample_data" / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"^\| {qid} \|[^|]+\| (m\d+)", text, re.MULTILINE)
     assert found
-    return next(one.query for one in shared_resources.resources().store.queries.read() if one.qid == qid), found[1]
+    return next(one.query for one in session.resources().store.queries.read() if one.qid == qid), found[1]
 
 
 @pytest.mark.parametrize("qid", first_of(["q09", "q53", "q116", "q128"]))
@@ -160,7 +160,7 @@ def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> Non
 
 def test_a_query_without_a_relevant_memory_says_so(open_page: OpenPage) -> None:
     page = open_page()
-    store = shared_resources.resources().store
+    store = session.resources().store
     judged: dict[str, int] = {}
     for judgment in store.judgments.read():
         judged[judgment.qid] = max(judged.get(judgment.qid, 0), judgment.grade)
@@ -170,7 +170,7 @@ def test_a_query_without_a_relevant_memory_says_so(open_page: OpenPage) -> None:
 
 def test_a_memory_that_was_deleted_meanwhile_is_said_to_be_gone(open_page: OpenPage) -> None:
     page = pick(open_tool(open_page()), "m089")
-    store = shared_resources.resources().store
+    store = session.resources().store
     assert store.memories.delete("m089")
     try:
         page = page.run()
@@ -185,7 +185,7 @@ def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
 ) -> None:
     page = open_page(shutil.copytree(app_store, tmp_path / "store"))
     lonely = Memory("lonely", "Nothing to do with it.", project="lone/one", scope="personal")
-    shared_resources.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
+    session.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
     set_config(page, with_values(preset("cems").config, {"query.scope": "shared"}))
     page.run()  # the project is among the options from here on
     page = open_tool(page, FAILING, project="lone/one", only_project=True)

@@ -193,7 +193,7 @@ PUBLIC = (
 
 
 TAG = re.compile(r"</?[a-zA-Z]")
-MARKUP_HOMES = ("kit/assets.py", "kit/figures.py")
+MARKUP_HOMES = ("kit/html.py", "kit/charts.py")
 """Where the two elements around stylesheets and scripts stand, and the line breaks of Plotly's texts."""
 
 

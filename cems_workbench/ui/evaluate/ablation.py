@@ -17,12 +17,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.html import tick
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

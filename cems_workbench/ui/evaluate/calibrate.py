@@ -11,11 +11,9 @@ from cems_workbench.jobs.calibration import calibrations
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.tuning.calibration import METHODS, Calibration
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GREY, GRID, HOVERTEXT, lines
+from cems_workbench.ui.kit.charts import GREY, GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -20,14 +20,10 @@ from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain, tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
-from cems_workbench.ui.kit.report import report_button
-from cems_workbench.ui.kit.screen_reader import announce
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.html import announce, plain, tick
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.widgets import report_button, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -20,8 +20,8 @@ from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared, draw_saved
 from cems_workbench.ui.evaluate.state import Choice
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.escape import csv_bytes, plain
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import csv_bytes, plain
 from cems_workbench.ui.kit.tables import pick_row
 
 
@@ -69,9 +69,9 @@ def _draw_save(
     card |= {MADE_KEY: made_with(last.labelled, last.evaluation.config)}
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
-        reviewer.require("reviewer")
+        session.require("reviewer")
         saved = resources.store.configs.add_experiment(
-            name.strip(), dump_config(config), note.strip(), card, reviewer.reviewer() or ""
+            name.strip(), dump_config(config), note.strip(), card, session.reviewer() or ""
         )
     except WorkbenchError as error:
         st.error(plain(str(error)))

@@ -55,13 +55,18 @@ from cems_workbench.ui.evaluate.missing_evidence import under
 from cems_workbench.ui.evaluate.nearest import draw as draw_nearest
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import draw_provenance, empty, offer_gather, search_cost_text
-from cems_workbench.ui.kit.progress import cancellable, progress_in
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table, pick_row
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import (
+    cancellable,
+    draw_provenance,
+    empty,
+    offer_gather,
+    progress_in,
+    search_cost_text,
+    switch,
+)
 
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
 FORMS_HELP = (

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 
 CHUNK_BYTES = 1 << 20
 MAX_UPLOAD_MB = 2000

@@ -16,10 +16,10 @@ from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import progress_in
 
 STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
@@ -84,7 +84,7 @@ def _create_query_set(
     progress = progress_in(st.empty())
     errors: list[RowError] = []
     try:
-        reviewer.require("reviewer")
+        session.require("reviewer")
         with saved(upload.name, upload.getvalue()) as path:
             parsed = read(path, log_format(path) or query_log.NAME, progress)
         errors = list(parsed.errors)

@@ -11,9 +11,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.analysis.losses import Branch
-from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import BREAK, GRID, HOVERTEXT, bold, lines
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.charts import BREAK, GRID, HOVERTEXT, LIST_COLOURS, bold, lines
+from cems_workbench.ui.kit.html import tick
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

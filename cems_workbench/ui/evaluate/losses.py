@@ -36,8 +36,7 @@ from cems_workbench.ui.evaluate.loss_flow import Flow, flow_figure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
 from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.screen_reader import announce
+from cems_workbench.ui.kit.html import announce, plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 K, TYPES, PROJECTS = "evaluate:losses:k", "evaluate:losses:types", "evaluate:losses:projects"

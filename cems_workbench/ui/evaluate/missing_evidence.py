@@ -18,8 +18,8 @@ from cems_workbench.jobs.query_set_evidence import (
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import Choice, page
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import draw_provenance, offer_gather, search_cost_text
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import draw_provenance, offer_gather, search_cost_text
 
 Missing = Sequence[tuple[str, PipelineConfig]]
 

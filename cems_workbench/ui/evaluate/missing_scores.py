@@ -13,8 +13,8 @@ from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import offer_job
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import offer_job
 
 ICON = ":material/warning:"
 MAX_BANNER_LINES = 3

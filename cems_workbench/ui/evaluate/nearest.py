@@ -17,9 +17,9 @@ from cems_workbench.jobs.fidelity import FidelitySetting
 from cems_workbench.jobs.nearest import REPORTED, Nearest, find_nearest
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import cancellable
 
 FOUND = "evaluate:nearest_found"
 MAX_PRESETS = 5

@@ -11,10 +11,8 @@ import streamlit as st
 from cems_workbench.jobs.timeline import Point, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.html import tick
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -25,10 +25,9 @@ from cems_workbench.ui.evaluate import (
     setup,
 )
 from cems_workbench.ui.evaluate.state import Choice, measured
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.assets import begin_page
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import begin_page, plain
+from cems_workbench.ui.kit.widgets import switch
 
 VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
     "Losses": lambda evaluated, choice, resources: losses.draw(evaluated, choice),
@@ -45,20 +44,20 @@ JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
 """What configs are compared with: judgments, recorded answers, or earlier measurements."""
 
 
-@shared_resources.show_errors
+@session.show_errors
 def main() -> None:
     """Draw the page: the basis of comparison, the choice, the offer to gather, and the chosen view."""
     begin_page("Evaluate")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     if resources is None:
         return
     against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
     if against != JUDGED:
         fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
-        shared_resources.warm_up(resources)
+        session.warm_up(resources)
         return
     choice = setup.choose(resources)
-    shared_resources.warm_up(resources)
+    session.warm_up(resources)
     if choice is None:
         return
     try:

@@ -17,7 +17,7 @@ from cems_workbench.records import Query
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")

@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.evaluation.relevance_sources import RelevanceSources, relevance_sources
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import cached_result
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 HELP = {

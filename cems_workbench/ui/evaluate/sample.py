@@ -9,7 +9,7 @@ from cems_workbench.jobs.sample_figures import sample_figures
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate.compare import draw_saved
 from cems_workbench.ui.evaluate.state import Choice
-from cems_workbench.ui.kit.panels import draw_bundled_notice
+from cems_workbench.ui.kit.widgets import draw_bundled_notice
 
 
 def draw(choice: Choice, resources: Resources) -> None:

@@ -30,9 +30,8 @@ from cems_workbench.ui.evaluate.state import (
     set_widgets,
 )
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import draw_effects, empty
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.widgets import draw_effects, empty
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"

@@ -33,9 +33,8 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import PageState, for_all_sessions
 
 MAX_EVALUATIONS = 24
 """Maximum evaluations cached per session."""

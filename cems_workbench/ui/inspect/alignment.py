@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
 
 CONTINUATION = "##"
 """Prefix of a wordpiece that continues a word."""

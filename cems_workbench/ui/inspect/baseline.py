@@ -17,9 +17,8 @@ from cems_workbench.config import PipelineConfig, difference, preset, preset_nam
 from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.templates import render
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.ranks import RankComparison, RankDelta

@@ -21,7 +21,7 @@ from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 
 GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()

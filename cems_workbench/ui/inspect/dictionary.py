@@ -10,7 +10,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 
 
 def draw_dictionary(resources: Resources) -> None:

@@ -25,9 +25,9 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import settling_html
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import cancellable, progress_in
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import cancellable, progress_in
 
 MAX_STALE_CONTROLS_S = 0.3
 """For so long the controls may be those of the last rerun: Streamlit fades what is not drawn again after half a second."""
@@ -121,7 +121,7 @@ class _Painter:
 
 def _lists_are_fast(resources: Resources) -> bool:
     """Do the lists take some tenths of a second at most: models and indexes of this process, loaded?"""
-    ready = shared_resources.warm_up_state().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
+    ready = session.warm_up_state().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
     return ready and searches_locally(state.present_config())
 
 

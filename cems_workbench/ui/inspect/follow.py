@@ -15,8 +15,7 @@ from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import excerpt, render
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from cems_workbench.records import Query
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import progress_in
 
 LABELLED = "inspect:labelled"
 GATHERED = "inspect:labelled:gathered"

@@ -19,9 +19,8 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.labelled import labelled_set
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
 
 WHY = {
     "superseded": "Why is {} not above it?",

@@ -19,11 +19,9 @@ from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.assets import begin_page
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import begin_page, plain, render
+from cems_workbench.ui.kit.widgets import empty
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -37,12 +35,12 @@ MIN_TOOLTIP_CHARS = 48
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 
 
-@shared_resources.show_errors
+@session.show_errors
 def main() -> None:
     """Draw the page: first the ranking, then the controls, then the charts."""
     started = time.perf_counter()
     begin_page("Inspect", "inspect")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     if resources is None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
@@ -69,7 +67,7 @@ def main() -> None:
             draw_picker(resources)
         else:
             _draw_toolbar(request, resources)
-    shared_resources.warm_up(resources)
+    session.warm_up(resources)
 
 
 def _draw_sidebar(resources: Resources) -> None:
@@ -264,7 +262,7 @@ def _offer_sample_data(resources: Resources) -> None:
     empty("This store is empty", render("inspect/empty_store.html"))
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
         from cems_workbench import formats
-        from cems_workbench.ui.kit.progress import progress_in
+        from cems_workbench.ui.kit.widgets import progress_in
 
         progress = progress_in(st.empty())
         with resources.changing():

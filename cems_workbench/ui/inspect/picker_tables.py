@@ -18,7 +18,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 SIGNS = {

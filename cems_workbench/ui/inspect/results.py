@@ -17,9 +17,8 @@ from cems_workbench.pipeline.stages import ABSTAIN, FUSION
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 READ_HELP = {

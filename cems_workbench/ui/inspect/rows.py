@@ -15,8 +15,8 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.memories.state import open_in_memories
 
 CHOSEN, SET, PROBLEM = "inspect:row", "inspect:add_to_set", "inspect:row_problem"
@@ -68,10 +68,10 @@ def _draw_actions(context: InspectContext, memory_id: str) -> None:
 
 def _draw_grades(context: InspectContext, memory_id: str) -> None:
     """Draw the grades of the query's scale, with this reviewer's marked; or a box for the reviewer's name."""
-    who, store = reviewer.reviewer(), context.resources.store
+    who, store = session.reviewer(), context.resources.store
     if who is None:
         with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label uses the same."):
-            reviewer.ask()
+            session.ask()
         return
     query = stored_query(context.request, store)
     scale = store.query_sets.scale_of("" if query is None else query.qid)
@@ -90,7 +90,7 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
 
 def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Resources) -> None:
     try:
-        reviewer.require("reviewer")
+        session.require("reviewer")
         query = stored_query(request, resources.store) or add_to_set(request, TYPED_SET, resources.store)
         give_grade(resources.store, query.qid, memory_id, grade, who)
     except WorkbenchError as error:
@@ -127,7 +127,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
         )
         if st.button("Add this query", key="inspect:add_to_set_button", disabled=not name) and name:
             try:
-                reviewer.require("reviewer")
+                session.require("reviewer")
                 add_to_set(request, name.strip(), resources.store)
             except WorkbenchError as error:
                 st.error(plain(str(error)))

@@ -30,9 +30,8 @@ from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
 from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import draw_provenance
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import draw_provenance, switch
 
 PAINT_DELAY_S = 0.08
 """Pause after the ranking, so that the browser paints it before it receives charts and controls."""

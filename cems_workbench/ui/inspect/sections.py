@@ -9,8 +9,8 @@ import streamlit as st
 from cems_workbench.ui.inspect import follow, state
 from cems_workbench.ui.inspect.catalogue import View, views_in
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.assets import write_script
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit.html import write_script
+from cems_workbench.ui.kit.widgets import switch
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
 SECTIONS = "what-happened"

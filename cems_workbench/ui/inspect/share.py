@@ -29,7 +29,7 @@ from cems_workbench.platform.parsing import json_values
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
-from cems_workbench.ui.kit.escape import csv_bytes, plain
+from cems_workbench.ui.kit.html import csv_bytes, plain
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.side_by_side import SideBySide

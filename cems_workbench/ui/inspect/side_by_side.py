@@ -21,9 +21,8 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of
-from cems_workbench.ui.kit.assets import asset
-from cems_workbench.ui.kit.templates import draw
-from cems_workbench.ui.kit.theme import OTHER_PART, PART_COLOURS, list_colour
+from cems_workbench.ui.kit.charts import OTHER_PART, PART_COLOURS, list_colour
+from cems_workbench.ui.kit.html import asset, draw
 
 KEY = "inspect:side_by_side"
 

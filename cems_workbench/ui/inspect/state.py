@@ -28,7 +28,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence, Trace

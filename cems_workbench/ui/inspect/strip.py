@@ -13,7 +13,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.stage import AnyStage
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
 
 
 @dataclass(frozen=True, slots=True)

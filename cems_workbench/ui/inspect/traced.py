@@ -17,8 +17,8 @@ from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_quer
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import for_all_sessions
 
 NO_CONTROLS = (
     "This query was traced in another pipeline: its stages are recorded, and no setting changes them, so there are no sliders. To try "

@@ -19,7 +19,7 @@ from cems_workbench.config.evidence_card import CardReference, card_reference, c
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:

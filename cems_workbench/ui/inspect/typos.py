@@ -8,7 +8,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources

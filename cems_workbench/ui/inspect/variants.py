@@ -12,9 +12,8 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import draw_table, short_id
-from cems_workbench.ui.kit.templates import render
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,11 @@
-"""Chart with a table of the same numbers in an expander."""
+"""Colours: the Okabe-Ito palette, safe for colour vision deficiencies; colour is never the only cue.
+
+Shared constants and text helpers for Plotly figures.
+
+Plotly interprets some HTML in texts. Intended tags come from here; untrusted text goes through `escape.tick` or `escape.literal`.
+
+Chart with a table of the same numbers in an expander.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +14,83 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.ui.kit.figures import NO_TOOLBAR
-from cems_workbench.ui.kit.screen_reader import full_label
+from cems_workbench.ui.kit.html import full_label
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from cems_workbench.ui.kit.tables import Rows
+
+
+LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#7B848D")
+"""One per list, in the order of the evidence; repeats from the ninth list on."""
+
+SOURCE_COLOURS = {
+    "vector": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
+    "lexical": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "hybrid": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
+    "ts_rank": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "fts5": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "sparse": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "lucene": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "ts_rank_cd": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "source_hybrid": ("#6A5A8C", "#9C8CC0", "#4B3F66", "#BDB2D6"),
+    "recency": ("#009E73",),
+    "access": ("#CC79A7",),
+    "relations": ("#7B848D",),
+    "entities": ("#8C6D31",),
+}
+"""Shades per source; the n-th variant takes the n-th shade. Semantic sources are blue, lexical ones orange."""
+DEFAULT_COLOURS = ("#8C6D31",)
+"""For every other retriever, such as a plugin's."""
+
+PART_COLOURS = {
+    "importance bonus": "#8C6D31",
+    "importance floor": "#A6611A",
+    "score blend": "#6A5A8C",
+}
+"""Parts of the score after fusion that belong to no single list, by kind."""
+OTHER_PART = "#7B848D"
+
+
+def list_colour(source: str, variant: int | None) -> str:
+    """The colour of a list: its source's colour, in the shade of its query variant."""
+    shades = SOURCE_COLOURS.get(source, DEFAULT_COLOURS)
+    return shades[(variant or 0) % len(shades)]
+
+
+NO_TOOLBAR: dict[str, Any] = {"displayModeBar": False}
+"""The `config` of a chart without interaction tools."""
+
+GRID = "rgba(128,128,128,0.16)"
+"""Grid lines, faint on light and dark themes."""
+
+GREY = "rgba(128,128,128,0.9)"
+"""Lines and marks that are not data."""
+
+BREAK = "<br>"
+_NO_BOX = "<extra></extra>"
+
+
+def bold(text: str) -> str:
+    """An escaped text in bold."""
+    return f"<b>{text}</b>"
+
+
+def lines(*texts: str) -> str:
+    """Texts joined by line breaks, for a hover text or an annotation."""
+    return BREAK.join(texts)
+
+
+def hover(*texts: str) -> str:
+    """A `hovertemplate` of these lines, without Plotly's trace name box."""
+    return lines(*texts) + _NO_BOX
+
+
+HOVERTEXT = hover("%{hovertext}")
+"""The `hovertemplate` of a trace that has its own hover texts."""
+
 
 MAX_ROWS = 12
 """Rows shown before the table scrolls."""

@@ -1,14 +1,84 @@
-"""Import reports as tables: row counts by kind, and the rows that were left out or taken in part."""
+"""Import on a page: the options, in the words of the command `import`, and its report as tables: counts, and rows left out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from cems_workbench.jobs.importing import FileImport, took_nothing
+import streamlit as st
+
+from cems_workbench.errors import InputError
+from cems_workbench.jobs.importing import FileImport, import_options, took_nothing
+from cems_workbench.store import ImportOptions
 from cems_workbench.store.imports import KINDS
+from cems_workbench.store.query_matching import MATCHES
 from cems_workbench.store.rows import NO_ROWS
-from cems_workbench.ui.kit.escape import csv_bytes
+from cems_workbench.ui.kit.html import csv_bytes, plain
+
+REPLACE_HELP = (
+    "Also change memories and queries that another file, a live source or an edit brought (`--replace`). Otherwise they stay and are "
+    "listed. A file that was edited changes its own rows either way."
+)
+MATCH_HELP = (
+    "Whether a query that a file names by its words is taken for one of the store that differs only by case, blanks or a final mark "
+    "(`--match`)."
+)
+
+
+def draw_options(key: str) -> ImportOptions | None:
+    """Draw the options of an import; None after an error, which is drawn. `key` begins the keys of the widgets."""
+    replace = st.checkbox("Replace what others brought", key=f"{key}:replace", help=REPLACE_HELP)
+    with st.expander("Query set, scale and grades", key=f"{key}:more"):
+        name, scale, relevant, match, grades, queue = st.columns(
+            [1.2, 0.8, 0.9, 0.9, 1.5, 1], vertical_alignment="bottom"
+        )
+        texts = {
+            "query_set": name.text_input(
+                "Query set",
+                key=f"{key}:set",
+                placeholder="as the file",
+                help="Query set that receives the queries (`--query-set`).",
+            ),
+            "scale": scale.text_input(
+                "Scale",
+                key=f"{key}:scale",
+                placeholder="0..3",
+                help="Grade scale of the set, LOW..HIGH, such as -2..3 (`--scale`).",
+            ),
+            "relevant_from": relevant.text_input(
+                "Relevant from",
+                key=f"{key}:relevant",
+                placeholder="1",
+                help="Lowest grade of the set that counts as relevant (`--relevant-from`).",
+            ),
+            "match": match.selectbox("Match", MATCHES, key=f"{key}:match", help=MATCH_HELP),
+            "queue": queue.text_input(
+                "Queue",
+                key=f"{key}:queue",
+                placeholder="none",
+                help="Labelling queue to make of the pairs that the file lists without a judgment (`--queue`).",
+            ),
+            "grades": grades.text_input(
+                "Grades",
+                key=f"{key}:grades",
+                placeholder="0.5..1=1, Relevant=2",
+                help="Grades of ratings that are fractions or words, VALUE=GRADE, with commas between them (`--grade`).",
+            ),
+        }
+    try:
+        return import_options(
+            texts["query_set"].strip() or None,
+            texts["scale"].strip() or None,
+            texts["match"],
+            [each.strip() for each in texts["grades"].split(",") if each.strip()],
+            texts["relevant_from"].strip() or None,
+            replace=replace,
+            queue=texts["queue"].strip() or None,
+        )
+    except InputError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return None
+
 
 ERROR_COLUMNS = ("file", "row", "field", "reason")
 

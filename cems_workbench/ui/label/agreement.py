@@ -28,8 +28,8 @@ from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Judgment, Query
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.reviewer import reviewer
+from cems_workbench.ui.kit.html import excerpt, plain
+from cems_workbench.ui.kit.session import reviewer
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}

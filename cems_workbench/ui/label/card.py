@@ -19,8 +19,7 @@ from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
 from cems_workbench.store.search.lexical.tokenizer import stop_words
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.label import state
 
 _WORD = re.compile(r"\w+")

@@ -15,8 +15,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import JudgeScale, Judgment, Query
 from cems_workbench.store import LabelEvent
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.reviewer import reviewer
+from cems_workbench.ui.kit.html import excerpt, plain
+from cems_workbench.ui.kit.session import reviewer
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import split_meaning

@@ -13,11 +13,11 @@ from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_wri
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.kit import import_options, reviewer
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes, problems
-from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.imports import counts_table, draw_options, error_rows, errors_csv, notes, problems
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label import state
 
 MAX_ROWS = 500
@@ -53,7 +53,7 @@ class _Choice:
 def draw(resources: Resources) -> None:
     """Draw import and export."""
     st.markdown("## Import judgments")
-    if reviewer.draw_right("reviewer"):
+    if session.draw_right("reviewer"):
         _import(resources)
     st.markdown("## Export judgments")
     choice = _choose(resources)
@@ -69,7 +69,7 @@ def _import(resources: Resources) -> None:
         help="Judgments refer to queries and memories in the store; the files may contain queries too. Labels given in this app are never "
         "replaced; earlier imports are, with a note.",
     )
-    whose = None if reviewer.may("operator") else reviewer.reviewer()
+    whose = None if session.may("operator") else session.reviewer()
     if whose is not None:
         st.caption(f"Only your own labels ({plain(whose)}) are imported; an operator can import those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
@@ -80,10 +80,10 @@ def _import(resources: Resources) -> None:
         key="label:files:format",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in known),
     )
-    options = import_options.draw("label:files")
+    options = draw_options("label:files")
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files and options is not None:
-        reviewer.require("reviewer")
+        session.require("reviewer")
         with cancellable("label:cancel:import") as progress:
             uploads, form = [(file.name, file) for file in files], "auto" if chosen == AUTO else chosen
             imports: tuple[FileImport, ...] = ()
@@ -183,9 +183,9 @@ def _export(choice: _Choice, resources: Resources) -> None:
         icon=":material/thumbs_up_down:",
         width="stretch",
         help=FEEDBACK,
-        disabled=not feedback or not reviewer.may("operator"),
+        disabled=not feedback or not session.may("operator"),
     ):
-        reviewer.require("operator")
+        session.require("operator")
         changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
         st.success(
             f"The counts of {changed:,} memories changed; evidence that depends on them will be gathered again.",

@@ -32,11 +32,9 @@ from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GREY, GRID, hover
-from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.charts import GREY, GRID, draw_chart, hover
+from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label import differences, state
 from cems_workbench.ui.label.differences import threshold_text
 from cems_workbench.ui.label.state import JudgeComparison, JudgeScores

@@ -6,10 +6,9 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import reviewer, shared_resources
-from cems_workbench.ui.kit.assets import begin_page, write_script
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import begin_page, plain, write_script
+from cems_workbench.ui.kit.widgets import switch
 from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded, team
 
 
@@ -18,14 +17,14 @@ def draw_label(resources: Resources) -> None:
     write_script("label_keys")  # before the boxes and the card, so that no early key press is lost
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
-        reviewer.ask()
+        session.ask()
     team.draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
-    name = reviewer.reviewer()
+    name = session.reviewer()
     if queue is None:
         return
     if name is None:
-        how = "Sign in" if reviewer.sign_in_configured() else "Enter your name"
+        how = "Sign in" if session.sign_in_configured() else "Enter your name"
         st.info(f"{how} above to start.", icon=":material/badge:")
         return
     card.draw(state.open_queue(resources, queue), resources, name)
@@ -50,11 +49,11 @@ VIEWS = {
 }
 
 
-@shared_resources.show_errors
+@session.show_errors
 def main() -> None:
     """Draw the page."""
     begin_page("Label", "label")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     if resources is None:
         return
     view = switch("View", list(VIEWS), state.VIEW)

@@ -24,11 +24,10 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import draw_effects
-from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.reviewer import require
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import require
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import cancellable, draw_effects
 from cems_workbench.ui.label import ready, state
 
 ORDERS: dict[str, tuple[Strategy, str]] = {

@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.jobs.ready_queue import BackgroundQueue, ready_plan
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import panels
+from cems_workbench.ui.kit import widgets
 
 REDRAW_INTERVAL_S = 0.5
 """Interval between redraws of the progress."""
@@ -22,7 +22,7 @@ def draw(resources: Resources) -> None:
     """Draw the progress of the ready-made queue; the first session starts it."""
     store = str(resources.store.path)
     if store not in _background_queues() and not _start(resources):
-        panels.empty(
+        widgets.empty(
             "Nothing to judge yet",
             "A queue holds the top results of some configs for the queries of a set, and this store has no queries. Import queries on the "
             "Memories page.",
@@ -49,7 +49,7 @@ def _watch(store: str) -> None:
     at_work = _background_queues()[store]
     if at_work.over:
         st.rerun()
-    panels.empty("Creating a first queue", _contents(at_work))
+    widgets.empty("Creating a first queue", _contents(at_work))
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(at_work.done / max(1, at_work.total), text=f"{at_work.done} of {at_work.total} queries searched")
     button.button("Cancel", key="label:ready:cancel", on_click=at_work.stop, width="stretch")
@@ -58,7 +58,7 @@ def _watch(store: str) -> None:
 def _draw_no_queue(at_work: BackgroundQueue, resources: Resources) -> None:
     """Draw why there is no queue, and how to create one."""
     why = f"It could not be created: {at_work.problem}" if at_work.problem else "It was deleted."
-    panels.empty("There is no queue", f"{why} {_contents(at_work)}")
+    widgets.empty("There is no queue", f"{why} {_contents(at_work)}")
     if st.button("Create the ready-made queue", key="label:ready:again", icon=":material/playlist_add:"):
         _start(resources)
         st.rerun()

@@ -17,8 +17,7 @@ from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSna
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.labelling import give_grade, give_no_answer
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit.reviewer import require
-from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit.session import PageState, require
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
 """Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""

@@ -19,12 +19,10 @@ from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store.supersessions import Verdict
-from cems_workbench.ui.kit import reviewer as reviewers
-from cems_workbench.ui.kit.assets import write_script
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.state import PageState
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit import session as reviewers
+from cems_workbench.ui.kit.html import plain, render, write_script
+from cems_workbench.ui.kit.session import PageState
+from cems_workbench.ui.kit.widgets import cancellable
 
 MOST = 500
 """Pairs of a review, best first."""

@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.jobs.team_status import team_status
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 
 CACHE_S = 60
 """Cache time of the lines."""

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.selection import Sort
-from cems_workbench.ui.kit import panels, templates
+from cems_workbench.ui.kit import html, widgets
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import detail, importing, state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
@@ -196,7 +196,7 @@ def _summary(matching: int, total: int, number: int) -> None:
     counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
     shown = f" · {first:,}–{last:,} shown" if matching > PAGE_SIZE else ""
     with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
-        st.html(templates.render("memories/hint.html", text=counted + shown), width="content")
+        st.html(html.render("memories/hint.html", text=counted + shown), width="content")
         st.button(
             "Clear filters",
             key="memories:clear",
@@ -206,7 +206,7 @@ def _summary(matching: int, total: int, number: int) -> None:
             help="Show all memories again.",
         )
     if not matching:
-        panels.empty("No memory matches", "Use fewer words, or clear the filters.")
+        widgets.empty("No memory matches", "Use fewer words, or clear the filters.")
 
 
 def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str]:
@@ -296,7 +296,7 @@ def _select_row(key: str, ids: Sequence[str]) -> None:
 
 
 def _empty(resources: Resources, place: DeltaGenerator) -> None:
-    panels.empty("This store has no memories yet", "Import your own from a file, or start with the sample.")
+    widgets.empty("This store has no memories yet", "Import your own from a file, or start with the sample.")
     with st.container(horizontal=True):
         st.button(
             "Import files",

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import panels
+from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
@@ -20,7 +20,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     """Draw a table of deleted memories; selected ones can be restored."""
     deleted, total = resources.store.memories.deleted(MAX_ROWS)
     if not deleted:
-        panels.empty(
+        widgets.empty(
             "No deleted memories",
             "Deleted memories are kept here, hidden from every search, until you restore them.",
         )

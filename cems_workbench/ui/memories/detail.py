@@ -15,8 +15,8 @@ from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit import reviewer, templates
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import across, edit, state
 from cems_workbench.ui.memories.fields import FIELDS
@@ -35,18 +35,18 @@ def draw(resources: Resources, memory_id: str | None) -> None:
     """Draw the selected memory, or a hint to select one."""
     memory = resources.store.memories.get(memory_id) if memory_id is not None else None
     if memory is None:
-        templates.draw("memories/hint.html", text="Select a row to read, edit or delete a memory.")
+        html.draw("memories/hint.html", text="Select a row to read, edit or delete a memory.")
         return
     shown = state.present()
     with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
-        templates.draw("memories/title.html", id=memory.id, title=memory.title)
+        html.draw("memories/title.html", id=memory.id, title=memory.title)
         st.button(
             "Edit",
             key="memories:edit",
             on_click=state.edit,
             args=(True,),
             icon=":material/edit:",
-            disabled=shown.editing or not reviewer.may("operator"),
+            disabled=shown.editing or not session.may("operator"),
             help="Change the text or the fields of this memory.",
         )
         st.button(
@@ -55,7 +55,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             on_click=state.delete,
             args=(resources, memory.id),
             icon=":material/delete:",
-            disabled=not reviewer.may("operator"),
+            disabled=not session.may("operator"),
             help="Hide it from every search. You can restore it at any time.",
         )
         st.button(
@@ -75,10 +75,10 @@ def draw(resources: Resources, memory_id: str | None) -> None:
         else:
             if shown.notice:
                 st.caption(shown.notice)
-            templates.draw("memories/text.html", content=memory.content)
+            html.draw("memories/text.html", content=memory.content)
     with right:
         if lines := standing_lines(resources, memory):
-            st.html(templates.render("memories/standing.html", lines=lines))
+            st.html(html.render("memories/standing.html", lines=lines))
         st.html(facts_html(memory))
         _chunks(resources, memory)
         _relations(resources, memory)
@@ -137,7 +137,7 @@ def facts_html(memory: Memory) -> Markup:
         ("Source", memory.source_ref),
         ("Length", f"{len(memory.content):,} characters"),
     ]
-    return templates.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
+    return html.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
 
 
 def chunk_rows(chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
@@ -257,7 +257,7 @@ def undo_bar(resources: Resources) -> None:
     if memory_id is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", key="memories:undo"):
-        st.html(templates.render("memories/undo.html", id=memory_id), width="content")
+        st.html(html.render("memories/undo.html", id=memory_id), width="content")
         st.button(
             "Undo",
             key="memories:undo:button",

@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.memories import state
 

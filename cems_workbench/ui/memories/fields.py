@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cems_workbench.records import Memory
-from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.html import excerpt
 
 FIELDS = {
     "id": "Id of the memory in its store; select the row to see it in full.",

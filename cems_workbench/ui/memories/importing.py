@@ -17,9 +17,17 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE, TextRule
 from cems_workbench.store import ImportOptions, language
 from cems_workbench.store.importing import DEFAULT_OPTIONS
-from cems_workbench.ui.kit import import_options, reviewer, templates
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes, problems
+from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.imports import (
+    ERROR_COLUMNS,
+    counts_table,
+    draw_options,
+    error_rows,
+    errors_csv,
+    notes,
+    problems,
+)
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import imports, state
 
@@ -71,7 +79,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
             help="Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it.",
         )
         rule = replace(rule, title=with_title)
-    options = import_options.draw("memories:import")
+    options = draw_options("memories:import")
     if start and files and options is not None:
         reader_name = "auto" if chosen == AUTO else chosen
         _import([(file.name, file) for file in files], resources, place, reader_name, spoken, rule, options)
@@ -124,7 +132,7 @@ def _import(
     rule: TextRule | None = None,
     options: ImportOptions = DEFAULT_OPTIONS,
 ) -> None:
-    reviewer.require("operator")
+    session.require("operator")
     state.update(imports=(), deleted=None, undone="")
     resources.store.language.choose(spoken)
     if rule is not None:
@@ -141,7 +149,7 @@ def _import(
 
 def _report(files: tuple[FileImport, ...]) -> None:
     if not files:
-        templates.draw("memories/import_hint.html")
+        html.draw("memories/import_hint.html")
         return
     st.markdown("## Last import")
     for line in problems(files):

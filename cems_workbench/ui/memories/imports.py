@@ -9,8 +9,8 @@ from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.importing import plan_undo, undo_import
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store.imports import ImportEvent
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 
@@ -91,7 +91,7 @@ def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None
 
 def _run(resources: Resources, place: DeltaGenerator, event: ImportEvent) -> None:
     try:
-        reviewer.require("operator")
+        session.require("operator")
         with state.cancellable_job(place, "undo", "Stop here. Undo this import again to continue.") as progress:
             done = undo_import(resources.store, event.number, progress)
     except WorkbenchError as error:

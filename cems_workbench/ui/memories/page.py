@@ -6,10 +6,9 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import reviewer, shared_resources, templates
-from cems_workbench.ui.kit.assets import begin_page
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.html import begin_page, plain
+from cems_workbench.ui.kit.widgets import switch
 from cems_workbench.ui.memories import browse, deleted, detail, importing, sources, state, statistics, store
 
 VIEWS = {
@@ -29,20 +28,20 @@ def header(resources: Resources) -> None:
     """Draw the number of memories and the store's folder."""
     count = resources.store.memories.count()
     words = f"{count:,} {'memory' if count == 1 else 'memories'}"
-    templates.draw("memories/head.html", count=words, path=resources.store.path)
+    html.draw("memories/head.html", count=words, path=resources.store.path)
 
 
-@shared_resources.show_errors
+@session.show_errors
 def main() -> None:
     """Draw the page."""
     begin_page("Memories", "memories")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     if resources is None:
         store.folder(None)
         return
     state.reset_for(str(resources.store.path))
     header(resources)
-    view = switch("View", [name for name in VIEWS if name in READ_ONLY_VIEWS or reviewer.may("operator")], state.VIEW)
+    view = switch("View", [name for name in VIEWS if name in READ_ONLY_VIEWS or session.may("operator")], state.VIEW)
     # Permanent placeholders, so that their content does not move the page below.
     progress, messages = st.empty(), st.container()
     with messages:
@@ -53,4 +52,4 @@ def main() -> None:
         state.refresh_indexes(resources, progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    shared_resources.warm_up(resources)
+    session.warm_up(resources)

@@ -30,8 +30,8 @@ from cems_workbench.settings import Settings
 from cems_workbench.sources.kinds import ANY, credential_variables, importable
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store.sources import SourceRecord
-from cems_workbench.ui.kit import reviewer, templates
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 
@@ -54,7 +54,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if resources.store.sources.read():
         _cards(resources, place)
     elif present.looked is None and not present.source_problem:
-        templates.draw("memories/source_forms.html", forms=_address_forms())
+        html.draw("memories/source_forms.html", forms=_address_forms())
 
 
 def _address_forms() -> list[tuple[str, str, str]]:
@@ -130,7 +130,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     if not looking and not taking:
         return
     try:
-        reviewer.require("operator")
+        session.require("operator")
         spec = _typed(resources)
     except InputError as error:
         state.update(source_problem=str(error), looked=None, connected=None)
@@ -172,7 +172,7 @@ def _typed(resources: Resources) -> SourceSpec:
 
 def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator, embedder: str | None = None) -> None:
     """Import one source, with progress and Cancel in `place`, and redraw the page with the result."""
-    reviewer.require("operator")
+    session.require("operator")
     # Before the import: a cancelled one has changed the store too.
     state.changed()
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
@@ -189,7 +189,7 @@ def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator,
 
 def probe_html(address: str, probe: SourceInfo) -> Markup:
     """The description of a source, with what it lacks."""
-    return templates.render("memories/source.html", address=address, engine=probe.engine, facts=_drawn(probe.facts))
+    return html.render("memories/source.html", address=address, engine=probe.engine, facts=_drawn(probe.facts))
 
 
 def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
@@ -224,7 +224,7 @@ def _draw_connected(report: ConnectReport) -> None:
     )
     for snapshot, embedder_line in report.sources:
         read, *notes = snapshot.lines
-        templates.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
+        html.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
         _problems(snapshot)
     if report.problem:
         st.warning(plain(f"Not searchable yet: {report.problem}"), icon=":material/warning:")
@@ -305,7 +305,7 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
         *([] if probe is None else _drawn(probe.engine_facts)),
     ]
     engine = record.probe.get("engine", "") if probe is None else probe.engine
-    return templates.render("memories/source.html", address=record.address, engine=engine, facts=facts)
+    return html.render("memories/source.html", address=record.address, engine=engine, facts=facts)
 
 
 def _vectors_state(status: SourceStatus) -> str:
@@ -346,7 +346,7 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
 def _forget(resources: Resources, record: SourceRecord) -> None:
     state.update(source_problem="", looked=None, connected=None)
     try:
-        reviewer.require("operator")
+        session.require("operator")
         count = forget(resources, Settings(), record.address)
     except WorkbenchError as error:
         state.update(source_problem=str(error))

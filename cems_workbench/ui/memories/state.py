@@ -27,9 +27,9 @@ from cems_workbench.records import Memory
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.session import PageState
+from cems_workbench.ui.kit.widgets import cancellable
 
 VIEW, PAGE = "memories:view", "memories:page"
 """Keys of widgets set from elsewhere: the view, and the page of the table."""
@@ -145,7 +145,7 @@ def edit(on: bool) -> None:
 def save(resources: Resources, memory: Memory, before: Memory) -> bool:
     """Save an edited memory; False after an error, which the page shows."""
     try:
-        reviewer.require("operator")
+        session.require("operator")
         differs = resources.store.memories.update(memory, before)
     except WorkbenchError as error:
         update(problem=str(error))
@@ -159,7 +159,7 @@ def save(resources: Resources, memory: Memory, before: Memory) -> bool:
 def delete(resources: Resources, memory_id: str) -> None:
     """Delete a memory and offer to undo it."""
     try:
-        reviewer.require("operator")
+        session.require("operator")
         gone = resources.store.memories.delete(memory_id)
     except WorkbenchError as error:
         update(problem=str(error))
@@ -173,7 +173,7 @@ def delete(resources: Resources, memory_id: str) -> None:
 def restore(resources: Resources, *memory_ids: str) -> None:
     """Restore deleted memories."""
     try:
-        reviewer.require("operator")
+        session.require("operator")
         back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
     except WorkbenchError as error:
         update(problem=str(error))

@@ -14,11 +14,9 @@ from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Statistics
-from cems_workbench.ui.kit import panels, templates
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import HOVERTEXT
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit import html, widgets
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, draw_chart
+from cems_workbench.ui.kit.html import tick
 from cems_workbench.ui.memories import across, state
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     counted = _cached_statistics(resources)
     statistics = counted.statistics
     if not statistics.memories:
-        panels.empty("Nothing to count yet", "Import memories first, under Import.")
+        widgets.empty("Nothing to count yet", "Import memories first, under Import.")
         return
     st.html(numbers_html(statistics))
     left, right = st.columns(2, gap="large")
@@ -141,7 +139,7 @@ def numbers_html(statistics: Statistics) -> Markup:
         "median length": f"{statistics.median_length:,}",
         "longest": f"{statistics.longest:,}",
     }
-    return panels.numbers((name, value, NUMBERS_HELP[name]) for name, value in figures.items())
+    return widgets.numbers((name, value, NUMBERS_HELP[name]) for name, value in figures.items())
 
 
 def _chart(
@@ -180,7 +178,7 @@ def exact_html(groups: Sequence[Duplicates]) -> Markup:
         }
         for group in groups
     ]
-    return templates.render("memories/exact_duplicates.html", groups=shown)
+    return html.render("memories/exact_duplicates.html", groups=shown)
 
 
 def _near(resources: Resources, place: DeltaGenerator) -> None:
@@ -236,7 +234,7 @@ def near_html(near: NearDuplicates) -> Markup:
         (f"{cosine:.3f}", _side(near.memories[first]), _side(near.memories[second]))
         for first, second, cosine in near.closest.pairs
     ]
-    return templates.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE_HELP)
+    return html.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE_HELP)
 
 
 def _side(memory: Memory) -> dict[str, Any]:

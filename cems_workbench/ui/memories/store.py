@@ -18,8 +18,8 @@ from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule, TextRule
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
-from cems_workbench.ui.kit import reviewer, shared_resources, templates
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.memories import sources, state
 from cems_workbench.ui.memories.importing import TITLES, language_name
 
@@ -71,14 +71,14 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
             help="Live systems that memories were imported from; update them in the view Sources.",
         )
         checks = source_checks(sources.asked(resources, place), datetime.now(UTC))
-        templates.draw("memories/checks.html", checks=checks)
+        html.draw("memories/checks.html", checks=checks)
 
 
 def folder(present: Path | None) -> None:
     """Draw the open folder, and a box to open or create another one; `present` is None if none could be opened."""
     st.markdown("## Folder")
     if present is not None:
-        templates.draw("memories/open_folder.html", path=present.resolve())
+        html.draw("memories/open_folder.html", path=present.resolve())
     box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
     box.text_input(
         "Another folder",
@@ -110,8 +110,8 @@ def _switch(create: bool) -> None:
     """Open or create the typed folder; after an error the current store stays open."""
     typed = st.session_state.get("memories:folder", "").strip()
     try:
-        reviewer.require("operator")
-        opened = shared_resources.switch(typed, create=create)
+        session.require("operator")
+        opened = session.switch(typed, create=create)
     except WorkbenchError as error:
         state.update(folder_problem=str(error))
         return
@@ -138,7 +138,7 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
                 "note": index.note or "–",
             }
         )
-    return templates.render("memories/indexes.html", columns=COLUMNS, indexes=rows)
+    return html.render("memories/indexes.html", columns=COLUMNS, indexes=rows)
 
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
@@ -156,7 +156,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.html(indexes_html(states))
     embedder = resources.embedder
     model = f"{embedder.line}, {embedder.place}" if isinstance(embedder, TokenEmbedder) else embedder.line
-    templates.draw("memories/embedder.html", model=model, meaning=INDEXES["vectors"][1])
+    html.draw("memories/embedder.html", model=model, meaning=INDEXES["vectors"][1])
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
     _text(resources)
     _language(resources)
@@ -177,7 +177,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         if message := state.present().index_message:
             st.caption(message)
     if refresh or rebuild:
-        reviewer.require("operator")
+        session.require("operator")
         with state.cancellable_job(place, "rebuild") as progress:
             # Marked outdated until done, so that the next rerun resumes an interrupted refresh.
             state.update(indexes_behind=True, compared=None)
@@ -227,7 +227,7 @@ def _text(resources: Resources) -> None:
 
 def _change_text(resources: Resources, rule: TextRule) -> None:
     try:
-        reviewer.require("operator")
+        session.require("operator")
         if not resources.store.texts.choose(rule):
             return
     except WorkbenchError as error:
@@ -264,7 +264,7 @@ def _language(resources: Resources) -> None:
 
 def _change_language(resources: Resources, key: str) -> None:
     try:
-        reviewer.require("operator")
+        session.require("operator")
         name = st.session_state[key]
         if not resources.store.language.choose(name):
             return

@@ -42,12 +42,10 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.evaluate.missing_scores import server_answers
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import offer_job
-from cems_workbench.ui.kit.report import report_button
-from cems_workbench.ui.kit.reviewer import require, reviewer, sign_in_configured
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import offer_job, report_button
 from cems_workbench.ui.tune.state import outdated, page
 
 FORM_WITHOUT_COMMENTS = "json"

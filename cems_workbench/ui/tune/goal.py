@@ -11,7 +11,7 @@ from cems_workbench.jobs.tuning import PlannedSearch, SearchSettings, TuningData
 from cems_workbench.tuning.folds import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.tune.state import scorer_for
 
 GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")

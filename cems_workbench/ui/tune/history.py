@@ -13,11 +13,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
-from cems_workbench.ui.kit import reviewer
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import pick_row
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import empty
 from cems_workbench.ui.tune.state import page
 
 
@@ -125,7 +124,7 @@ def _reword(record: ConfigRecord, resources: Resources) -> None:
         why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Save", type="primary"):
             try:
-                reviewer.require("reviewer")
+                session.require("reviewer")
                 resources.store.configs.reword(record.id, name=name.strip(), why=why)
             except WorkbenchError as error:
                 st.error(plain(str(error)))

@@ -14,11 +14,9 @@ from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain, tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, hover, lines
-from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, hover, lines
+from cems_workbench.ui.kit.html import plain, tick
+from cems_workbench.ui.kit.widgets import progress_in
 from cems_workbench.ui.tune.space import label
 from cems_workbench.ui.tune.state import page
 

@@ -10,12 +10,9 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
-from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.kit.assets import begin_page
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty
-from cems_workbench.ui.kit.switch import switch
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.html import begin_page, plain, render
+from cems_workbench.ui.kit.widgets import empty, switch
 from cems_workbench.ui.tune import (
     export,
     goal,
@@ -83,11 +80,11 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 }
 
 
-@shared_resources.show_errors
+@session.show_errors
 def main() -> None:
     """Draw the page: the running search, or the chosen view."""
     begin_page("Tune", "tune")
-    resources = shared_resources.open_or_explain()
+    resources = session.open_or_explain()
     if resources is None:
         return
     set_view()
@@ -97,4 +94,4 @@ def main() -> None:
             VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    shared_resources.warm_up(resources)
+    session.warm_up(resources)

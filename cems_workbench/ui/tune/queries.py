@@ -12,11 +12,9 @@ from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT
+from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
-from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -35,14 +35,10 @@ from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, hover
-from cems_workbench.ui.kit.reviewer import may, reviewer
-from cems_workbench.ui.kit.screen_reader import announce
+from cems_workbench.ui.kit.charts import GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.html import announce, plain, render
+from cems_workbench.ui.kit.session import may, reviewer
 from cems_workbench.ui.kit.tables import pick_row
-from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune import unlabelled
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label

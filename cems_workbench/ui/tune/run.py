@@ -10,11 +10,9 @@ import streamlit as st
 from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
 from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch
 from cems_workbench.settings import settings_for
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, hover
-from cems_workbench.ui.kit.progress import ESTIMATE_AFTER_S, duration
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.charts import GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import ESTIMATE_AFTER_S, duration
 from cems_workbench.ui.tune.goal import effort
 from cems_workbench.ui.tune.state import page, store_result
 

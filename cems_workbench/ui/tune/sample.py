@@ -12,8 +12,8 @@ from cems_workbench.jobs.tuning_summary import CROSS_VALIDATED, GainRow, headlin
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.ui.inspect.transfer import diff_table
-from cems_workbench.ui.kit.panels import draw_bundled_notice
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
+from cems_workbench.ui.kit.widgets import draw_bundled_notice
 from cems_workbench.ui.tune.result import gains_html
 from cems_workbench.ui.tune.state import VIEW
 

@@ -22,10 +22,9 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import draw_effects, draw_provenance, empty, offer_gather, search_cost_text
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.widgets import draw_effects, draw_provenance, empty, offer_gather, search_cost_text
 from cems_workbench.ui.tune import unlabelled
 
 NO_JUDGMENTS = "None: a reranker’s order"

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 PATHS = "tune:paths"

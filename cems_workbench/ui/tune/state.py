@@ -16,7 +16,7 @@ from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.tuning import ScoredQueries, SearchResult, TuningData, scored_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.objective import Scored
-from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.background_search import BackgroundSearch

@@ -25,10 +25,10 @@ from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.ui.evaluate.missing_scores import server_answers
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import offer_job
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import offer_job
 from cems_workbench.ui.tune.state import page
 
 UNLABELLED_NOTICE = (

@@ -20,7 +20,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.formats.runs import run_of
-from cems_workbench.ui.kit.escape import csv_bytes
+from cems_workbench.ui.kit.html import csv_bytes
 
 MEASURES = parse_measures("hit@1 MRR nDCG@10")
 NASTY = "a | b\n**c**"

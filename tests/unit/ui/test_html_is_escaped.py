@@ -42,7 +42,7 @@ from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
 from cems_workbench.ui.inspect.views.rerank.health import model_html
 from cems_workbench.ui.inspect.views.stages import side_by_side_html
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.judge import confusion_html
 from cems_workbench.ui.label.superseded import pair_html as superseded_html

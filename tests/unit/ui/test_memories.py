@@ -14,7 +14,7 @@ from pandas import DataFrame
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
-from cems_workbench.ui.kit.escape import JOINER, csv_bytes, excerpt, literal, plain, tick
+from cems_workbench.ui.kit.html import JOINER, csv_bytes, excerpt, literal, plain, tick
 from cems_workbench.ui.kit.tables import ROW_HEIGHT_PX, draw_table
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.ui.kit.progress import progress_text, time_left
+from cems_workbench.ui.kit.widgets import progress_text, time_left
 
 
 @pytest.mark.parametrize(

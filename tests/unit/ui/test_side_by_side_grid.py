@@ -14,7 +14,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.side_by_side import message
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import render
 
 
 class Tags(HTMLParser):

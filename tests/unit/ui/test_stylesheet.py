@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from cems_workbench.ui.kit.assets import FOLDER, stylesheet
+from cems_workbench.ui.kit.html import ASSETS, stylesheet
 
 
 def test_every_stylesheet_is_one_style_element_with_nothing_in_it_that_looks_like_a_tag() -> None:
-    sheets = sorted(file.stem for file in FOLDER.glob("*.css"))
+    sheets = sorted(file.stem for file in ASSETS.glob("*.css"))
     assert sheets
     for sheet in sheets:
         body = stylesheet(sheet).strip().removeprefix("<style>").removesuffix("</style>")

@@ -15,11 +15,9 @@ from cems_workbench.jobs.blaming import blame_answer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.html import plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in
 from cems_workbench.ui.memories.state import open_in_memories
 
 TEXT, ASKED = "inspect:blame:text", "inspect:blame:asked"

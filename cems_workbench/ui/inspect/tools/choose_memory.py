@@ -10,7 +10,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Selection
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
 
 MAX_BUTTONS, MAX_MATCHES = 8, 6

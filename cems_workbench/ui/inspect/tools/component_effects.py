@@ -11,9 +11,8 @@ from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, compon
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import hover
+from cems_workbench.ui.kit.charts import draw_chart, hover
+from cems_workbench.ui.kit.html import tick
 from cems_workbench.ui.kit.tables import draw_table, short_id
 
 if TYPE_CHECKING:

@@ -31,11 +31,9 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.html import excerpt, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in
 
 MAX_MATRIX_RESULTS = 15
 """Maximum results in the matrix, limited by the width of the numbers."""

@@ -15,9 +15,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 
 TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
 MAX_EXPANSIONS = 20

@@ -24,11 +24,9 @@ from cems_workbench.store.search.hits import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import draw_table, short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in
 
 MAX_IMMEDIATE = 20_000
 """Embeddings up to which the comparison starts when the tool is opened."""

@@ -36,11 +36,10 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import LOST_HELP, about
 from cems_workbench.ui.inspect.tables import follow_table
-from cems_workbench.ui.kit import panels
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.screen_reader import full_label
+from cems_workbench.ui.kit import widgets
+from cems_workbench.ui.kit.html import excerpt, full_label, plain
 from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.widgets import progress_in
 
 DEPTHS = (1, 3, 5, 10, 20)
 MAX_EXPLANATIONS = 8
@@ -94,7 +93,7 @@ def numbers_html(production: Production, ours: list[str], now: Agreement) -> Mar
     cells += [("tau", f"{now.tau:.3f}", TAU_HELP), ("RBO", f"{now.rbo:.3f}", RBO_HELP)]
     if production.unknown:
         cells.append(("unknown", str(len(production.unknown)), "Not matched by id or by text"))
-    return panels.numbers(cells, columns=min(8, len(cells)))
+    return widgets.numbers(cells, columns=min(8, len(cells)))
 
 
 def draw_placements(context: InspectContext, production: Production) -> None:

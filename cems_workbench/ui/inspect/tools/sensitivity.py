@@ -31,13 +31,10 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.labelled import offer_labelled
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, bold, hover, lines
-from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.screen_reader import full_label
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, bold, draw_chart, hover, lines
+from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import pick_row, short_id
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

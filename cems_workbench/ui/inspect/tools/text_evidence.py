@@ -37,11 +37,9 @@ from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.ts_rank_evidence import RankEvidence

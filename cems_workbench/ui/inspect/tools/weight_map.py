@@ -20,12 +20,10 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.figures import HOVERTEXT, bold, lines
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bold, draw_chart, lines
+from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -30,12 +30,10 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import evidence_memory
 from cems_workbench.ui.inspect.tools import choose_memory
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
-from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in
 
 TOOL = "what_if"
 EDITED, ABSENT, NEW = MODES = ("Other values", "Without it", "A new memory")

@@ -28,13 +28,9 @@ from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import gathered_set, labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choose_memory
-from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.report import report_button
-from cems_workbench.ui.kit.screen_reader import full_label
+from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.widgets import progress_in, report_button
 
 TOOL = "why"
 MAX_CHANGES = 8

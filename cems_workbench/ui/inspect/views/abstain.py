@@ -16,11 +16,9 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.labelled import judged_signals, offer_labelled
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GREY, GRID, hover
+from cems_workbench.ui.kit.charts import GREY, GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

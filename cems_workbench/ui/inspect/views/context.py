@@ -10,7 +10,7 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import token_count_text
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import short_id
 
 MAX_NAMED = 4

@@ -19,11 +19,9 @@ from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, literal, plain
-from cems_workbench.ui.kit.figures import HOVERTEXT, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, OTHER_PART, PART_COLOURS, draw_chart, lines, list_colour
+from cems_workbench.ui.kit.html import excerpt, literal, plain
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.theme import OTHER_PART, PART_COLOURS, list_colour
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -16,7 +16,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import LOST_HELP, about
 from cems_workbench.ui.inspect.tables import follow_table, with_deltas, with_staleness
-from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.html import excerpt
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,8 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, with_deltas
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, lines
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, draw_chart, lines
+from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, with_staleness
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.html import excerpt, plain
 
 if TYPE_CHECKING:
     import pandas as pd

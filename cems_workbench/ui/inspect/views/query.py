@@ -22,8 +22,7 @@ from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_switches
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import plain, render
 
 NO_LLM_TEXT = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL)."
 SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}

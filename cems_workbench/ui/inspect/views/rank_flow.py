@@ -25,11 +25,9 @@ from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, literal, plain, tick
-from cems_workbench.ui.kit.figures import bold, lines
+from cems_workbench.ui.kit.charts import bold, draw_chart, lines
+from cems_workbench.ui.kit.html import excerpt, literal, plain, render, tick
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import render
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

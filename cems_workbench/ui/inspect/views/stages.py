@@ -17,8 +17,7 @@ from cems_workbench.ui.inspect.baseline import delta_sign, delta_text
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.html import excerpt, plain, render
 
 DEFAULT_COLUMNS = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
 MAX_COLUMNS, MAX_ROWS = 5, 20

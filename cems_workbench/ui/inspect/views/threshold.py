@@ -18,9 +18,8 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import HOVERTEXT, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, lines
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:

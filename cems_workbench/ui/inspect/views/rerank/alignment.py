@@ -12,7 +12,7 @@ from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.rerank import RERANK, RerankRow, model_key
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
 
 HELP = (

@@ -28,9 +28,9 @@ from cems_workbench.pipeline.stages.rerank import (
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit import panels
+from cems_workbench.ui.kit import widgets
+from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.templates import render
 
 NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",
@@ -93,7 +93,7 @@ def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
         "from the cache": f"{counted.cached_share:.0%}",
         "p50 / p95": latency,
     }
-    return panels.numbers((name, value, NUMBERS_HELP[name]) for name, value in cells.items())
+    return widgets.numbers((name, value, NUMBERS_HELP[name]) for name, value in cells.items())
 
 
 def _seconds(value: float) -> str:

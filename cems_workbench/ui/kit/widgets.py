@@ -1,23 +1,47 @@
-"""Shared panels: a strip of numbers, an empty state, and an offer to gather missing evidence."""
+"""Parts that pages share: a strip of numbers, an empty state, an offer to gather, the switch between views, progress, and a report.
+
+Progress of a job is a bar with count and time left, and Cancel. Streamlit stops the script at its next step when any widget is used,
+Cancel too. Jobs keep their finished work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import streamlit as st
 from markupsafe import Markup
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
-from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import cancellable, duration
-from cems_workbench.ui.kit.templates import draw, render
+from cems_workbench.platform.atomic_write import safe_stem
+from cems_workbench.progress import Progress
+from cems_workbench.ui.kit.html import draw, plain, render
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.jobs.sample_figures import SampleFigures
-    from cems_workbench.progress import Progress
+
+
+def switch(label: str, views: Sequence[str], key: str, *, remember: bool = True) -> str:
+    """The chosen one of `views`, initially the first. With `remember` the choice survives a visit to another page.
+
+    To open a view from code, set `st.session_state[key]` before this is drawn.
+    """
+    if st.session_state.get(key) not in views:
+        st.session_state[key] = views[0]
+    chosen = st.segmented_control(
+        label,
+        views,
+        required=True,
+        key=key,
+        label_visibility="collapsed",
+        persist_state="session" if remember else None,
+    )
+    return chosen or views[0]
 
 
 def numbers(cells: Iterable[tuple[str, str, str]], columns: int | None = None) -> Markup:
@@ -131,3 +155,100 @@ def offer_job(
         st.error(plain(str(error)), icon=":material/block:")
         return False
     return True
+
+
+ESTIMATE_AFTER_S = 2.0
+"""Seconds of work before the time left is shown."""
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, or `3 min` from a minute and a half on."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def time_left(seconds: float, done: int, rest: int) -> str:
+    """Estimate for `rest` steps after `done` took `seconds`, as ` · about 12 s left`; empty while there is too little data."""
+    if seconds < ESTIMATE_AFTER_S or done <= 0 or rest <= 0:
+        return ""
+    return f" · about {duration(seconds * rest / done)} left"
+
+
+def progress_text(label: str, done: int, total: int, seconds: float, first: int = 0) -> str:
+    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that started at step `first`.
+
+    Reading counts bytes, shown as a percentage; without a total only the label is shown.
+    """
+    if not total and not label.startswith("reading"):
+        return label
+    count = f"{100 * done // total if total else 0} %" if label.startswith("reading") else f"{done:,} of {total:,}"
+    return f"{label}: {count}{time_left(seconds, done - first, total - done)}"
+
+
+def progress_in(place: DeltaGenerator) -> Progress:
+    """A progress callback that draws its bar in `place`, with the time left once it can be estimated."""
+    started: dict[str, tuple[float, int]] = {}
+
+    def report(label: str, done: int, total: int) -> None:
+        start, first = started.setdefault(label, (time.monotonic(), done))
+        text = progress_text(label, done, total, time.monotonic() - start, first)
+        place.progress(min(done / total, 1.0) if total else 0.0, text=plain(text))
+
+    return report
+
+
+@contextmanager
+def cancellable(
+    key: str,
+    help: str = "Stops now. Finished work is kept.",
+    *,
+    place: DeltaGenerator | None = None,
+    on_cancel: Callable[[], None] | None = None,
+) -> Iterator[Progress]:
+    """A context with a progress bar and Cancel, in `place` or here; both disappear when it ends, also on an error.
+
+    `on_cancel` is called before the script reruns.
+    """
+    area = place if place is not None else st.empty()
+    try:
+        with area.container():
+            bar, button = st.columns([6, 1], vertical_alignment="center")
+            button.button("Cancel", key=key, help=help, on_click=on_cancel, width="stretch")
+            yield progress_in(bar.empty())
+    finally:
+        area.empty()
+
+
+MAX_NAME_CHARS = 60
+
+
+def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: bool = True, what: str = "") -> None:
+    """A popover with the report's options and its download button; the file is written when that is pressed.
+
+    Args:
+        key: of the widgets.
+        name: of the file, without its suffix.
+        write: returns the HTML; its argument: whether to leave texts out.
+        texts: whether there are texts that can be left out.
+        what: description of the contents, after "One HTML file for people who do not run the app:".
+    """
+    file = safe_stem(name, "report", MAX_NAME_CHARS)
+    with st.popover("Report", icon=":material/article:", key=f"{key}:popover"):
+        st.caption(
+            f"One HTML file for people who do not run the app: {what}It opens from disk without a network and can be printed."
+        )
+        redact = texts and st.toggle(
+            "Leave texts out",
+            key=f"{key}:redact",
+            persist_state="session",
+            help="Leaves out queries, titles and contents; ids and numbers stay.",
+        )
+        st.download_button(
+            "Download HTML",
+            lambda: write(redact),
+            f"{file}.html",
+            "text/html",
+            key=f"{key}:html",
+            on_click="ignore",
+            icon=":material/download:",
+            type="primary",
+        )
