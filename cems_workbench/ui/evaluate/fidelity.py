@@ -51,8 +51,8 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.missing_evidence import under
 from cems_workbench.ui.evaluate.nearest import draw as draw_nearest
+from cems_workbench.ui.evaluate.setup import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.html import plain, render

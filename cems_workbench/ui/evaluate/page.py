@@ -9,21 +9,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import (
-    ablation,
-    calibrate,
-    compare,
-    experiments,
-    fidelity,
-    losses,
-    missing_evidence,
-    missing_scores,
-    over_time,
-    queries,
-    relevance_sources,
-    sample,
-    setup,
-)
+from cems_workbench.ui.evaluate import calibrate, compare, experiments, fidelity, losses, queries, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain
@@ -34,10 +20,10 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
-    "Compare judges": lambda evaluated, choice, resources: relevance_sources.draw(evaluated),
+    "Compare judges": lambda evaluated, choice, resources: queries.draw_judges(evaluated),
     "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
-    "Ablation": ablation.draw,
-    "Experiments": experiments.draw,
+    "Ablation": experiments.draw_ablation,
+    "Experiments": experiments.draw_experiments,
 }
 
 JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
@@ -53,7 +39,7 @@ def main() -> None:
         return
     against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
     if against != JUDGED:
-        fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
+        fidelity.draw(resources) if against == RECORDED else experiments.draw_over_time(resources)
         session.warm_up(resources)
         return
     choice = setup.choose(resources)
@@ -62,13 +48,13 @@ def main() -> None:
         return
     try:
         evaluated, missing = measured(choice, resources)
-        if missing_evidence.offer(missing, evaluated, choice, resources):
+        if setup.offer(missing, evaluated, choice, resources):
             st.rerun()
         if evaluated:
-            missing_evidence.draw_answered(evaluated, choice, resources)
+            setup.draw_answered(evaluated, choice, resources)
             _views(evaluated, choice, resources)
         else:
-            sample.draw(choice, resources)
+            setup.draw_sample(choice, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
 
@@ -80,8 +66,8 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
         return
     view = switch("View", list(VIEWS), "evaluate:view")
     own = view == "Ablation"  # it shows the gaps of each row itself
-    if not own and missing_scores.draw(
-        "evaluate", missing_scores.of_evaluated(evaluated), resources, locked=choice.locked
+    if not own and setup.draw_missing_scores(
+        "evaluate", setup.of_evaluated(evaluated), resources, locked=choice.locked
     ):
         st.rerun()
     VIEWS[view](evaluated, choice, resources)

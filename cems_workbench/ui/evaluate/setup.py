@@ -1,24 +1,59 @@
-"""Setup of the Evaluate page: queries, configs, judgments, and imports from files."""
+"""Setup of the Evaluate page: queries, configs, judgments, and imports from files.
+
+Opening an evidence file on the Evaluate page: used if it matches this store; otherwise refused, or used read-only on request.
+
+Banner on missing evidence, with a button that adds missing reranker scores; used by Evaluate and Tune.
+
+Missing evidence of the chosen configs: what is finished, an estimate of the rest, and a gather with progress, cancel and resume.
+
+Bundled results of the sample set, shown until something is measured on the page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig, import_config
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
+from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
-from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, measurable, set_relevant_from
+from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.query_set_evidence import (
+    PendingGather,
+    QuerySelection,
+    discard_evidence,
+    gather_evidence,
+    judged_selection,
+    measurable,
+    pending_gathers,
+    seconds_left,
+    set_relevant_from,
+    store_mismatch,
+)
+from cems_workbench.jobs.sample_figures import sample_figures
+from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
 from cems_workbench.jobs.traced_sets import traced_header
+from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.bidi import neutralise
+from cems_workbench.progress import Progress
+from cems_workbench.settings import Settings
 from cems_workbench.store import QuerySet
-from cems_workbench.ui.evaluate import files, log
+from cems_workbench.ui.evaluate import log
+from cems_workbench.ui.evaluate.compare import draw_saved
 from cems_workbench.ui.evaluate.state import (
     JUDGES,
     OPENED_FILE,
@@ -31,7 +66,15 @@ from cems_workbench.ui.evaluate.state import (
 )
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain, render
-from cems_workbench.ui.kit.widgets import draw_effects, empty
+from cems_workbench.ui.kit.widgets import (
+    draw_bundled_notice,
+    draw_effects,
+    draw_provenance,
+    empty,
+    offer_gather,
+    offer_job,
+    search_cost_text,
+)
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"
@@ -191,7 +234,7 @@ def _on_file(
         evidence = read_file(file)
     except InputError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        st.button("Close the file", key="evaluate:file_close", on_click=files.close)
+        st.button("Close the file", key="evaluate:file_close", on_click=close)
         return None
     header = evidence.header
     searched = f"{len(evidence.evidences)} of {len(evidence.queries)} queries"
@@ -199,7 +242,7 @@ def _on_file(
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
-    right.button("Close the file", key="evaluate:file_close", on_click=files.close, width="stretch")
+    right.button("Close the file", key="evaluate:file_close", on_click=close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 
 
@@ -207,7 +250,7 @@ def _further(resources: Resources) -> None:
     """Draw the popovers that add configs and queries from files."""
     with st.container(horizontal=True, key="evaluate:further"):
         _config_file()
-        files.draw(resources)
+        draw_files(resources)
         log.draw(resources)
 
 
@@ -286,3 +329,270 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
 def _nothing(has_queries: bool) -> None:
     lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
     empty("Measure configs on judged queries", render("evaluate/nothing_judged.html", lacking=lacking))
+
+
+CHUNK_BYTES = 1 << 20
+MAX_UPLOAD_MB = 2000
+
+
+def draw_files(resources: Resources) -> None:
+    """Draw a popover with a path and an upload, and the reason if the file is refused."""
+    popover = st.popover(
+        "Evidence file",
+        icon=":material/folder_open:",
+        key="evaluate:file",
+        on_change="rerun",
+        help="Measure on a file written by the command gather, here or elsewhere; no models are called",
+    )
+    if not popover.open:
+        return
+    with popover, st.container(width=420):
+        path = st.text_input(
+            "Path",
+            key="evaluate:file_path",
+            placeholder="/…/team.evidence",
+            persist_state="session",
+            help="A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS",
+        )
+        upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MAX_UPLOAD_MB)
+        if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
+            _offer(path.strip(), upload, resources)
+        _decide()
+
+
+def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
+    """Check the file: use it if it matches this store, else remember the reason."""
+    page.update(offered=None)
+    try:
+        path = allowed_path(typed, Settings()) if typed else None
+        name = path.name if path else str(getattr(upload, "name", "upload"))
+        place = path or _saved(upload)
+        try:
+            evidence = read_file(OpenedFile(place, name, None))
+        except InputError as error:
+            raise InputError(str(error).replace(str(place), name)) from None
+        if not evidence.judgments:
+            raise InputError(f"{name}: it contains no judgments, so nothing can be measured on it")
+        file = OpenedFile(place, name, store_mismatch(evidence.header, resources))
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return
+    if file.reason is None:
+        use(file)
+        st.rerun()
+    page.update(offered=file)
+
+
+def _decide() -> None:
+    offered = page.get().offered
+    if offered is None:
+        return
+    st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
+    st.button(
+        "Use it read-only",
+        key="evaluate:file_use",
+        type="primary",
+        on_click=use,
+        args=(offered,),
+        help="Configs are measured on the evidence and judgments in the file. The file is not changed, and the store is not "
+        "searched.",
+    )
+
+
+def use(file: OpenedFile) -> None:
+    """Measure on this file."""
+    page.update(opened=file, offered=None, next_query_set=OPENED_FILE, close_file_box=True)
+
+
+def close() -> None:
+    """Measure on the store's query sets again."""
+    page.update(opened=None)
+    st.session_state.pop("evaluate:set", None)
+
+
+def _saved(upload: IO[bytes] | None) -> Path:
+    """Save the upload to a file for DuckDB, named by its hash; deleted with the session."""
+    assert upload is not None
+    folder = page.get().uploads or tempfile.TemporaryDirectory(prefix="cems-evidence-")
+    page.update(uploads=folder)
+    digest = hashlib.sha256()
+    upload.seek(0)
+    whole = Path(folder.name) / "upload"
+    with output_path(whole) as part, part.open("wb") as out:
+        while chunk := upload.read(CHUNK_BYTES):
+            digest.update(chunk)
+            out.write(chunk)
+    return whole.replace(Path(folder.name) / f"{digest.hexdigest()[:16]}.evidence")
+
+
+ICON = ":material/warning:"
+MAX_BANNER_LINES = 3
+"""Maximum lines in the banner; if there are more, all are listed below it."""
+SERVER_CACHE_S = 30
+"""Cache time of the servers' availability."""
+
+
+def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
+    """The missing scores of each config that has any."""
+    return [
+        Lacking(
+            row.evaluation.config.name,
+            row.evaluation.config,
+            row.labelled.evidence,
+            row.evaluation.rankings.needs,
+            row.evaluation.qids,
+        )
+        for row in measured
+        if row.evaluation.rankings.needs
+    ]
+
+
+def banner_lines(lacking: Sequence[Lacking]) -> list[str]:
+    """The lines of the banner, as plain text."""
+    return missing_score_lines((one.name, one.needs) for one in lacking)
+
+
+def draw_missing_scores(
+    key: str, lacking: Sequence[Lacking], resources: Resources, *, label: str = "Score them", locked: str | None = None
+) -> bool:
+    """Draw the banner if anything is missing; True once the missing pairs have been scored.
+
+    `locked`: why the evidence must not change. If nothing can be scored, the reason replaces the button.
+    """
+    lines = banner_lines(lacking)
+    if not lines:
+        return False
+    scorable = [one for one in lacking if one.scorable]
+    why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
+    parts = [
+        "The evidence is incomplete. The numbers use the available part.",
+        _listed(lines[:MAX_BANNER_LINES]),
+    ]
+    if len(lines) > MAX_BANNER_LINES + 1:
+        parts[-1] += f"\n- and {len(lines) - MAX_BANNER_LINES} more, below"
+    else:
+        parts[-1] = _listed(lines)
+    if why_not:
+        parts.append(f"The scores cannot be added here: {plain(why_not)}.")
+    if any(len(one.needs) > one.scorable for one in lacking):
+        parts.append("Evidence gathered with other values must be gathered again for that config.")
+    message = "\n\n".join(parts)
+    done = False
+    if scorable and not why_not:
+        done = offer_job(
+            f"{key}:score",
+            message,
+            label,
+            lambda progress: _score(scorable, resources, progress),
+            icon=ICON,
+            warn=True,
+            kept="Computed scores are kept; scoring can be resumed.",
+            help="The reranker scores only these pairs. Their scores are added to the evidence, and everything is measured again.",
+        )
+    else:
+        st.warning(message, icon=ICON)
+    if len(lines) > MAX_BANNER_LINES + 1:
+        with st.expander(f"All {len(lines)} gaps in the evidence"):
+            st.markdown(_listed(lines))
+    return done
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {plain(line)}" for line in lines)
+
+
+def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress) -> None:
+    for report in score_lacking(lacking, resources, progress):
+        for why, count in report.failed.items():
+            st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
+
+
+@st.cache_resource(ttl=SERVER_CACHE_S, show_spinner=False)
+def server_answers() -> Answers:
+    """Which servers are reachable."""
+    settings = Settings()
+    return ask_all(settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, None)()
+
+
+Missing = Sequence[tuple[str, PipelineConfig]]
+
+
+def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> bool:
+    """Show what is missing and gather it on request; True once everything is gathered."""
+    for line in page.get().left_out:
+        st.warning(plain(f"{line} (left out)"))
+    page.update(left_out=())
+    if not missing:
+        return False
+    pending = pending_gathers(missing, choice.selection, resources)
+    total = len(choice.selection.queries)
+    names = ", ".join(
+        plain(config.name) + (f" ({config.finished} of {total} are there)" if config.finished else "")
+        for config in pending
+    )
+    left = seconds_left(pending, _paces(measured))
+    once = search_cost_text(total, left, [config.config for config in pending])
+    return offer_gather(
+        "evaluate",
+        f"Not gathered yet: {names}. {once}; after that every change of a weight or threshold is measured at once.",
+        lambda progress: _gather(pending, choice, resources, progress),
+        resumable=any(config.finished for config in pending),
+    )
+
+
+def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+    """Show the configs whose lists a running system answered, and when, with a button to ask again, except for an evidence file."""
+    asked = [row for row in measured if row.answered]
+    if not asked:
+        return
+
+    def ask_again() -> None:
+        for row in asked:
+            discard_evidence(row.evaluation.config, choice.selection, resources)
+
+    said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
+    draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
+
+
+def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:
+    """Seconds per query of the gathers of the measured configs."""
+    paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
+    return [(config, pace / 1000) for config, pace in paces if pace]
+
+
+def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resources, progress: Progress) -> None:
+    judgments = resources.store.judgments.read()
+    left_out: list[str] = []
+    for i, config in enumerate(pending):
+        which = f"{config.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else config.name
+        report = gather_evidence(config.config, choice.selection, judgments, resources, under(which, progress))
+        left_out += [str(error) for error in report.left_out]
+    page.update(left_out=tuple(left_out))
+
+
+def under(name: str, progress: Progress) -> Progress:
+    """A progress labelled with the name of a config."""
+    return lambda _, done, total: progress(name, done, total)
+
+
+def draw_sample(choice: Choice, resources: Resources) -> None:
+    """Draw the bundled comparison if the store holds the unmodified sample set; else nothing."""
+    if choice.opened is not None or choice.selection.project_only or choice.kind == "model":
+        return
+    figures = sample_figures(resources, choice.selection.query_set)
+    if figures is None:
+        return
+    names = list(figures.measured.presets)
+    st.markdown("## Presets on the sample set")
+    draw_bundled_notice(
+        "evaluate",
+        figures,
+        "Gather measures the configs chosen above on this machine.",
+        "Choose these presets",
+        lambda: _choose(names),
+    )
+    draw_saved(read_comparison(figures.experiment.card or {}))
+
+
+def _choose(names: list[str]) -> None:
+    st.session_state["evaluate:configs"] = names

@@ -39,8 +39,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate import missing_scores
-from cems_workbench.ui.evaluate.missing_scores import server_answers
+from cems_workbench.ui.evaluate import setup
+from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
@@ -298,7 +298,7 @@ def _fill(
     if own is not None:
         needs = ranking.there.rankings.needs
         rows = [Lacking(export.as_read, export.read, own.evidence, needs, own.batch.qids)]
-        if missing_scores.draw("tune:export", rows, resources):
+        if setup.draw_missing_scores("tune:export", rows, resources):
             st.rerun()
         return
     lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MAX_MISSING_LINES])

@@ -33,7 +33,7 @@ from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
-from cems_workbench.ui.evaluate import missing_scores
+from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.charts import GRID, LIST_COLOURS, draw_chart, hover
 from cems_workbench.ui.kit.html import announce, plain, render
@@ -97,7 +97,7 @@ def _draw_missing_scores(result: SearchResult, resources: Resources) -> None:
     planned = result.planned
     evidence, qids = planned.data.evidence, planned.data.batch.qids
     rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
-    if missing_scores.draw("tune", rows, resources, label="Score and search again"):
+    if setup.draw_missing_scores("tune", rows, resources, label="Score and search again"):
         start(searched_anew(planned, read_again(evidence)))
         st.rerun()
 

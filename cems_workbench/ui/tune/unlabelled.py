@@ -24,7 +24,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.optimizer import Trial, Watch
-from cems_workbench.ui.evaluate.missing_scores import server_answers
+from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table

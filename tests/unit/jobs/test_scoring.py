@@ -29,7 +29,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.ui.evaluate.missing_scores import banner_lines, of_evaluated
+from cems_workbench.ui.evaluate.setup import banner_lines, of_evaluated
 from tests.small_store import HashEmbedder, empty_store  # noqa: F401
 
 NOW = "2026-09-01T00:00:00+00:00"
@@ -278,10 +278,10 @@ def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, 
         from test_scoring import RERANKED, evaluated
 
         from cems_workbench.evaluation.evidence_file import read_evidence_file
-        from cems_workbench.ui.evaluate import missing_scores
+        from cems_workbench.ui.evaluate import setup
 
-        rows = missing_scores.of_evaluated(evaluated(read_evidence_file(path), RERANKED))
-        if missing_scores.draw("test", rows, resources, locked=locked):
+        rows = setup.of_evaluated(evaluated(read_evidence_file(path), RERANKED))
+        if setup.draw_missing_scores("test", rows, resources, locked=locked):
             st.rerun()
 
     holed = with_holes(np.random.default_rng(3))

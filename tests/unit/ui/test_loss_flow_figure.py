@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch
 from cems_workbench.config import preset
 from cems_workbench.pipeline.stages import candidate_stages
-from cems_workbench.ui.evaluate.loss_flow import BAND_HEIGHT_PX, MIN_HEIGHT_PX, Flow, flow_figure
+from cems_workbench.ui.evaluate.losses import BAND_HEIGHT_PX, MIN_HEIGHT_PX, Flow, flow_figure
 
 STAGES = [stage.name for stage in candidate_stages(preset("cems").config)]
 BRANCHES = [
