@@ -411,15 +411,38 @@ def normalised(text: str, folder: Path, durations: bool = True) -> str:
     ):
         text = text.replace(path, word)
     now = datetime.now(UTC)
-    days = "|".join((now + timedelta(days=each)).date().isoformat() for each in (-1, 0))
-    text = re.sub(rf"\b(?:{days})(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?", "TIME", text)
+    days = [now.date() - timedelta(days=each) for each in (0, 1)]
+    iso = "|".join(day.isoformat() for day in days)
+    text = re.sub(rf"\b(?:{iso})(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?", "TIME", text)
+    parts = "|".join(f"{day.year}, {day.month}, {day.day}" for day in days)
+    text = re.sub(rf"datetime\.datetime\((?:{parts})(?:, \d+)*", "datetime.datetime(TIME", text)
     text = re.sub(r"\b(process|pid|PID|port) \d+", r"\1 N", text)
+    text = re.sub(r"\b0x[0-9a-f]{8,}\b", "ADDRESS", text)
+    text = re.sub(r"\b[0-9a-f]{12}/(?=\d+\b)", "CORPUS/", text)  # each store has another
     if durations:
-        text = re.sub(r'("[a-z_]*(?:elapsed|seconds|_ms|took|latency)[a-z_]*": )[\d.e-]+', r"\1N", text)
-        text = re.sub(r"\b\d[\d,.]*( ?(?:ms|s|min|seconds)(?:/query)?)\b", r"N\1", text)
+        text = re.sub(r'("(?:[a-z_]*_)?(?:elapsed|seconds|ms)(?:_[a-z_]*)?": )[\d.e-]+', r"\1N", text)
+        text = re.sub(r"\b\d+(?:[,.]\d+)*( ?(?:ms|s|min|seconds)(?:/query)?)\b", r"N\1", text)
         text = re.sub(r'ms="[\d.]+"', 'ms="N"', text)
         text = re.sub(r"^([a-z]+ +\d+ +\d+) +\d+\.\d+( +\d+)$", r"\1 N\2", text, flags=re.M)  # search --stages
+        text = without_times(text)
     return text
+
+
+def without_times(text: str) -> str:
+    """A text whose tables in CSV or Markdown have no milliseconds."""
+    lines, column, mark = text.split("\n"), None, ","
+    for number, line in enumerate(lines):
+        if found := re.search(r"[,|] ?(ms per query|ms)(?=[,| ]|$)", line):
+            mark = found[0][0]
+            column = line[: found.start()].count(mark) + 1
+        elif column is not None:
+            cells = re.split(r",(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)" if mark == "," else r"\|", line)
+            if len(cells) <= column:
+                column = None
+            elif re.fullmatch(r" ?[\d.,]+ ?", cells[column]):
+                cells[column] = "N"
+                lines[number] = mark.join(cells)
+    return "\n".join(lines)
 
 
 def record(folder: Path, tree: Path, parts: Sequence[str], match: str) -> None:
