@@ -419,11 +419,14 @@ def normalised(text: str, folder: Path, durations: bool = True) -> str:
     text = re.sub(r"\b(process|pid|PID|port) \d+", r"\1 N", text)
     text = re.sub(r"\b0x[0-9a-f]{8,}\b", "ADDRESS", text)
     text = re.sub(r"\b[0-9a-f]{12}/(?=\d+\b)", "CORPUS/", text)  # each store has another
+    text = re.sub(r"-[0-9a-f]{12}\.evidence", "-ID.evidence", text)
+    text = re.sub(r'("(?:trace|span|parent)_id": )"[0-9a-f]+"', r'\1"ID"', text)
     if durations:
         text = re.sub(r'("(?:[a-z_]*_)?(?:elapsed|seconds|ms)(?:_[a-z_]*)?": )[\d.e-]+', r"\1N", text)
         text = re.sub(r"\b\d+(?:[,.]\d+)*( ?(?:ms|s|min|seconds)(?:/query)?)\b", r"N\1", text)
         text = re.sub(r'ms="[\d.]+"', 'ms="N"', text)
-        text = re.sub(r"^([a-z]+ +\d+ +\d+) +\d+\.\d+( +\d+)$", r"\1 N\2", text, flags=re.M)  # search --stages
+        text = re.sub(r"^(stage +in +out) +ms( +warnings)$", r"\1 ms\2", text, flags=re.M)
+        text = re.sub(r"^([a-z]+ +\d+ +\d+) +\d+\.\d+( +\d+)$", r"\1 N\2", text, flags=re.M)
         text = without_times(text)
     return text
 
