@@ -82,7 +82,7 @@ class Rule:
 
 def locomo(resources: Resources, count: int, seed: int) -> tuple[list[Query], list[Judgment]]:
     """`count` questions of the conversations, and `count` other ones asked of the conversation after theirs."""
-    queries, judgments = query_set(resources, Dataset("locomo", DATA, "", project_only=True))
+    queries, judgments = query_set(resources, Dataset("locomo", DATA, "", only_project=True))
     own = sample_queries(queries, count, seed)
     taken = {query.qid for query in own}
     others = sample_queries([query for query in queries if query.qid not in taken], count, seed)
@@ -120,7 +120,7 @@ def gathered(
     name: str, presets: Sequence[str], work: Path, count: int, seed: int
 ) -> tuple[dict[str, Asked], dict[str, str]]:
     """Each preset on a data set, and why those that are absent are; what is gathered already is read."""
-    _, questions, folders, project_only = SETS[name]
+    _, questions, folders, only_project = SETS[name]
     work.mkdir(parents=True, exist_ok=True)
     found, absent = {}, {}
     with closing(open_resources(Settings(store=work / "store"))) as resources:
@@ -132,18 +132,18 @@ def gathered(
         for each in presets:
             path, config = work / f"{each}.evidence", quiet(each)
             done = gather_query_set(
-                path, queries, judgments, config, resources, query_set=name, project_only=project_only
+                path, queries, judgments, config, resources, query_set=name, only_project=only_project
             )
             print(f"{name} {each}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True)
             evidence = read_evidence_file(path)
             failed, _ = reranker(evidence, config)
             if not failed:
-                found[each] = asked(LabelledBatch.of(evidence), config, project_only, seed)
+                found[each] = asked(LabelledBatch.of(evidence), config, only_project, seed)
                 continue
             absent[each] = failed
             if config.threshold.mode == "adaptive":  # its rule is of the lists
                 without = with_values(config, {"rerank.backend": "none"})
-                found[f"{each} without its reranker"] = asked(LabelledBatch.of(evidence), without, project_only, seed)
+                found[f"{each} without its reranker"] = asked(LabelledBatch.of(evidence), without, only_project, seed)
     return found, absent
 
 

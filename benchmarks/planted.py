@@ -109,7 +109,7 @@ def rank_of(store: Any, query: str, memory_id: str, config: Any, planted: Plante
     for name, value in zip(planted.options[::1], planted.options[1::1], strict=False) if planted else ():
         if name == "--project":
             asked["project"] = value
-    if planted and "--restrict-to-project" in planted.options:
+    if planted and "--only-project" in planted.options:
         asked["only_project"] = True
     ids = list(workbench.search(store, query, config, **asked).ids)
     return ids.index(memory_id) + 1 if memory_id in ids else None
@@ -167,7 +167,7 @@ def told(answer: Mapping[str, Any]) -> str:
     rest = {
         key: value
         for key, value in answer.items()
-        if key not in ("rescues", "places", "path", "fix", "memory_id", "nearest")
+        if key not in ("counterfactuals", "places", "path", "fix", "memory_id", "nearest")
     }
     return "\n".join(
         [json.dumps(rest, ensure_ascii=False), fix.get("sentence") or "", " ".join(fix.get("changes") or {})]
@@ -225,10 +225,10 @@ def fix_of(fault: Fault, planted: Planted, pair: Pair, answer: Mapping[str, Any]
         except Exception as error:
             return "false", f"{sentence} [{error}]"
         if for_this:
-            terms = next((r.get("terms") or [] for r in answer.get("rescues", []) if r.get("terms")), [])
+            terms = next((r.get("terms") or [] for r in answer.get("counterfactuals", []) if r.get("terms")), [])
             import cems_workbench as workbench
 
-            ids = list(workbench.search(store, pair[0], config, as_of=MOMENT, expand=terms).ids)
+            ids = list(workbench.search(store, pair[0], config, as_of=MOMENT, variants=terms).ids)
             rank = ids.index(pair[1]) + 1 if pair[1] in ids else None
             return ("true" if rank and rank <= K else "false"), sentence
         rank = rank_of(store, pair[0], pair[1], config, planted)

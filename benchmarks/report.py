@@ -68,7 +68,7 @@ class Dataset:
     name: str
     path: Path
     title: str
-    project_only: bool = False
+    only_project: bool = False
     sampled: bool = False
     published: bool = False
     """Are there published figures for the plain lists? Then those are measured on all queries."""
@@ -152,7 +152,7 @@ def _section(one: Measured) -> str:
 
 
 def _scope(one: Measured) -> str:
-    parts = ["searched within their own conversation"] if one.dataset.project_only else []
+    parts = ["searched within their own conversation"] if one.dataset.only_project else []
     parts += ["drawn at random"] if one.dataset.sampled else []
     return f", {' and '.join(parts)}" if parts else ""
 
@@ -245,7 +245,7 @@ def main() -> int:
     datasets = [
         Dataset("sample", SAMPLE, "Sample set"),
         Dataset("scifact", options.data / "scifact", "SciFact (BEIR)", sampled=True, published=True),
-        Dataset("locomo", options.data / "locomo", "LoCoMo, five conversations", project_only=True, sampled=True),
+        Dataset("locomo", options.data / "locomo", "LoCoMo, five conversations", only_project=True, sampled=True),
     ]
     names = [BASELINE, *(name for name in options.presets.split(",") if name != BASELINE)]
     measured = []
@@ -332,7 +332,7 @@ def gathered(
                 quiet(config),
                 resources,
                 query_set=dataset.name,
-                project_only=dataset.project_only,
+                only_project=dataset.only_project,
             )
         print(f"{dataset.name} {name}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True)
         found[name] = read_evidence_file(path)
@@ -354,7 +354,7 @@ def query_set(resources: Resources, dataset: Dataset) -> tuple[list[Query], list
     judgments = resources.store.judgments.read()
     judged = {judgment.qid: judgment.memory_id for judgment in judgments}
     queries = [query for query in resources.store.queries.read() if query.qid in judged]
-    if dataset.project_only:
+    if dataset.only_project:
         projects = resources.store.memories.read([judged[query.qid] for query in queries])
         queries = [replace(query, project=projects[judged[query.qid]].project) for query in queries]
     kept = {query.qid for query in queries}

@@ -39,11 +39,11 @@ STEP = 10_000
 PORTION = 100_000
 FILTERS = {
     "all": ANY,
-    "0.1 %": Filter("rare", project_only=True),
-    "1 %": Filter("small", project_only=True),
-    "10 %": Filter("p3", project_only=True),
+    "0.1 %": Filter("rare", only_project=True),
+    "1 %": Filter("small", only_project=True),
+    "10 %": Filter("p3", only_project=True),
     "50 %": Filter(scope="shared"),
-    "5 % of both": Filter("p3", project_only=True, scope="shared"),
+    "5 % of both": Filter("p3", only_project=True, scope="shared"),
 }
 RATIO, MOST_MS, EDIT_SECONDS, THOUSAND_SECONDS, OVER_ENGINE = 1.5, 30.0, 1.0, 10.0, 1.3
 

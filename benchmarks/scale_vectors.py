@@ -122,7 +122,7 @@ def filters_of(count: int) -> dict[str, tuple[Filter, np.ndarray]]:
     found = {"all": (ANY, np.arange(count))}
     for share in SHARES:
         name = min(sizes, key=lambda name: (abs(np.log(sizes[name] / share)), name))
-        where = Filter(name, project_only=True)
+        where = Filter(name, only_project=True)
         found[f"{100 * sizes[name]:.2g} %"] = where, np.flatnonzero(projects == name)
     return found | {"25 %": (Filter(scope="shared"), np.flatnonzero(scopes))}
 

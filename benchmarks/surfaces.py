@@ -98,7 +98,7 @@ def api_query() -> Answers:
         yield "blame text", asked(wb.blame, store, "We move house on 1 October.", returned=True)
         yield (
             "search project",
-            asked(wb.search, store, "deploy", project="harbor/api", only_project=True, as_of=NOW, expand=["rollout"]),
+            asked(wb.search, store, "deploy", project="harbor/api", only_project=True, as_of=NOW, variants=["rollout"]),
         )
         yield "supersessions", asked(wb.supersessions, store, most=20)
         yield "memory", asked(store.memory, STALE)

@@ -130,7 +130,7 @@ RIVALS = ("cems", "cems_head", "qmd", "recollection", "ace", "ace_a", "ace_b", "
 """Every other preset that needs no model server."""
 AGAIN_RIVALS = ("cems", "qmd")
 DATASETS = (
-    Dataset("locomo", DATA / "locomo", "LoCoMo", project_only=True, sampled=True),
+    Dataset("locomo", DATA / "locomo", "LoCoMo", only_project=True, sampled=True),
     Dataset("scifact", DATA / "scifact", "SciFact"),
     Dataset("sessions", SESSIONS, "Sessions of assistant turns"),
     Dataset("sample", SAMPLE, "Sample set"),
@@ -438,7 +438,7 @@ def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS
     set_of = {query.qid: dataset for dataset, one in zip(DATASETS, wide, strict=True) for query in one.queries}
     sets = [set_of[qid].title for qid in batch.qids]
     groups = [
-        (query.project or "?") if set_of[query.qid].project_only else set_of[query.qid].title for query in batch.queries
+        (query.project or "?") if set_of[query.qid].only_project else set_of[query.qid].title for query in batch.queries
     ]
     score, rows = BatchScorer(batch, MEASURES, seed), np.arange(len(batch.queries))
     gc_tuning.freeze()
@@ -520,12 +520,12 @@ def gathered(dataset: Dataset, name: str, config: PipelineConfig, work: Path) ->
             for parsed in formats.read_path(dataset.path):
                 resources.store.add(parsed)
         queries, judgments = query_set(resources, dataset)
-        queries = _some([query for query in queries if not query.qid.startswith("train")], dataset.project_only)
+        queries = _some([query for query in queries if not query.qid.startswith("train")], dataset.only_project)
         chosen = {query.qid for query in queries}
         judgments = [judgment for judgment in judgments if judgment.qid in chosen]
         path = folder / f"{name}.evidence"
         done = gather_query_set(
-            path, queries, judgments, config, resources, query_set=dataset.name, project_only=dataset.project_only
+            path, queries, judgments, config, resources, query_set=dataset.name, only_project=dataset.only_project
         )
         print(f"{dataset.name} {name}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True)
         return read_evidence_file(path)

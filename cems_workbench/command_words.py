@@ -42,11 +42,11 @@ def program() -> list[str]:
     return ["python", "-m", "cems_workbench"]
 
 
-def asked_options(project: str | None = None, as_of: datetime | None = None, project_only: bool = False) -> list[str]:
+def asked_options(project: str | None = None, as_of: datetime | None = None, only_project: bool = False) -> list[str]:
     """The options of `search`, `why` and others that ask a query again for its project and at its moment."""
     # One word with `=`: a value that begins with a dash stays a value.
     words = [f"--project={project}"] if project else []
-    words += ["--restrict-to-project"] if project_only else []
+    words += ["--only-project"] if only_project else []
     return words + ([f"--as-of={as_of.isoformat()}"] if as_of is not None else [])
 
 

@@ -174,7 +174,7 @@ FAULTS = [
         "wrong-project",
         "it was written into another project than that of the query",
         set_right(stages="-", words=r"project"),
-        of_memories(changed(project="lab/other"), options=("--project", "harbor/api", "--restrict-to-project")),
+        of_memories(changed(project="lab/other"), options=("--project", "harbor/api", "--only-project")),
         PLAIN,
     ),
     Fault(

@@ -143,8 +143,8 @@ def differences(before: EvidenceSet, after: EvidenceSet) -> Sequence[str]:
         lines.append(f"content of the store: version {was.content_version}, then {now.content_version}")
     if was.embedder != now.embedder:
         lines.append(f"embedder: {was.embedder}, then {now.embedder}")
-    if was.project_only != now.project_only:
-        lines.append(f"within each project only: {was.project_only}, then {now.project_only}")
+    if was.only_project != now.only_project:
+        lines.append(f"within each project only: {was.only_project}, then {now.only_project}")
     old, new = gather_parameters(was.config), gather_parameters(now.config)
     lines += [f"{path}: {old.get(path)}, then {new[path]}" for path in new if old.get(path) != new[path]]
     if was.created_at != now.created_at:

@@ -262,7 +262,7 @@ class _Scratch:
     @cached_property
     def where(self) -> Filter:
         """The filter that the lists were searched with."""
-        return Filter(self.request.project, self.request.project_only, self.config.query.scope)
+        return Filter(self.request.project, self.request.only_project, self.config.query.scope)
 
     @cached_property
     def inside(self) -> bool:

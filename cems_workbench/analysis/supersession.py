@@ -206,8 +206,8 @@ def stored_standings(
 def excluded_words(trace: Trace, memory: Memory) -> str:
     """ "excluded by the scope": why the search of a trace could not find a memory of the store; empty if its filter lets it pass."""
     evidence = trace.evidence
-    project_only = bool((evidence.notes.get("query") or {}).get("project_only"))
-    where = Filter(evidence.project, project_only, trace.config.query.scope)
+    only_project = bool((evidence.notes.get("query") or {}).get("only_project"))
+    where = Filter(evidence.project, only_project, trace.config.query.scope)
     by = where.excluded_by(memory.project, memory.scope)
     return f"excluded by the {by}" if by else ""
 

@@ -136,7 +136,7 @@ def set_effect(
     config: PipelineConfig,
     measures: Sequence[Measure],
     *,
-    project_only: bool = False,
+    only_project: bool = False,
     k: int | None = None,
     progress: Progress = silent,
 ) -> SetEffect:
@@ -154,7 +154,7 @@ def set_effect(
         evidence = evidences[query.qid]
         if edit.edited is None and edit.memory_id not in evidence.memories and not config.rerank.prepend_question:
             continue
-        request = Request(query.query, query.project, evidence.as_of, project_only and query.project is not None)
+        request = Request(query.query, query.project, evidence.as_of, only_project and query.project is not None)
         edited[query.qid] = scored_evidence(edit, evidence, config, request)
         touched.add(query.qid)
     progress(LABEL, len(kept), len(kept))

@@ -153,7 +153,7 @@ def gather(
     *,
     out: str | Path | None = None,
     judged: bool = True,
-    project_only: bool = False,
+    only_project: bool = False,
     limit: int | None = None,
     seed: int = 0,
     progress: Progress = silent,
@@ -166,7 +166,7 @@ def gather(
         config: whose gather parameters are used: a config, the name of a preset, or the path of a config file.
         out: the file to write; None is the store's evidence cache, shared with the app and the commands. A partial file is resumed.
         judged: only queries that have a judgment.
-        project_only: for each query that names a project, search only that project.
+        only_project: for each query that names a project, search only that project.
         limit: size of a random sample of the queries.
         seed: seed of the sample.
         progress: called with a label, a count and a total; it may raise `Cancelled`; finished queries are kept.
@@ -194,7 +194,7 @@ def gather(
     asked = {query.qid for query in queries}
     judgments = [row for row in judgments if row.qid in asked]
     if out is None:
-        selection = QuerySelection(query_set, tuple(queries), project_only)
+        selection = QuerySelection(query_set, tuple(queries), only_project)
         found = ensure_evidence(chosen, selection, judgments, resources, progress)
     else:
         report = gather_query_set(
@@ -204,7 +204,7 @@ def gather(
             chosen,
             resources,
             query_set=query_set,
-            project_only=project_only,
+            only_project=only_project,
             progress=progress,
         )
         for error in report.left_out:

@@ -170,7 +170,7 @@ def search(
     project: str | None = None,
     only_project: bool = False,
     as_of: datetime | str | None = None,
-    expand: Sequence[str] = (),
+    variants: Sequence[str] = (),
     searched: str | None = None,
     engine_queries: Mapping[str, str] | None = None,
     progress: Progress = silent,
@@ -184,7 +184,7 @@ def search(
         project: project of the query, org/repo; adjust.project of the config decides its effect.
         only_project: search only memories of that project.
         as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
-        expand: additional query variants to search.
+        variants: additional query variants to search.
         searched: a text to search instead of the query, as given, such as a recording of another system has; rerankers read the query.
         engine_queries: what a list searches instead, as given, by its name, such as {"lexical": "deploy rollback"}.
         progress: called with a label, a count and a total.
@@ -206,17 +206,17 @@ def search(
     chosen = load_config(config)
     if only_project and not project:
         raise InputError("only_project needs a project")
-    if expand and chosen.expansion.backend == "none":
+    if variants and chosen.expansion.backend == "none":
         chosen = with_values(chosen, {"expansion.backend": "manual"})
     problem = store.resources.store.memories.project_problem(project)
     if problem and only_project:
         raise InputError(f"project: {problem}")
     if problem:
         warn(f"project: {problem}")
-    moment = parse_datetime(as_of, "as_of") if isinstance(as_of, str) else as_of
-    if moment is not None and moment.tzinfo is None:
-        raise InputError(f"as_of {moment.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
-    request = Request(query, project, moment, only_project, tuple(expand), searched, dict(engine_queries or {}))
+    as_of = parse_datetime(as_of, "as_of") if isinstance(as_of, str) else as_of
+    if as_of is not None and as_of.tzinfo is None:
+        raise InputError(f"as_of {as_of.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
+    request = Request(query, project, as_of, only_project, tuple(variants), searched, dict(engine_queries or {}))
     evidence = gather(request, chosen, store.resources, progress)
     return Answer(replayed(evidence, chosen, clock=perf_counter), request)
 
@@ -265,7 +265,7 @@ class Explanation(Result):
     """Why a memory is not among the first results, and the smallest changes that bring it there.
 
     Attributes:
-        why: path, cause, rescues and verdict.
+        why: path, cause, counterfactuals and verdict.
         config: the config that is explained.
     """
 
@@ -301,7 +301,7 @@ class Explanation(Result):
         """The config with one of the changes that bring the memory in, by default the one to try first (`fix`).
 
         A change that says “(gathers)” needs a new `search` with this config, any other a `replay`. Pass terms that it names to `search`
-        as `expand`. Raises InputError if there is no such change.
+        as `variants`. Raises InputError if there is no such change.
         """
         if not 0 <= number < len(self.why.counterfactuals):
             raise InputError(f"change {number}: there are {len(self.why.counterfactuals)}, counted from 0")
@@ -321,9 +321,9 @@ class Explanation(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The rescues, or what comes nearest; the way through the stages; the place in each list."""
+        """The counterfactuals, or what comes nearest; the way through the stages; the place in each list."""
         found = self.why
-        rescues = found.counterfactuals or ((found.nearest,) if found.nearest else ())
+        counterfactuals = found.counterfactuals or ((found.nearest,) if found.nearest else ())
         title = (
             "changes that bring it in"
             if found.counterfactuals
@@ -341,7 +341,7 @@ class Explanation(Result):
                 one.needs,
                 one.labelled.gain if one.labelled else None,
             )
-            for one in rescues
+            for one in counterfactuals
         )
         columns = ("change", "rank", "gathers", "tau of others", "others dropped", "scores lacking", "gain nDCG@10")
         steps = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in found.path.steps)

@@ -13,9 +13,9 @@ from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
     JsonOption,
+    OnlyProjectOption,
     PresetOption,
     ProjectOption,
-    RestrictToProjectOption,
     SetOption,
     StoreOption,
     chosen_config,
@@ -49,7 +49,7 @@ def blame_command(
     config: ConfigOption = None,
     changes: SetOption = None,
     project: ProjectOption = None,
-    restrict: RestrictToProjectOption = False,
+    only_project: OnlyProjectOption = False,
     as_of: AsOfOption = None,
     returned: Annotated[
         bool,
@@ -68,12 +68,12 @@ def blame_command(
     chosen = chosen_config(preset, config, changes)
     request = None
     if query is not None:
-        request, chosen = request_and_config(query, project, restrict, as_of, None, chosen)
+        request, chosen = request_and_config(query, project, only_project, as_of, None, chosen)
     from cems_workbench.jobs.blaming import blame_answer
 
     said = sys.stdin.read() if text == "-" else text
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        warn_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, only_project)
         found = blame_answer(said, resources, chosen, request, returned=returned, progress=progress)
     options = given_options(preset, config, changes, store)
     if as_json:

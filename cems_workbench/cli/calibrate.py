@@ -77,7 +77,7 @@ def calibrate_command(
         return [named[0][0]]
 
     labelled, least = labelled_evidence(
-        evidence, configs_of, judge_kind, store, as_json, project_only=per_query_project
+        evidence, configs_of, judge_kind, store, as_json, only_project=per_query_project
     )
     chosen, of_config = next(iter(labelled.items()))
     batch = of_config.batch

@@ -114,7 +114,7 @@ def compare_command(
             return [chosen for chosen, _ in configs]
 
         labelled, relevant_from = labelled_evidence(
-            evidence[0], configs_of, judge_kind, store, as_json, project_only=per_query_project
+            evidence[0], configs_of, judge_kind, store, as_json, only_project=per_query_project
         )
         least = relevant_from if grade is None else grade
         guarded = [parse_no_loss(text, least) for text in no_loss or ()]

@@ -305,7 +305,7 @@ def _why_lost(
         return None
     query = next(query for query in evidence.queries if query.qid == row.qid)
     request = Request(
-        query.query, query.project, query.as_of, evidence.header.project_only and query.project is not None
+        query.query, query.project, query.as_of, evidence.header.only_project and query.project is not None
     )
     asked = request_options(request)
     return words_of("why", row.query, row.memory_id, options=[*asked, *flat(options), *place])

@@ -27,7 +27,7 @@ from cems_workbench.cli.options import (
     chosen_config,
     filled_resources,
     given_options,
-    parse_moment,
+    parse_as_of,
     preset_help,
     print_table,
     progress_bar,
@@ -265,7 +265,7 @@ def fidelity_command(
         raise InputError("--repeat: name the one file of answers that it repeats")
     chosen_lists = _chosen_lists(as_list or ())
     bounds = [_bound(text) for text in asserted or ()]
-    moment = parse_moment(as_of)
+    moment = parse_as_of(as_of)
     recordings = [read_answers(path) for path in answers or ()]
     second = None if repeat is None else read_answers(repeat)
     for recording in (*recordings, *([second] if second else [])):

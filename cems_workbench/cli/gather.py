@@ -85,7 +85,7 @@ def gather_command(
                 chosen,
                 resources,
                 query_set=query_set,
-                project_only=per_query_project,
+                only_project=per_query_project,
                 progress=progress,
             )
         notices = resources.store.notices

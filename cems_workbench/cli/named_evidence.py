@@ -60,7 +60,7 @@ def labelled_evidence(
     store: Path | None,
     quiet: bool,
     *,
-    project_only: bool = False,
+    only_project: bool = False,
     judged: bool = True,
 ) -> tuple[dict[PipelineConfig, LabelledEvidence], int]:
     """The labelled evidence of each config, the same of a file or a separate one of a set, in their order; and the lowest relevant grade.
@@ -71,12 +71,12 @@ def labelled_evidence(
     from cems_workbench.jobs.evaluation import labelled_file
     from cems_workbench.jobs.traced_sets import traced_header
 
-    if evidence_files([name], gathering=project_only) is not None:
+    if evidence_files([name], gathering=only_project) is not None:
         read = read_evidence(Path(name))
         of_file = labelled_file(read, judges)
         return dict.fromkeys(configs_of(read.header), of_file), read.header.relevant_from
     configs = configs_of(traced_header(settings_for(store).store, name))
-    with gathered_evidence(name, judges, project_only, (None, 0), store, quiet, judged=judged) as (source, least):
+    with gathered_evidence(name, judges, only_project, (None, 0), store, quiet, judged=judged) as (source, least):
         return {config: source(config) for config in configs}, least
 
 
@@ -84,7 +84,7 @@ def labelled_evidence(
 def gathered_evidence(
     name: str,
     judges: str | None,
-    project_only: bool,
+    only_project: bool,
     drawing: tuple[int | None, int],
     store: Path | None,
     quiet: bool,
@@ -104,7 +104,7 @@ def gathered_evidence(
     cache = RecentCache(size=2)  # consecutive configs often need the same evidence
     with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, judged)
-        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), project_only)
+        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), only_project)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
         grades = agreed(judgments, judges)

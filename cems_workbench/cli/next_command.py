@@ -42,8 +42,8 @@ def say_next(*commands: Sequence[str] | None) -> None:
 
 def request_options(request: Request, without: Sequence[int] | None = None) -> list[str]:
     """The options of `search` and `why` that make this request again; `without` are the variants that are left out."""
-    words = asked_options(request.project, request.as_of, request.project_only)
-    words += [f"--variant={text}" for text in request.manual]
+    words = asked_options(request.project, request.as_of, request.only_project)
+    words += [f"--variant={text}" for text in request.variants]
     words += [f"--searched={request.searched}"] if request.searched is not None else []
     words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
     return words + [f"--without-variant={number}" for number in without or ()]

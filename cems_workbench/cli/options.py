@@ -280,9 +280,7 @@ ProjectOption = Annotated[
         help="Project of the query; adjust.project of the config decides what it changes.",
     ),
 ]
-RestrictToProjectOption = Annotated[
-    bool, typer.Option("--restrict-to-project", help="Search only memories of --project.")
-]
+OnlyProjectOption = Annotated[bool, typer.Option("--only-project", help="Search only memories of --project.")]
 AsOfOption = Annotated[
     str | None,
     typer.Option(
@@ -360,22 +358,21 @@ def request_and_config(
     project: str | None,
     only_project: bool,
     as_of: str | None,
-    expand: Sequence[str] | None,
+    variants: Sequence[str] | None,
     config: PipelineConfig,
     searched: str | None = None,
     engine_queries: Sequence[str] | None = None,
 ) -> tuple[Request, PipelineConfig]:
     """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
-    moment = parse_moment(as_of)
     if only_project and not project:
-        raise InputError("--restrict-to-project needs a --project")
+        raise InputError("--only-project needs a --project")
     from cems_workbench.config import with_values
     from cems_workbench.pipeline.gather import Request
 
-    if expand and config.expansion.backend == "none":
+    if variants and config.expansion.backend == "none":
         config = with_values(config, {"expansion.backend": "manual"})
     by_list = dict(_engine_query(text) for text in engine_queries or ())
-    return Request(query, project, moment, only_project, tuple(expand or ()), searched, by_list), config
+    return Request(query, project, parse_as_of(as_of), only_project, tuple(variants or ()), searched, by_list), config
 
 
 def _engine_query(text: str) -> tuple[str, str]:
@@ -394,7 +391,7 @@ def require_variants(off: Sequence[int] | None, variants: Sequence[Variant]) -> 
     return tuple(off or ())
 
 
-def parse_moment(text: str | None) -> datetime | None:
+def parse_as_of(text: str | None) -> datetime | None:
     """An ISO 8601 moment in UTC (a bare date is its midnight). Raises InputError."""
     from cems_workbench.platform.parsing import parse_datetime
 

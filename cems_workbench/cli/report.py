@@ -26,9 +26,9 @@ from cems_workbench.cli.options import (
     ConfigsOption,
     CutoffOption,
     EngineQueryOption,
+    OnlyProjectOption,
     PresetOption,
     ProjectOption,
-    RestrictToProjectOption,
     SearchedOption,
     SetOption,
     StoreOption,
@@ -141,7 +141,7 @@ def compare_command(
             )
     else:
         labelled, least = labelled_evidence(
-            evidence[0], configs_of, judge_kind, store, False, project_only=per_query_project
+            evidence[0], configs_of, judge_kind, store, False, only_project=per_query_project
         )
         measures = chosen_measures(metric, least if grade is None else grade)
         refuse_nothing(next(iter(labelled.values())).batch.queries, evidence[0])
@@ -175,7 +175,7 @@ def why_command(
     changes: SetOption = None,
     cutoff: CutoffOption = None,
     project: ProjectOption = None,
-    restrict: RestrictToProjectOption = False,
+    only_project: OnlyProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
     searched_text: SearchedOption = None,
@@ -193,7 +193,7 @@ def why_command(
     """
     chosen = chosen_config(preset, config, changes)
     request, chosen = request_and_config(
-        query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
+        query, project, only_project, as_of, variants, chosen, searched_text, engine_queries
     )
     from cems_workbench.analysis.why import explain, stored_memory
     from cems_workbench.jobs.evidence_memory import checking_set
@@ -203,7 +203,7 @@ def why_command(
 
     with progress_bar() as progress, filled_resources(store) as resources:
         memory_id = stored_memory(memory_id, resources)
-        warn_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, only_project)
         lists = gather_lists(request, chosen, resources)
         left_out = require_variants(without, lists.variants)
         evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)

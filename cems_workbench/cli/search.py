@@ -15,9 +15,9 @@ from cems_workbench.cli.options import (
     EngineQueryOption,
     ExplainOption,
     JsonOption,
+    OnlyProjectOption,
     PresetOption,
     ProjectOption,
-    RestrictToProjectOption,
     SearchedOption,
     SetOption,
     StagesOption,
@@ -43,7 +43,7 @@ def search_command(
     config: ConfigOption = None,
     changes: SetOption = None,
     project: ProjectOption = None,
-    restrict: RestrictToProjectOption = False,
+    only_project: OnlyProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
     searched: SearchedOption = None,
@@ -65,7 +65,9 @@ def search_command(
     Shows the ranking first, and what each stage did with --stages.
     """
     chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen, searched, engine_queries)
+    request, chosen = request_and_config(
+        query, project, only_project, as_of, variants, chosen, searched, engine_queries
+    )
     from cems_workbench.analysis.next_step import next_step
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.jobs.query_grades import QueryGrades, query_grades
@@ -75,7 +77,7 @@ def search_command(
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        warn_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, only_project)
         evidence = gather(request, chosen, resources, progress)
         judged = QueryGrades() if as_json and not explain else query_grades(request, resources.store)
     left_out = require_variants(without, evidence.variants)
@@ -90,7 +92,7 @@ def search_command(
         stages=stages,
         explain=explain,
         grades=judged.grades,
-        moment_given=request.as_of is not None,
+        as_of_given=request.as_of is not None,
     )
     if as_json:
         return

@@ -15,8 +15,8 @@ from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, searched_lines
 from cems_workbench.pipeline.request_effects import (
+    as_of_effect,
     later_words,
-    moment_effect,
     project_effect,
     results_written_later,
 )
@@ -38,7 +38,7 @@ def print_trace(
     stages: bool = False,
     explain: bool = False,
     grades: Mapping[str, int] | None = None,
-    moment_given: bool = True,
+    as_of_given: bool = True,
 ) -> None:
     """Print a trace as JSON (the form of docs/internals/specification.md) or as text: the ranking, then the remarks on it.
 
@@ -63,7 +63,7 @@ def print_trace(
         _print_queries(trace, list(shares.values()))
     if explain:
         _print_parts(side_by_side(trace, grades))
-    _print_remarks(trace, moment_given, stages or explain)
+    _print_remarks(trace, as_of_given, stages or explain)
     if stages:
         _print_stages(trace)
 
@@ -116,7 +116,7 @@ def _print_parts(table: SideBySide) -> None:
         print_table(["rank", "memory", "where", "rank there", "score", "made of"], rows)
 
 
-def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
+def _print_remarks(trace: Trace, as_of_given: bool, judge_shown: bool) -> None:
     """The lines below the ranking; warnings and missing evidence on stderr. The judge, which moves nothing, warns only if it is shown."""
     if trace.external:
         say(f"\n{trace.tokens_used} tokens; stages as another pipeline recorded them: no config changes them")
@@ -128,7 +128,7 @@ def _print_remarks(trace: Trace, moment_given: bool, judge_shown: bool) -> None:
     say(f"\n{used}{skipped}; config {trace.config.name}")
     for note in depth_notes(trace.config):
         say(note)
-    print_effects(trace.evidence, trace.config, moment_given)
+    print_effects(trace.evidence, trace.config, as_of_given)
     for line in searched_lines(trace.evidence):
         say(line)
     if later := later_words(trace):
@@ -171,13 +171,13 @@ def _print_stages(trace: Trace) -> None:
     print_table(["stage", "in", "out", "ms", "warnings"], rows)
 
 
-def print_effects(evidence: Evidence, config: PipelineConfig, moment_given: bool = True) -> None:
+def print_effects(evidence: Evidence, config: PipelineConfig, as_of_given: bool = True) -> None:
     """Print what project and moment of the query do under the config, a line each; of a moment that was not given only an effect."""
     if evidence.project is not None:
-        only = bool((evidence.notes.get("query") or {}).get("project_only"))
+        only = bool((evidence.notes.get("query") or {}).get("only_project"))
         say(f"project {evidence.project}: {project_effect(config, only).words}")
-    if evidence.as_of is not None and (moment_given or not moment_effect(config).ignored):
-        say(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
+    if evidence.as_of is not None and (as_of_given or not as_of_effect(config).ignored):
+        say(f"as of {evidence.as_of:%Y-%m-%d}: {as_of_effect(config).words}")
 
 
 def _print_queries(trace: Trace, shares: list[VariantContribution]) -> None:

@@ -157,7 +157,7 @@ def tune_command(
         None,
         store,
         as_json,
-        project_only=per_query_project,
+        only_project=per_query_project,
         judged=not without_labels,
     )
     of_baseline = labelled[baseline]

@@ -13,9 +13,9 @@ from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
     JsonOption,
+    OnlyProjectOption,
     PresetOption,
     ProjectOption,
-    RestrictToProjectOption,
     SetOption,
     StoreOption,
     chosen_config,
@@ -62,7 +62,7 @@ def what_if_command(
     config: ConfigOption = None,
     changes: SetOption = None,
     project: ProjectOption = None,
-    restrict: RestrictToProjectOption = False,
+    only_project: OnlyProjectOption = False,
     as_of: AsOfOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -71,14 +71,14 @@ def what_if_command(
     if sum(given is not None for given in (without, text, text_file)) != 1:
         raise InputError("pass one of --without MEMORY_ID, --with TEXT and --with-file FILE")
     chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(query, project, restrict, as_of, None, chosen)
+    request, chosen = request_and_config(query, project, only_project, as_of, None, chosen)
     from cems_workbench.analysis.what_if import applied
     from cems_workbench.jobs.what_if import effect_on_queries
     from cems_workbench.pipeline.gather import gather
 
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         edit = _edit(without, text, text_file, title, of_project, scope, resources)
-        warn_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, only_project)
         evidence = gather(request, chosen, resources, judge="decisive")
         found = applied(edit, evidence, chosen, request)
         any_judged = not as_json and bool(resources.store.judgments.read())

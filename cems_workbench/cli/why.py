@@ -15,9 +15,9 @@ from cems_workbench.cli.options import (
     CutoffOption,
     EngineQueryOption,
     JsonOption,
+    OnlyProjectOption,
     PresetOption,
     ProjectOption,
-    RestrictToProjectOption,
     SearchedOption,
     SetOption,
     StoreOption,
@@ -58,7 +58,7 @@ def why_command(
     changes: SetOption = None,
     cutoff: CutoffOption = None,
     project: ProjectOption = None,
-    restrict: RestrictToProjectOption = False,
+    only_project: OnlyProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
     searched_text: SearchedOption = None,
@@ -85,7 +85,7 @@ def why_command(
     """
     chosen = chosen_config(preset, config, changes)
     request, chosen = request_and_config(
-        query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
+        query, project, only_project, as_of, variants, chosen, searched_text, engine_queries
     )
     from cems_workbench.analysis.why import explain, known_memory, require_stored, stored_memory, taken
     from cems_workbench.cli.tracing import print_effects
@@ -124,7 +124,7 @@ def why_command(
             memory = resources.store.memories.get(memory_id)
             if not as_json and memory is not None and memory_id != named:
                 say(taken(named, memory))
-            warn_unknown_project(resources.store, project, restrict)
+            warn_unknown_project(resources.store, project, only_project)
             gathered, judged, left_out = _gathered(request, chosen, resources, without, labelled, progress)
             found = explain(
                 memory_id,
@@ -256,7 +256,7 @@ MAX_CHANGES = 12
 
 
 def print_why(found: Why) -> None:
-    """Print the fix to try first in a sentence, the cause in another, the memory's path and all rescues."""
+    """Print the fix to try first in a sentence, the cause in another, the memory's path and all counterfactuals."""
     from cems_workbench.analysis.why.counterfactual import order_text
     from cems_workbench.pipeline.wording import list_label
 
@@ -291,9 +291,9 @@ def print_why(found: Why) -> None:
     say(found.verdict)
     shown = list(found.counterfactuals[:MAX_CHANGES]) or ([found.nearest] if found.nearest else [])
     if shown:
-        labelled = any(rescue.labelled for rescue in shown)
+        labelled = any(counterfactual.labelled for counterfactual in shown)
         columns = ["change", "rank", "breakpoint", "side effects", *(["on the judged queries"] if labelled else [])]
-        print_table(columns, [_row(rescue, labelled) for rescue in shown])
+        print_table(columns, [_row(counterfactual, labelled) for counterfactual in shown])
         say(order_text(found.counterfactuals))
         if labelled:
             say(
@@ -301,29 +301,29 @@ def print_why(found: Why) -> None:
             )
     if len(found.counterfactuals) > MAX_CHANGES:
         say(f"and {len(found.counterfactuals) - MAX_CHANGES} more; --json lists them all")
-    if any(rescue.needs for rescue in shown):
+    if any(counterfactual.needs for counterfactual in shown):
         say(
             "* some candidates were never scored by the reranker under this change; the result may differ once they are"
         )
 
 
-def _row(rescue: Counterfactual, labelled: bool) -> list[Any]:
+def _row(counterfactual: Counterfactual, labelled: bool) -> list[Any]:
     from cems_workbench.analysis.why.counterfactual import moved_text
 
-    moved = rescue.side_effects
+    moved = counterfactual.side_effects
     return [
-        rescue.words + ("*" if rescue.needs else ""),
-        rescue.rank,
-        ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
+        counterfactual.words + ("*" if counterfactual.needs else ""),
+        counterfactual.rank,
+        ", ".join(_point(change.breakpoint.succeeds) for change in counterfactual.changes if change.breakpoint) or None,
         f"{moved_text(moved)}, {moved.gone or 'none'} dropped",
-        *([_judged(rescue)] if labelled else []),
+        *([_judged(counterfactual)] if labelled else []),
     ]
 
 
-def _judged(rescue: Counterfactual) -> str | None:
+def _judged(counterfactual: Counterfactual) -> str | None:
     from cems_workbench.analysis.why.counterfactual import interval_text
 
-    effect = rescue.labelled
+    effect = counterfactual.labelled
     if effect is None:
         return None
     unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""

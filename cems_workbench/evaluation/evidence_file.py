@@ -160,7 +160,7 @@ class Header:
     embedder: str
     config_yaml: str
     created_at: str
-    project_only: bool = False
+    only_project: bool = False
     relevant_from: int = 1
     """The lowest grade that counts as relevant, as the query set says."""
 
@@ -516,8 +516,8 @@ def mismatch(had: Header, wanted: Header) -> str | None:
         )
     if had.embedder != wanted.embedder:
         return f"it was gathered with the embedder {had.embedder}, and {wanted.embedder} is set now"
-    if had.project_only != wanted.project_only:
-        return f"it was gathered {'within each project' if had.project_only else 'over all projects'}"
+    if had.only_project != wanted.only_project:
+        return f"it was gathered {'within each project' if had.only_project else 'over all projects'}"
     old, new = gather_parameters(had.config), gather_parameters(wanted.config)
     differ = [f"{key} was {old.get(key)!r} and is {new[key]!r}" for key in new if old.get(key) != new[key]]
     return f"other gather parameters: {'; '.join(differ[:3])}" if differ else None
@@ -564,7 +564,7 @@ _HEADER = {
     "embedder": str,
     "config_yaml": str,
     "created_at": str,
-    "project_only": bool,
+    "only_project": bool,
     "relevant_from": int,
 }
 

@@ -219,7 +219,7 @@ def selection_of(evidence: LabelledEvidence) -> QuerySelection:
     from cems_workbench.jobs.query_set_evidence import QuerySelection
 
     header = evidence.evidence.header
-    return QuerySelection(header.query_set, evidence.evidence.queries, header.project_only)
+    return QuerySelection(header.query_set, evidence.evidence.queries, header.only_project)
 
 
 def with_figures(

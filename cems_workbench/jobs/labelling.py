@@ -95,7 +95,7 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         "query_set": plan.selection.query_set,
         "configs": list(plan.configs),
         "depth": plan.depth,
-        "project_only": plan.selection.project_only,
+        "only_project": plan.selection.only_project,
         "ready_made": plan.ready_made,
     }
     ordered = _ordered(pairs, plan, evidences, judgments)

@@ -81,12 +81,12 @@ class QuerySelection:
 
     query_set: str
     queries: tuple[Query, ...]
-    project_only: bool = False
+    only_project: bool = False
 
     @property
     def without_project(self) -> str | None:
         """What to say of queries that are to be searched within their project and name none; None if there are none."""
-        count = sum(query.project is None for query in self.queries) if self.project_only else 0
+        count = sum(query.project is None for query in self.queries) if self.only_project else 0
         if not count:
             return None
         who = (
@@ -126,11 +126,11 @@ class PendingGather:
 
 
 def judged_selection(
-    query_set: str, resources: Resources, judgments: Sequence[Judgment], project_only: bool = False
+    query_set: str, resources: Resources, judgments: Sequence[Judgment], only_project: bool = False
 ) -> QuerySelection:
     """The queries of a set of the store that can be measured (`measurable`), in their order."""
     queries = tuple(measurable(resources.store.query_sets.queries(query_set), judgments))
-    return QuerySelection(query_set, queries, project_only)
+    return QuerySelection(query_set, queries, only_project)
 
 
 def measurable(queries: Iterable[Query], judgments: Iterable[Judgment]) -> list[Query]:
@@ -179,13 +179,13 @@ def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> li
     return [queries[i] for i in chosen]
 
 
-def request_for(query: Query, moment: datetime, project_only: bool = False) -> Request:
-    """The request of a query of a set: within its project if `project_only` and it has one; at `moment` if it has no as_of."""
+def request_for(query: Query, moment: datetime, only_project: bool = False) -> Request:
+    """The request of a query of a set: within its project if `only_project` and it has one; at `moment` if it has no as_of."""
     return Request(
         query.query,
         query.project,
         query.as_of or moment,
-        project_only and query.project is not None,
+        only_project and query.project is not None,
         query.wordings,
         query.searched,
         query.engine_queries,
@@ -193,7 +193,7 @@ def request_for(query: Query, moment: datetime, project_only: bool = False) -> R
 
 
 def header_for(
-    config: PipelineConfig, resources: Resources, *, query_set: str = "", project_only: bool = False
+    config: PipelineConfig, resources: Resources, *, query_set: str = "", only_project: bool = False
 ) -> Header:
     """The header of an evidence file that is gathered now."""
     store = resources.store
@@ -206,7 +206,7 @@ def header_for(
         embedder,
         config_text(config),
         now,
-        project_only,
+        only_project,
         store.query_sets.relevant_from(query_set),
     )
 
@@ -219,7 +219,7 @@ def gather_query_set(
     resources: Resources,
     *,
     query_set: str = "",
-    project_only: bool = False,
+    only_project: bool = False,
     progress: Progress = silent,
 ) -> GatherReport:
     """Gather the evidence of every query into the file at `path`, which is created, or resumed if it exists.
@@ -230,7 +230,7 @@ def gather_query_set(
     require_replayable(query_set, is_traced(resources.store, query_set), "gathering")
     started = time.monotonic()
     resources.refresh()
-    header = header_for(config, resources, query_set=query_set, project_only=project_only)
+    header = header_for(config, resources, query_set=query_set, only_project=only_project)
     there = path.exists()
     with (
         EvidenceFile.resume(path, header, queries)
@@ -241,7 +241,7 @@ def gather_query_set(
         gathered = 0
         left_out: list[RowError] = []
         missing = [(i, query) for i, query in enumerate(queries) if query.qid not in file.finished]
-        asked = _QueryGather(queries, config, resources, file.header.moment, project_only)
+        asked = _QueryGather(queries, config, resources, file.header.moment, only_project)
         with ExitStack() as stack:
             cluster = stack.enter_context(cluster_at(resources.dask))
             for i, query, found in stack.enter_context(
@@ -273,7 +273,7 @@ class _QueryGather:
     config: PipelineConfig
     resources: Resources
     moment: datetime
-    project_only: bool
+    only_project: bool
     embedded: int = 0
     """Index of the first query that is not embedded yet."""
     over: bool = False
@@ -327,7 +327,7 @@ class _QueryGather:
         if i >= self.embedded:
             self.embedded = i - i % EMBED_BATCH_SIZE + EMBED_BATCH_SIZE
             embed_ahead(self.queries[i : self.embedded], self.resources)
-        return request_for(query, self.moment, self.project_only)
+        return request_for(query, self.moment, self.only_project)
 
     def _scored(self, lists: Evidence, seconds: float) -> tuple[Evidence, float]:
         begun = time.monotonic()
@@ -402,7 +402,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         store.identity,
         store.content_version,
         resources.embedder.model_id,
-        selection.project_only,
+        selection.only_project,
         sorted(portable_parameters(config).items()),
         selection.queries,
         [given_text(query) for query in selection.queries],
@@ -426,7 +426,7 @@ def dictionary_entries(config: PipelineConfig, resources: Resources) -> Sequence
 
 def store_mismatch(header: Header, resources: Resources) -> str | None:
     """Why a file is not evidence of the open store in its present state; None if it is."""
-    here = header_for(header.config, resources, query_set=header.query_set, project_only=header.project_only)
+    here = header_for(header.config, resources, query_set=header.query_set, only_project=header.only_project)
     return mismatch(header, here)
 
 
@@ -460,7 +460,7 @@ def read_exact_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> EvidenceSet | None:
     """The complete evidence of exactly these queries, under this set's name or another's."""
-    here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
+    here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     digest = _digest(config, selection, resources)
     own = _file_name(selection, digest)
     # False sorts first: the file under this set's own name is preferred.
@@ -485,7 +485,7 @@ def read_some_evidence(
 
     Raises InputError for a damaged file.
     """
-    here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
+    here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     for path in sorted(_shelf(resources).glob(f"*-{_digest(config, selection, resources)}{SUFFIX}")):
         found = read_some(path, qids, here)
         if found is not None:
@@ -541,7 +541,7 @@ def gather_evidence(
             config,
             resources,
             query_set=selection.query_set,
-            project_only=selection.project_only,
+            only_project=selection.only_project,
             progress=progress,
         )
 

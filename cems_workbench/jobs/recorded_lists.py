@@ -192,8 +192,8 @@ def _with_candidates(
         return replace(evidence, lists=tuple(lists))
     notes = evidence.notes
     if SUPERSEDED in notes:
-        within = bool(notes.get("query", {}).get("project_only"))
-        where = search_filter(Request(evidence.query, evidence.project, project_only=within), config)
+        within = bool(notes.get("query", {}).get("only_project"))
+        where = search_filter(Request(evidence.query, evidence.project, only_project=within), config)
         found, later = successors_of({**evidence.memories, **fresh}, evidence.as_of, where, resources)
         fresh |= later
         notes = found.noted_in(notes)

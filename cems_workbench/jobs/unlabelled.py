@@ -57,10 +57,10 @@ PACKAGED_RERANKER = {"rerank.backend": "cross_encoder", "rerank.model": "workben
 """The fallback for a config without a suitable reranker."""
 
 
-def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
+def unlabelled_selection(query_set: str, store: Store, only_project: bool = False) -> QuerySelection:
     """The queries of a set of the store, judged or not; of a large set a fixed random sample of `MAX_QUERIES`."""
     queries = sample_queries(store.query_sets.queries(query_set), MAX_QUERIES, seed=0)
-    return QuerySelection(query_set, tuple(queries), project_only)
+    return QuerySelection(query_set, tuple(queries), only_project)
 
 
 def with_reference_reranker(config: PipelineConfig) -> PipelineConfig:

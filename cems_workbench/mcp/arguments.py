@@ -51,7 +51,7 @@ OnlyProject = Annotated[bool, Field(description="Search only memories of that pr
 AsOf = Annotated[
     str, Field(max_length=60, description="Time of the query, ISO 8601, from which ages are computed; empty: now.")
 ]
-Expand = Annotated[
+Variants = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]] | None,
     Field(max_length=10, description="Additional query variants to search."),
 ]

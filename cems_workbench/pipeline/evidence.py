@@ -196,8 +196,8 @@ class Request:
     query: str
     project: str | None = None
     as_of: datetime | None = None
-    project_only: bool = False
-    manual: tuple[str, ...] = ()
+    only_project: bool = False
+    variants: tuple[str, ...] = ()
     searched: str | None = None
     engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)
 

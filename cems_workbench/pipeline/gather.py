@@ -60,7 +60,7 @@ MAX_DEPTH = 10_000
 
 def search_filter(request: Request, config: PipelineConfig) -> Filter:
     """Which memories the searches of this request may return."""
-    return Filter(request.project, request.project_only, config.query.scope)
+    return Filter(request.project, request.only_project, config.query.scope)
 
 
 class GatherObserver(Protocol):
@@ -147,12 +147,12 @@ def gather_scores(
 
     Raises as `gather` does.
     """
-    reading, given = progress, evidence
+    reading, before = progress, evidence
     if observer is not None:
         evidence, trace, reading = _observed(
             evidence, trace, config, resources, progress, switched_off, observer, clock
         )
-        given = evidence
+        before = evidence
     for reader in _readers(config, only, judge):
         if trace is None or _count(trace.evidence.model_scores) != _count(evidence.model_scores):
             trace = replay(evidence, config, switched_off=switched_off)
@@ -162,7 +162,7 @@ def gather_scores(
             evidence = reranked(evidence, trace, resources, reading, cached_only=cached_only, also=also)
         else:
             evidence = judged(evidence, trace, resources, reading)
-    if observer is not None and evidence is not given:
+    if observer is not None and evidence is not before:
         observer.evidence(evidence)
     return evidence
 
@@ -343,7 +343,7 @@ def _check(request: Request) -> None:
             raise InputError(
                 f"engine query: {short(name)} is no list; use one of {', '.join(sources)}, or such as lexical:1"
             )
-    for text in (request.query, request.searched or "", *request.manual, *request.engine_queries.values()):
+    for text in (request.query, request.searched or "", *request.variants, *request.engine_queries.values()):
         if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
             raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
 
@@ -426,8 +426,8 @@ def _nearest_piece(vector: Float32, piece: str, resources: Resources) -> ChunkHi
 
 
 def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:
-    given = request.engine_query(source, i)
-    return variant.text if given is None else given
+    query = request.engine_query(source, i)
+    return variant.text if query is None else query
 
 
 def _by_ts_rank(
@@ -467,13 +467,13 @@ def engine_lists(
     config: PipelineConfig,
     resources: Resources,
     where: Filter,
-    asked: Request | None = None,
+    request: Request | None = None,
     conversational: bool = False,
     live: LiveLists | None = None,
 ) -> tuple[list[RankedList], dict[str, Any], list[str]]:
     """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
 
-    `asked` may have recorded engine queries (`Request.engine_query`). A `conversational` query gets no list of the engines that skip it.
+    `request` may have recorded engine queries (`Request.engine_query`). A `conversational` query gets no list of the engines that skip it.
     A list is the running system's if `live` has it.
     """
     depths = _depths(config)
@@ -491,10 +491,10 @@ def engine_lists(
             if live is not None and (i, name) in live:
                 lists.append(_live_list(name, i, live, depths))
                 continue
-            recorded = asked.engine_query(name, i) if asked is not None else None
-            request = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
+            recorded = request.engine_query(name, i) if request is not None else None
+            search = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
             try:
-                answer = lexical_engine(name).search(request)
+                answer = lexical_engine(name).search(search)
             except WorkbenchError as error:
                 lists.append(RankedList(f"{name}:{i}", name, i, ()))
                 warnings.append(f"{name}:{i} is empty: {error}")
@@ -719,7 +719,7 @@ def _notes(
             "route_reason": intent.reason,
             "complexity": intent.complexity,
             "reasoning": intent.reasoning,
-            "project_only": request.project_only,
+            "only_project": request.only_project,
             "conversational": _conversational(understood.shape, config),
             "searched": understood.variants[0].text,
             "corrections": [asdict(found) for found in correction.corrections],
@@ -728,7 +728,7 @@ def _notes(
         },
         "expansion": {
             "backend": config.expansion.backend,
-            "manual": list(request.manual),
+            "manual": list(request.variants),
             "probe": asdict(understood.signal),
         },
         "warnings": {stage: lines for stage, lines in understood.warnings.items() if lines},

@@ -37,24 +37,24 @@ class Effect:
     ignored: bool
 
 
-def project_effect(config: PipelineConfig, project_only: bool = False) -> Effect:
-    """What the query's project does: factors, a filter where `project_only`, both, or nothing."""
+def project_effect(config: PipelineConfig, only_project: bool = False) -> Effect:
+    """What the query's project does: factors, a filter where `only_project`, both, or nothing."""
     factors = config.adjust.project
     off = not factors.enabled
     if off or factors.same == factors.different == factors.untagged == 1:
         why = "project factors are off" if off else "every project factor is 1"
         given = _handed_on(config)
-        if project_only:
+        if only_project:
             return Effect(f"Filter only: no other project is searched, and {why}{given}", False)
         return Effect(f"Ignored by the ranking: {why}{given}", not given)
     words = f"× {factors.same:g} in the project{MATCHES[factors.match]}"
-    if project_only and factors.match != "source_ref":
+    if only_project and factors.match != "source_ref":
         return Effect(f"Filter: no other project is searched; × {factors.same:g} for all of them", False)
     words += f", × {factors.different:g} in another, × {factors.untagged:g} in none"
-    return Effect(f"Filter: no other project is searched; {words}" if project_only else words, False)
+    return Effect(f"Filter: no other project is searched; {words}" if only_project else words, False)
 
 
-def moment_effect(config: PipelineConfig) -> Effect:
+def as_of_effect(config: PipelineConfig) -> Effect:
     """What the moment of the query, "as of", does: ages are counted to it, it decides what is superseded or expired, or nothing."""
     decay = config.adjust.time_decay
     recency = config.lists.recency

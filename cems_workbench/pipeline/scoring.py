@@ -422,18 +422,18 @@ def without_fields(read: str, memory: Memory, fields: Sequence[str]) -> str:
 
 def texts_for_reranker(
     content: str,
-    searched: str,
+    query: str,
     config: PipelineConfig,
     language: str = ENGLISH,
     question: str = "",
     memory: Memory | None = None,
 ) -> tuple[str, ...]:
-    """The parts of `content` that this config's reranker reads; `searched` is the query as searched.
+    """The parts of `content` that this config's reranker reads; `query` is the query as typed, with typos corrected.
 
     It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too. `memory`
     has the fields that are read with it.
     """
-    rerank, query = config.rerank, config.rerank.query or searched
+    rerank, query = config.rerank, config.rerank.query or query
     if rerank.chunk_selection == "passages":
         texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
     else:
@@ -492,7 +492,7 @@ def without_question(question: str, read: str) -> tuple[str, str]:
 def text_for_judge(
     memory: str,
     chunk: str,
-    searched: str,
+    query: str,
     config: PipelineConfig,
     language: str = ENGLISH,
     record: Memory | None = None,
@@ -503,7 +503,7 @@ def text_for_judge(
     fields that the reranker reads with it.
     """
     if config.judge.max_chars is None:
-        return texts_for_reranker(chunk, searched, config, language, memory=record)[0]
+        return texts_for_reranker(chunk, query, config, language, memory=record)[0]
     return memory[: config.judge.max_chars]
 
 

@@ -435,7 +435,7 @@ _FEEDBACK_WORD = re.compile(r"[^\W_][\w.\-/]*[^\W_]|[^\W_]")
 def expansions(
     query: str,
     config: ExpansionConfig,
-    typed: Sequence[str],
+    manual: Sequence[str],
     dictionary: Mapping[str, str],
     hits: Sequence[tuple[Memory, float]],
     language: str = ENGLISH,
@@ -446,7 +446,7 @@ def expansions(
     `hits` are the first lexical hits with their scores, for `feedback`.
     """
     if config.backend == "manual":
-        texts = [text.strip() for text in typed if text.strip()]
+        texts = [text.strip() for text in manual if text.strip()]
         if not config.repeats:
             texts = [text for text in dict.fromkeys(texts) if text != query]
         empty = "expansion is manual, and nothing was typed"
@@ -559,7 +559,7 @@ class Variants:
 
 def make_variants(
     query: str,
-    typed: Sequence[str],
+    manual: Sequence[str],
     config: PipelineConfig,
     resources: Resources,
     where: Filter,
@@ -569,12 +569,12 @@ def make_variants(
     """The variants of a query; `skipped` says why none is made but those typed by hand."""
     made = Variants([Variant(query)])
     section = config.expansion
-    if section.backend == "manual" or (section.backend == "none" and typed):
+    if section.backend == "manual" or (section.backend == "none" and manual):
         by_hand = section.model_copy(update={"backend": "manual"})
-        texts, said = expansions(query, by_hand, typed, {}, [])
+        texts, said = expansions(query, by_hand, manual, {}, [])
         made.said += said
         made.add([variant.text for variant in texts], "expansion", repeats=section.repeats)
-    if typed and section.backend not in ("none", "manual"):
+    if manual and section.backend not in ("none", "manual"):
         made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
     if section.backend in ("none", "manual") and not section.hyde and not section.decompose:
         return made
@@ -691,7 +691,7 @@ def understand_request(
         if request.searched
         else _no_expansion(config, signal, vague)
     )
-    made = make_variants(query, request.manual, config, resources, where, llm, skipped)
+    made = make_variants(query, request.variants, config, resources, where, llm, skipped)
     instead = None if request.searched or config.variants.search == "beside" else made.instead()
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     no_lexical = "the query is conversational: no lexical list was searched"

@@ -32,7 +32,7 @@ LIST_COLOURS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Rescue:
+class _CounterfactualRow:
     words: str
     rank: str
     at: str
@@ -76,7 +76,7 @@ def investigation_report(
     """
     texts, path = Texts(redact), found.path
     memory = memory or trace.evidence.memories.get(path.memory_id)
-    rescues = found.counterfactuals[:MAX_CHANGES] or ((found.nearest,) if found.nearest else ())
+    counterfactuals = found.counterfactuals[:MAX_CHANGES] or ((found.nearest,) if found.nearest else ())
     bars, legend = _bars(trace, path.memory_id, texts)
     warnings = [f"{stage}: {texts.line(text)}" for stage, text in trace.warnings]
     return render(
@@ -107,11 +107,11 @@ def investigation_report(
         places=tuple(
             (list_label(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places
         ),
-        rescues=tuple(_rescue(one, redact) for one in rescues),
-        labelled=any(one.labelled for one in rescues),
+        counterfactuals=tuple(_counterfactual(one, redact) for one in counterfactuals),
+        labelled=any(one.labelled for one in counterfactuals),
         order=order_text(found.counterfactuals) if found.counterfactuals else "",
         more=max(0, len(found.counterfactuals) - MAX_CHANGES),
-        unscored=any(one.needs for one in rescues),
+        unscored=any(one.needs for one in counterfactuals),
         bars=bars,
         legend=legend,
         results=_results(trace, path.memory_id, path.k, texts),
@@ -125,19 +125,19 @@ def _whole(value: int | None) -> str:
     return DASH if value is None else str(value)
 
 
-def _rescue(rescue: Counterfactual, redact: bool) -> _Rescue:
+def _counterfactual(counterfactual: Counterfactual, redact: bool) -> _CounterfactualRow:
     """A change as `why` prints it; a further query to search for is a text."""
     if redact:
-        rescue = rescue.redacted
-    moved, effect = rescue.side_effects, rescue.labelled
-    points = [f"{change.breakpoint.succeeds:.6g}" for change in rescue.changes if change.breakpoint]
+        counterfactual = counterfactual.redacted
+    moved, effect = counterfactual.side_effects, counterfactual.labelled
+    points = [f"{change.breakpoint.succeeds:.6g}" for change in counterfactual.changes if change.breakpoint]
     gain = DASH
     if effect is not None:
         hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
         gain = f"{effect.verdict.kind}: {number(effect.gain, '+.3f')} ({interval_text(effect)}), {hits}"
-    return _Rescue(
-        rescue.words + ("*" if rescue.needs else ""),
-        _whole(rescue.rank),
+    return _CounterfactualRow(
+        counterfactual.words + ("*" if counterfactual.needs else ""),
+        _whole(counterfactual.rank),
         ", ".join(points) or DASH,
         f"{moved_text(moved)}, {moved.gone or 'none'} dropped",
         gain,

@@ -14,12 +14,12 @@ SCOPES = ("personal", "shared", "both")
 class Filter:
     """Restricts a search to a project and a scope.
 
-    `project_only` keeps only the memories of `project`. Without it (or without a project) the project restricts nothing, because
+    `only_project` keeps only the memories of `project`. Without it (or without a project) the project restricts nothing, because
     preferring the query's project is done by the ranking. Raises InputError for an unknown scope.
     """
 
     project: str | None = None
-    project_only: bool = False
+    only_project: bool = False
     scope: str = "both"
 
     def __post_init__(self) -> None:
@@ -29,7 +29,7 @@ class Filter:
     @property
     def required_project(self) -> str | None:
         """The required project; None for any."""
-        return self.project if self.project_only else None
+        return self.project if self.only_project else None
 
     @property
     def required_scope(self) -> str | None:

@@ -33,10 +33,10 @@ class Queries:
         return [from_row(row) for row in rows]
 
     @persistent
-    def with_words(self, words: str) -> list[Query]:
+    def with_words(self, query: str) -> list[Query]:
         """The queries with exactly this text, by qid; several may differ in project or time."""
         with self._team.reading() as session:
-            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [words])
+            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [query])
         return [from_row(row) for row in rows]
 
 

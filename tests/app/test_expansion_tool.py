@@ -85,7 +85,7 @@ def test_a_switched_off_form_stays_off_when_another_is_typed(open_page: OpenPage
     page = next(toggle for toggle in page.toggle if toggle.key and toggle.key.endswith(":1")).set_value(False).run()
     page = type_in(page, "restore the last build")
     lines = (*TYPED.splitlines(), "restore the last build")
-    assert state_of(page).variants_off == (Request(DEPLOY, manual=lines), frozenset({1}))
+    assert state_of(page).variants_off == (Request(DEPLOY, variants=lines), frozenset({1}))
     assert "<b>1</b> off" in rows(page)[1]
 
 

@@ -65,7 +65,7 @@ def measured(store: Path, config: str, queries: int) -> EvidenceSet:
     (evidence,) = [
         evidence
         for file in (store / "evidence").glob("*.evidence")
-        if (evidence := read_evidence_file(file)).header.project_only
+        if (evidence := read_evidence_file(file)).header.only_project
         and evidence.header.config.name == config
         and len(evidence.queries) == queries
     ]

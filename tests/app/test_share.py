@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cems_workbench.cli.main import commands
 from cems_workbench.config import preset, with_values
-from cems_workbench.pipeline.request_effects import moment_effect, project_effect
+from cems_workbench.pipeline.request_effects import as_of_effect, project_effect
 from cems_workbench.ui.kit import session
 
 from .conftest import release
@@ -68,7 +68,7 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     page.selectbox(key="inspect:project").select_index(0).run()
     page.toggle(key="inspect:only_project").set_value(False).run()
     page.date_input(key="inspect:as_of").set_value(date(2026, 8, 1)).run()
-    assert moment_effect(config_of(page)).words in captions(page)
+    assert as_of_effect(config_of(page)).words in captions(page)
     assert project_effect(config_of(page)).words in captions(page)
     page = follow(page, order(page)[2])
     page.session_state["inspect:section"] = "What happened"

@@ -24,7 +24,7 @@ MOMENT = datetime(2026, 9, 1, tzinfo=UTC)
 REQUESTS = [
     Request(FAILING, as_of=MOMENT),
     Request(MOVING, as_of=MOMENT),
-    Request("postgres upgrade", "harbor/api", MOMENT, project_only=True),
+    Request("postgres upgrade", "harbor/api", MOMENT, only_project=True),
     Request("where did we leave off", "harbor/dashboard", MOMENT),
 ]
 PRESETS = first_of(("cems", "workbench", "cems_head", "ace", "mem0", "letta"))

@@ -80,7 +80,7 @@ def _check_evidence(evidence: Evidence, config: PipelineConfig) -> None:
 def _check_files(evidence: Evidence, folder: Path, resources: Resources) -> None:
     write_bundle(evidence, folder / "bundle.json")
     assert read_bundle(folder / "bundle.json").lists == evidence.lists
-    header = header_for(preset("workbench").config, resources, query_set="set", project_only=False)
+    header = header_for(preset("workbench").config, resources, query_set="set", only_project=False)
     with EvidenceFile.create(folder / "set.duckdb", header, [Query("q", QUERY)], []) as file:
         file.add("q", evidence, 0.1)
         mark = file.finish()

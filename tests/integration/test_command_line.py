@@ -286,7 +286,7 @@ class TestWithTheRealModel:
         assert {check["status"] for check in json.loads(finished.out)} <= {"ok", "optional"}
 
     def test_a_misspelt_project_gets_its_nearest_name(self, command: Command, sample_store: Path) -> None:
-        asked = ["--project", "harbor/apii", "--restrict-to-project", "--store", sample_store]
+        asked = ["--project", "harbor/apii", "--only-project", "--store", sample_store]
         assert_refused(command("search", QUERY, *asked), "'harbor/apii'; did you mean harbor/api?")
         told = command("search", QUERY, *asked[:2], *asked[3:])
         assert told.code == 0

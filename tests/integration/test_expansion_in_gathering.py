@@ -41,7 +41,7 @@ def gathered(resources: Resources, backend: str, fires: bool, **changes: Any) ->
         **{path.replace("__", "."): value for path, value in changes.items()},
     }
     manual = ("undo a release",) if backend == "manual" else ()
-    request = Request("wired deploy rollback", manual=manual)
+    request = Request("wired deploy rollback", variants=manual)
     evidence = gather_lists(request, with_values(PipelineConfig(), values), resources)
     assert evidence.notes["expansion"]["probe"]["fires"] is fires
     assert len([ranked for ranked in evidence.lists if ranked.source == "vector"]) == len(evidence.variants)

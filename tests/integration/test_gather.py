@@ -47,8 +47,8 @@ def configured(**changes: Any) -> PipelineConfig:
     return with_values(PipelineConfig(), {path.replace("__", "."): value for path, value in changes.items()})
 
 
-def evidence(resources: Resources, query: str = QUERY, manual: tuple[str, ...] = (), **changes: Any) -> Evidence:
-    return gather(Request(query, as_of=AS_OF, manual=manual), configured(**changes), resources)
+def evidence(resources: Resources, query: str = QUERY, variants: tuple[str, ...] = (), **changes: Any) -> Evidence:
+    return gather(Request(query, as_of=AS_OF, variants=variants), configured(**changes), resources)
 
 
 def test_a_graph_is_searched_on_request_and_its_list_says_what_it_missed(
@@ -187,7 +187,7 @@ def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opene
 def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> None:
     found = evidence(
         opened,
-        manual=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
+        variants=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
         expansion__backend="manual",
         expansion__max_expansions=2,
     )
@@ -213,7 +213,9 @@ def test_a_searched_text_is_searched_as_given_and_rerankers_read_the_query(opene
 
 
 def test_an_engine_query_is_what_that_list_alone_searches(opened: Resources) -> None:
-    request = Request(QUERY, as_of=AS_OF, engine_queries={"lexical": "postgres", "lexical:1": "undo"}, manual=("x y",))
+    request = Request(
+        QUERY, as_of=AS_OF, engine_queries={"lexical": "postgres", "lexical:1": "undo"}, variants=("x y",)
+    )
     found = gather(request, configured(query__mode="hybrid"), opened)
     assert ids(found, "vector:0") == ids(evidence(opened), "vector:0")
     assert ids(found, "lexical:0") == ids(evidence(opened, "postgres", query__mode="hybrid"), "lexical:0")
@@ -227,7 +229,7 @@ def test_an_engine_query_is_what_that_list_alone_searches(opened: Resources) -> 
 
 def test_a_project_only_request_searches_that_project_alone(opened: Resources) -> None:
     project = next(name for name, _ in opened.store.memories.projects() if name)
-    found = gather(Request(QUERY, project, AS_OF, project_only=True), configured(), opened)
+    found = gather(Request(QUERY, project, AS_OF, only_project=True), configured(), opened)
     assert found.memories
     assert {memory.project for memory in found.memories.values()} == {project}
 

@@ -72,7 +72,7 @@ def test_lucene_list_is_empty_with_a_warning_when_lucene_refuses_the_query(resou
 
 
 def test_a_repeated_wording_is_searched_again_if_the_config_says_so(resources: Resources) -> None:
-    asked = Request("key", manual=("key", "Key", "api"))
+    asked = Request("key", variants=("key", "Key", "api"))
     by_hand = {"lists.lucene.enabled": True, "expansion.backend": "manual", "expansion.max_expansions": 9}
     once = gather_lists(asked, with_values(PipelineConfig(), by_hand), resources)
     assert [variant.text for variant in once.variants] == ["key", "api"]

@@ -149,7 +149,7 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         (there,) = (await call("find_memories", words="by a script that TOMASZ"))["memories"]
         why = await call("why", **ASKED, memory_id=there["memory_id"], changes=FIRST_THREE)
         assert why["lost_at"] == "adjust" and "time decay" in why["cause"]
-        rescue = why["rescues"][0]["changes"]
+        rescue = why["counterfactuals"][0]["changes"]
         tried = await call("what_if", **ASKED, memory_id=LOST, changes=FIRST_THREE | rescue)
         assert tried["said"][0].startswith(f"{LOST}: rank ")
         worded = await call("what_if_memory", **ASKED, memory_id="lunch", content=QUERY, changes=FIRST_THREE)

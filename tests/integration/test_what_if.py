@@ -171,7 +171,7 @@ def test_a_memory_that_falls_out_of_a_list_makes_room_for_the_next(resources: Re
 def test_a_project_that_is_not_searched_takes_the_memory_out_of_every_list(
     resources: Resources, cems: PipelineConfig
 ) -> None:
-    request = Request("postgres upgrade", "harbor/api", RAM.as_of, project_only=True)
+    request = Request("postgres upgrade", "harbor/api", RAM.as_of, only_project=True)
     evidence = gathered(cems, resources, request)
     first = standings(evidence)["vector:0"][0]
     elsewhere = replace(evidence.memories[first], project="ostrow/tidemark")

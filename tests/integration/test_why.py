@@ -124,7 +124,7 @@ def test_a_memory_past_the_depth_is_found_by_a_deeper_list(resources: Resources)
 
 def test_a_memory_of_another_project_is_found_when_every_project_is_searched(resources: Resources) -> None:
     config = preset("cems").config
-    request = Request("postgres upgrade", project="harbor/dashboard", project_only=True)
+    request = Request("postgres upgrade", project="harbor/dashboard", only_project=True)
     evidence = gather_lists(request, config, resources)
     why = explain("m322", evidence, config, request=request, resources=resources)
     assert why.path.status == "in no list"
@@ -250,7 +250,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     values = json.loads(command(*arguments, "--json").out)
     assert values["lost_at"] == "fusion" and values["k"] == 5
     assert [step["stage"] for step in values["path"]][:3] == ["lists", "threshold", "fusion"]
-    assert {"changes", "rank", "side_effects", "labelled", "distance"} <= values["rescues"][0].keys()
+    assert {"changes", "rank", "side_effects", "labelled", "distance"} <= values["counterfactuals"][0].keys()
     assert values == json.loads(command(*arguments, "--json").out)
 
 
@@ -294,7 +294,7 @@ def test_the_command_measures_on_the_judged_queries(command: Command, store: Pat
         "--labelled",
         "--json",
     )
-    rescues = json.loads(found.out)["rescues"]
+    rescues = json.loads(found.out)["counterfactuals"]
     effects = [rescue["labelled"] for rescue in rescues[1:] if rescue["labelled"]]
     assert effects and all(effect["queries"] == 121 for effect in effects)
     net = [len(effect["lost"]) - len(effect["gained"]) for effect in effects]

@@ -22,7 +22,7 @@ from cems_workbench.store.search.lexical.tokenizer import tokenize
 from tests.thoroughly import EXAMPLES
 
 WORDS = ("alpha", "beta", "gamma", "delta", "running", "runs", "getUserById", "v1.2.3", "the", "Zürich")
-WHERE = (Filter(), Filter("p", project_only=True), Filter(scope="shared"), Filter("q", True, "personal"))
+WHERE = (Filter(), Filter("p", only_project=True), Filter(scope="shared"), Filter("q", True, "personal"))
 texts = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 parts = st.lists(texts, max_size=3).map(lambda found: tuple(enumerate(found)))
 ids = st.sampled_from([f"m{number}" for number in range(12)] + ["ä", "m1\x1f2"])

@@ -18,8 +18,8 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.request_effects import (
     LATER,
+    as_of_effect,
     later_words,
-    moment_effect,
     project_effect,
     results_written_later,
     several_effects,
@@ -49,7 +49,7 @@ def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(
     before = replace(evidence, project=first, as_of=NOW)
     if project_effect(config).ignored:
         assert ranking(replay(before, config)) == ranking(replay(replace(before, project=second), config))
-    if moment_effect(config).ignored:
+    if as_of_effect(config).ignored:
         moved = replace(before, as_of=NOW + timedelta(days=days))
         assert ranking(replay(before, config)) == ranking(replay(moved, config))
 
@@ -80,7 +80,7 @@ def test_page_and_command_name_the_same_results_from_the_future_of_the_query(evi
     assert results_html(trace, {}).count(LATER) == len(results_written_later(trace))
     with redirect_stdout(io.StringIO()) as printed:
         print_trace(trace, as_json=False)
-    assert project_effect(config).words in printed.getvalue() and moment_effect(config).words in printed.getvalue()
+    assert project_effect(config).words in printed.getvalue() and as_of_effect(config).words in printed.getvalue()
     assert later_words(trace) in printed.getvalue()
     assert (LATER in printed.getvalue()) == bool(results_written_later(trace))
     with redirect_stdout(io.StringIO()) as printed:

@@ -60,7 +60,7 @@ def test_a_request_is_made_again_by_its_options() -> None:
     request = Request("q", "-org/a", moment, True, ("two words",), "words", {"lexical": "a OR b"})
     assert request_options(request, [2]) == [
         "--project=-org/a",
-        "--restrict-to-project",
+        "--only-project",
         "--as-of=2026-09-01T00:00:00+00:00",
         "--variant=two words",
         "--searched=words",

@@ -2,7 +2,7 @@
 
 Each is replayed on the same evidence and kept if it brings our results closer to production's: of one query by the rank-biased
 overlap of the two orders, cut to production's length; of a set by the number of queries in exactly production's order, and if that is
-equal by the mean overlap. Values of a number are those that a rescue tries (`why.rescue`), on the slider's steps, and once more between
+equal by the mean overlap. Values of a number are those that `why` tries, on the slider's steps, and once more between
 the neighbours of the best. `combined_changes` continues from the best one, a parameter at a time, while that helps.
 """
 

@@ -403,14 +403,14 @@ class Counterfactual:
 
     def config(self, config: PipelineConfig) -> PipelineConfig:
         """The config with the counterfactual applied, validated."""
-        return with_values(config, self.values, source="rescue")
+        return with_values(config, self.values, source="counterfactual")
 
     def request(self, request: Request) -> Request:
         """The request to gather with it."""
         return replace(
             request,
-            manual=(*request.manual, *self.terms),
-            project_only=request.project_only and not self.everywhere,
+            variants=(*request.variants, *self.terms),
+            only_project=request.only_project and not self.everywhere,
             searched=self.searched or request.searched,
         )
 

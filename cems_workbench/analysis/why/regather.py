@@ -127,7 +127,7 @@ def depth_tries(
     """Depths at which a list would hold the memory, and the search of every project."""
     for values in shallowest(places):
         yield _try(trials, config, values)
-    if request.project_only:
+    if request.only_project:
         yield replace(_try(trials, config, {}), everywhere=True)
 
 

@@ -82,7 +82,7 @@ class Why:
             "vector": self.vector and self.vector.to_json(),
             "path": [asdict(step) for step in self.path.steps],
             "places": [asdict(place) for place in self.path.places],
-            "rescues": [counterfactual.to_json() for counterfactual in self.counterfactuals],
+            "counterfactuals": [counterfactual.to_json() for counterfactual in self.counterfactuals],
             "nearest": self.nearest.to_json() if self.nearest else None,
             "verdict": self.verdict,
             "replays": self.replays,

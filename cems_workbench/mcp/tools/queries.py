@@ -35,7 +35,6 @@ from cems_workbench.mcp.arguments import (
     AsOf,
     Changes,
     ConfigName,
-    Expand,
     Explain,
     FollowedId,
     Limit,
@@ -45,6 +44,7 @@ from cems_workbench.mcp.arguments import (
     Project,
     QueryText,
     Traced,
+    Variants,
 )
 from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
 from cems_workbench.mcp.served_store import ServedStore
@@ -110,7 +110,7 @@ class InList(Reply):
     what: str
 
 
-class RescueRow(Reply):
+class CounterfactualRow(Reply):
     """Changes that bring a memory in, as `what_if` and `compare` take them, and what they do to the other results.
 
     `order_kept` is Kendall's tau of the others, 1 where their order stays; `others_dropped` are those that leave the results beyond the
@@ -118,7 +118,7 @@ class RescueRow(Reply):
     """
 
     changes: dict[str, Any]
-    expand: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     every_project: bool | None = None
     searched: str | None = None
     rank: int | None = None
@@ -132,7 +132,7 @@ class RescueRow(Reply):
 class Explained(Paged):
     """Why a memory is missing, and the smallest changes that return it.
 
-    `fix` names the first of `rescues`, which is the one to try, with its effect on the judged queries if these were gathered; then follow
+    `fix` names the first of `counterfactuals`, the one to try, with its effect on the judged queries if these were gathered; then follow
     those with the most gain there, or the fewest side effects.
     """
 
@@ -148,8 +148,8 @@ class Explained(Paged):
     verdict: str
     way: tuple[WayStep, ...] = ()
     lists: tuple[InList, ...] = ()
-    rescues: tuple[RescueRow, ...] = ()
-    nearest: RescueRow | None = None
+    counterfactuals: tuple[CounterfactualRow, ...] = ()
+    nearest: CounterfactualRow | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -209,13 +209,13 @@ class QueryTools:
         project: Project = "",
         only_project: OnlyProject = False,
         as_of: AsOf = "",
-        expand: Expand = None,
+        variants: Variants = None,
         explain: Explain = False,
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Searched:
         """The results of the pipeline for a query, then the dropped candidates, each with the stage and the reason."""
-        answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
+        answer, notes = self._asked(query, config, changes, project, only_project, as_of, variants)
         rows, counts = page(_in_order(answer.trace), offset, limit)
         table = side_by_side(answer.trace) if explain else None
         return Searched(
@@ -236,7 +236,7 @@ class QueryTools:
         project: Project = "",
         only_project: OnlyProject = False,
         as_of: AsOf = "",
-        expand: Expand = None,
+        variants: Variants = None,
         k: Annotated[
             int, Field(ge=0, le=10_000, description="A memory below rank k counts as missing; 0: the config's limit.")
         ] = 0,
@@ -254,7 +254,7 @@ class QueryTools:
             found, name = explain(memory_id, evidence, chosen, k=k or None, of_set=of_set), chosen.name
             notes = [f"warning: {stage}: {text}" for stage, text in replay(evidence, chosen).warnings]
         else:
-            answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
+            answer, notes = self._asked(query, config, changes, project, only_project, as_of, variants)
             found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
             name = answer.config.name
         rows, counts = page(found.counterfactuals, offset, limit)
@@ -281,8 +281,8 @@ class QueryTools:
                 if step.words not in NO_EFFECT
             ],
             lists=[InList(name=place.list, rank=place.rank, what=place.words) for place in found.path.places],
-            rescues=[_rescue(one) for one in rows],
-            nearest=found.nearest and _rescue(found.nearest),
+            counterfactuals=[_counterfactual(one) for one in rows],
+            nearest=found.nearest and _counterfactual(found.nearest),
             notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *notes],
             **counts,
         )
@@ -296,7 +296,7 @@ class QueryTools:
         project: Project = "",
         only_project: OnlyProject = False,
         as_of: AsOf = "",
-        expand: Expand = None,
+        variants: Variants = None,
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Changed:
@@ -304,12 +304,12 @@ class QueryTools:
 
         Use compare for the effect on other queries.
         """
-        if not changes and not expand:
+        if not changes and not variants:
             raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
         if memory_id:
             self._served.store.memory(memory_id)
         before, _ = self._asked(query, config, None, project, only_project, as_of, None)
-        after, notes = self._asked(query, config, changes, project, only_project, _moment(before), expand)
+        after, notes = self._asked(query, config, changes, project, only_project, _moment(before), variants)
         deltas = rank_deltas(after.trace, before.trace, RESULTS)
         present = {key: delta for key, delta in deltas.items() if delta.now is not None}
         rows, counts = page(list(present), offset, limit)
@@ -393,7 +393,7 @@ class QueryTools:
         project: str,
         only_project: bool,
         as_of: str,
-        expand: Sequence[str] | None,
+        variants: Sequence[str] | None,
     ) -> tuple[Answer, list[str]]:
         """The results of a query, with its warnings."""
         with collect_warnings() as said:
@@ -405,7 +405,7 @@ class QueryTools:
                 project=project or None,
                 only_project=only_project,
                 as_of=as_of or None,
-                expand=tuple(expand or ()),
+                variants=tuple(variants or ()),
             )
         return answer, [*said, *answer.notes]
 
@@ -463,10 +463,10 @@ def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) ->
     )
 
 
-def _rescue(one: Counterfactual) -> RescueRow:
-    return RescueRow(
+def _counterfactual(one: Counterfactual) -> CounterfactualRow:
+    return CounterfactualRow(
         changes=one.values,
-        expand=list(one.terms),
+        variants=list(one.terms),
         every_project=one.everywhere or None,
         searched=one.searched or None,
         rank=one.rank,

@@ -642,6 +642,6 @@ def _open(row: LostMemory, configs: Sequence[EvaluatedConfig], at: int, k: int) 
     header = config.labelled.evidence.header
     if config.labelled.evidence.external:
         open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query), why=(row.memory_id, k))
-    request = request_for(query, header.moment, header.project_only)
+    request = request_for(query, header.moment, header.only_project)
     other = (configs[1 - at].name, configs[1 - at].evaluation.config) if len(configs) > 1 else None
     open_in_inspect(request, config.evaluation.config, other, why=(row.memory_id, k))

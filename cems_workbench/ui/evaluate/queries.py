@@ -162,7 +162,7 @@ def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) ->
     header = (other or base).labelled.evidence.header
     if base.labelled.evidence.external:
         open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query))
-    request = request_for(query, header.moment, header.project_only)
+    request = request_for(query, header.moment, header.only_project)
     baseline = (base.name, base.evaluation.config) if other is not None else None
     open_in_inspect(request, (other or base).evaluation.config, baseline)
 

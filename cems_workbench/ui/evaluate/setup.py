@@ -96,7 +96,7 @@ def choose(resources: Resources) -> Choice | None:
     configs = traced or _configs(resources)
     asked = _draw_judging(sets, file, resources)
     if not traced:
-        draw_effects(dict(configs), asked.project_only)
+        draw_effects(dict(configs), asked.only_project)
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
@@ -106,7 +106,7 @@ def choose(resources: Resources) -> Choice | None:
         return None
     if asked.query_set == OPENED_FILE and file is not None:
         return _on_file(file, configs, asked.kind, measures)
-    selection = judged_selection(asked.query_set, resources, judgments, asked.project_only)
+    selection = judged_selection(asked.query_set, resources, judgments, asked.only_project)
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some results, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
@@ -156,7 +156,7 @@ class _Judging:
     query_set: str
     kind: str | None
     relevant_from: int
-    project_only: bool
+    only_project: bool
 
 
 def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resources: Resources) -> _Judging:
@@ -187,7 +187,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
     grade = _relevant_from(boxes[2], name, None if on_file else sets[name], file, resources)
     within = boxes[3].toggle(
         "Within the project",
-        key="evaluate:project_only",
+        key="evaluate:only_project",
         persist_state="session",
         disabled=on_file,
         help="Search only the query’s project, if it has one. Does not apply to an opened evidence file.",
@@ -243,7 +243,7 @@ def _on_file(
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
     right.button("Close the file", key="evaluate:file_close", on_click=close, width="stretch")
-    return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
+    return Choice(QuerySelection(file.name, evidence.queries, header.only_project), configs, kind, measures, file)
 
 
 def _further(resources: Resources) -> None:
@@ -577,7 +577,7 @@ def under(name: str, progress: Progress) -> Progress:
 
 def draw_sample(choice: Choice, resources: Resources) -> None:
     """Draw the bundled comparison if the store holds the unmodified sample set; else nothing."""
-    if choice.opened is not None or choice.selection.project_only or choice.kind == "model":
+    if choice.opened is not None or choice.selection.only_project or choice.kind == "model":
         return
     figures = sample_figures(resources, choice.selection.query_set)
     if figures is None:

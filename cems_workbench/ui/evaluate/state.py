@@ -116,7 +116,7 @@ class ChosenComparison:
 
     configs: tuple[str, ...]
     query_set: str
-    project_only: bool
+    only_project: bool
 
 
 def chosen_comparison() -> ChosenComparison | None:
@@ -124,7 +124,7 @@ def chosen_comparison() -> ChosenComparison | None:
     configs, query_set = st.session_state.get("evaluate:configs"), st.session_state.get("evaluate:set")
     if not configs or query_set is None:
         return None
-    return ChosenComparison(tuple(configs), query_set, bool(st.session_state.get("evaluate:project_only")))
+    return ChosenComparison(tuple(configs), query_set, bool(st.session_state.get("evaluate:only_project")))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.idle_parameters import idle_parameters
-from cems_workbench.pipeline.request_effects import Effect, moment_effect, project_effect
+from cems_workbench.pipeline.request_effects import Effect, as_of_effect, project_effect
 from cems_workbench.pipeline.vector_scales import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
@@ -190,7 +190,7 @@ def _draw_scope(resources: Resources) -> None:
         help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
         "Results written later are marked.",
     )
-    _draw_effect(moment_effect(config))
+    _draw_effect(as_of_effect(config))
 
 
 def _draw_given() -> None:
@@ -217,12 +217,12 @@ def _draw_effects() -> None:
     request, config = state.written_request(), state.present_config()
     parts = []
     if request.project is not None:
-        only = "only " if request.project_only else ""
+        only = "only " if request.only_project else ""
         parts.append(
-            f"{only}project **{plain(request.project)}**: {_words(project_effect(config, request.project_only))}"
+            f"{only}project **{plain(request.project)}**: {_words(project_effect(config, request.only_project))}"
         )
     if request.as_of is not None:
-        parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(moment_effect(config))}")
+        parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(as_of_effect(config))}")
     if parts:
         st.caption(" · ".join(parts))
 

@@ -56,9 +56,9 @@ class SavedPage:
             "version": 1,
             "query": self.request.query,
             "project": self.request.project,
-            "only_project": self.request.project_only,
+            "only_project": self.request.only_project,
             "as_of": _day_or_moment(self.request.as_of) if self.request.as_of else None,
-            "manual": "\n".join(self.request.manual),
+            "manual": "\n".join(self.request.variants),
             **({"searched": self.request.searched} if self.request.searched else {}),
             **({"engine_queries": dict(self.request.engine_queries)} if self.request.engine_queries else {}),
             "preset": self.setting.preset,
@@ -91,8 +91,8 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         query=read("query", str, ""),
         project=read("project", str, None),
         as_of=_moment(as_of, omissions) if as_of else None,
-        project_only=read("only_project", bool, False),
-        manual=tuple(read("manual", str, "").splitlines()),
+        only_project=read("only_project", bool, False),
+        variants=tuple(read("manual", str, "").splitlines()),
         searched=read("searched", str, None),
         engine_queries={str(name): str(text) for name, text in read("engine_queries", dict, {}).items()},
     )
@@ -156,9 +156,9 @@ def search_command(
     if request.project is not None:
         # One word with `=`: a project that begins with a dash stays a value.
         words.append(f"--project={request.project}")
-    words += ["--restrict-to-project"] if request.project_only else []
+    words += ["--only-project"] if request.only_project else []
     words += [f"--as-of={moment.isoformat()}"] if moment else []
-    words += [f"--variant={text}" for text in request.manual]
+    words += [f"--variant={text}" for text in request.variants]
     words += [f"--searched={request.searched}"] if request.searched else []
     words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
     words += [f"--without-variant={number}" for number in sorted(off)]
@@ -224,7 +224,7 @@ def present_page(request: Request) -> SavedPage:
     """The current page."""
     places = ((name, st.session_state.get(key)) for name, key in PLACES.items())
     return SavedPage(
-        replace(request, manual=state.written_request().manual),
+        replace(request, variants=state.written_request().variants),
         state.present().setting,
         tuple(sorted(state.variants_off(request))),
         tuple((name, str(place)) for name, place in places if place),

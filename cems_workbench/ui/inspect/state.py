@@ -363,8 +363,8 @@ def written_request() -> Request:
         query=(boxes.get(QUERY) or "").strip(),
         project=project,
         as_of=_moment(boxes.get(AS_OF)),
-        project_only=bool(boxes.get(ONLY_PROJECT) and project),
-        manual=tuple(line for line in lines if line),
+        only_project=bool(boxes.get(ONLY_PROJECT) and project),
+        variants=tuple(line for line in lines if line),
         **_given_texts((boxes.get(QUERY) or "").strip()),
     )
 
@@ -391,15 +391,15 @@ def present_request() -> Request | None:
     backend, given = present_config().expansion.backend, present().given
     if backend == "manual":
         return written
-    wordings = given.manual if given is not None and given.query == written.query and backend == "none" else ()
-    return replace(written, manual=wordings)
+    wordings = given.variants if given is not None and given.query == written.query and backend == "none" else ()
+    return replace(written, variants=wordings)
 
 
 def write_request(request: Request) -> None:
     """Fill the boxes; before they are drawn, or from another page."""
     _write(request.query, request.project, request.as_of)
-    st.session_state[ONLY_PROJECT] = request.project_only
-    st.session_state[MANUAL] = "\n".join(request.manual)
+    st.session_state[ONLY_PROJECT] = request.only_project
+    st.session_state[MANUAL] = "\n".join(request.variants)
     given = Request(request.query.strip(), searched=request.searched, engine_queries=request.engine_queries)
     _page.update(traced=None, given=given if request.searched or request.engine_queries else None)
 
@@ -410,7 +410,7 @@ def choose_query(query: Query) -> None:
     if query.wordings:
         st.session_state[MANUAL] = "\n".join(query.wordings)
     given = Request(
-        query.query.strip(), manual=query.wordings, searched=query.searched, engine_queries=query.engine_queries
+        query.query.strip(), variants=query.wordings, searched=query.searched, engine_queries=query.engine_queries
     )
     _page.update(traced=None, given=given if query.given else None)
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
+from cems_workbench.pipeline.request_effects import as_of_effect, project_effect, several_effects
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.html import draw, plain, render
@@ -87,12 +87,12 @@ def draw_bundled_notice(
         st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
-def draw_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:
+def draw_effects(configs: Mapping[str, PipelineConfig], only_project: bool = False) -> None:
     """Draw how the chosen configs use each query's project and date; nothing without configs."""
     if not configs:
         return
-    project = several_effects({name: project_effect(config, project_only) for name, config in configs.items()})
-    moment = several_effects({name: moment_effect(config) for name, config in configs.items()})
+    project = several_effects({name: project_effect(config, only_project) for name, config in configs.items()})
+    moment = several_effects({name: as_of_effect(config) for name, config in configs.items()})
     st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
 
 

@@ -121,7 +121,7 @@ def _offer_unjudged(resources: Resources) -> None:
     options = config_options(resources).configs
     configs = {name: options[name] for name in comparison.configs if name in options}
     judgments = resources.store.judgments.read()
-    selection = judged_selection(comparison.query_set, resources, judgments, comparison.project_only)
+    selection = judged_selection(comparison.query_set, resources, judgments, comparison.only_project)
     _create(QueuePlan(f"{comparison.query_set}-unjudged", selection, configs, UNJUDGED_DEPTH), resources)
 
 

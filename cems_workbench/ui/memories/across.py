@@ -66,7 +66,7 @@ class Counted:
     def request(self, row: UseRow) -> Request:
         """The request of a row's query, as it was measured."""
         header = self.labelled.evidence.header
-        return request_for(row.query, header.moment, header.project_only)
+        return request_for(row.query, header.moment, header.only_project)
 
 
 def draw(

@@ -171,5 +171,5 @@ def _offer(result: SearchResult, change: QueryChange) -> None:
     if right.button("Open in Inspect", key="tune:inspect", icon=":material/search:", width="stretch"):
         query = next(query for query in result.planned.batch.queries if query.qid == change.qid)
         header = result.planned.data.evidence.header
-        request = request_for(query, header.moment, header.project_only)
+        request = request_for(query, header.moment, header.only_project)
         open_in_inspect(request, result.tuned.config, (base.name, base))

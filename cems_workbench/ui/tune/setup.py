@@ -67,7 +67,7 @@ def choose(resources: Resources) -> TuningData | None:
     )
     within = boxes[3].toggle(
         "Within the project",
-        key="tune:project_only",
+        key="tune:only_project",
         persist_state="session",
         help="Search only the query’s project, if it has one.",
     )

@@ -101,7 +101,7 @@ def test_only_new_and_changed_texts_are_embedded(store, embedder, rows):
     assert (report.embedded, report.relabelled, report.removed) == (2, 1, 1)
     vectors = store.indexes.open(embedder).vectors
     assert set(vectors.embeddings("abcd")) == {"b", "c", "d"}
-    assert [hit[0] for hit in vectors.search(np.ones(16), 9, Filter("p", project_only=True))] == ["c"]
+    assert [hit[0] for hit in vectors.search(np.ones(16), 9, Filter("p", only_project=True))] == ["c"]
 
 
 def test_another_embedder_gets_vectors_of_its_own(store, embedder, other_embedder, rows):
@@ -186,7 +186,7 @@ def test_graph_search_agrees_with_exact_search(store, embedder, rows, monkeypatc
     store.add(rows([Memory(f"m{i:03}", f"text {i}", project=f"p{i % 3}") for i in range(400)]))
     store.indexes.refresh(embedder)
     (query,) = embedder.encode(["anything"])
-    for where in (Filter(), Filter("p1", project_only=True), Filter("p0", True, "personal")):
+    for where in (Filter(), Filter("p1", only_project=True), Filter("p0", True, "personal")):
         vectors = store.indexes.open(embedder).vectors
         exact, graph = vectors.search(query, 50, where), vectors.approximate(query, 50, where)
         monkeypatch.setattr(vector_index, "EXACT_ROWS", 0)
@@ -234,12 +234,12 @@ def test_filters_restrict_to_project_and_scope(store, embedder, rows, monkeypatc
     cases = [
         (Filter(), {"mine", "ours", "other", "untagged"}),
         (Filter("p"), {"mine", "ours", "other", "untagged"}),
-        (Filter(project_only=True), {"mine", "ours", "other", "untagged"}),
-        (Filter("p", project_only=True), {"mine", "ours"}),
-        (Filter("p", project_only=True, scope="shared"), {"ours"}),
+        (Filter(only_project=True), {"mine", "ours", "other", "untagged"}),
+        (Filter("p", only_project=True), {"mine", "ours"}),
+        (Filter("p", only_project=True, scope="shared"), {"ours"}),
         (Filter(scope="shared"), {"ours", "other"}),
         (Filter(scope="personal"), {"mine", "untagged"}),
-        (Filter("nowhere", project_only=True), set()),
+        (Filter("nowhere", only_project=True), set()),
     ]
     for where, expected in cases:
         assert {name for name, _ in indexes.lexical.search("duck", 10, where)} == expected, where

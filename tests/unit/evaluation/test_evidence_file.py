@@ -121,7 +121,7 @@ def test_an_addition_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         ({"store_id": "store2"}, r"gathered from another store \(store1; this one is store2\)"),
         ({"content_version": 4}, "the store has changed since: its content was version 3 and is 4 now"),
         ({"embedder": "nomic"}, "with the embedder minilm, and nomic is set now"),
-        ({"project_only": True}, "over all projects"),
+        ({"only_project": True}, "over all projects"),
         (
             {"config_yaml": dump_config(with_values(PipelineConfig(), {"lists.vector.depth": 20}))},
             "other gather parameters: lists.vector.depth was 150 and is 20",

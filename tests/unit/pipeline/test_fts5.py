@@ -103,7 +103,7 @@ def test_depth_counts_memories_that_pass_the_filter() -> None:
         (f"m{int(key[1:]) // 4}", score, int(key[1:]) % 4) for key, score in asked_of_sqlite(rows, (1.0,), "word0")
     ]
     assert found == whole[: len(found)]
-    passing = index(rows).search("word0", 30, where=Filter("a", project_only=True)).hits
+    passing = index(rows).search("word0", 30, where=Filter("a", only_project=True)).hits
     asked = [pair for pair in asked_of_sqlite(rows, (1.0,), "word0") if int(pair[0][1:]) % 2 == 0]
     assert [(memory_id, score) for memory_id, score, _ in passing] == asked[:30]
 

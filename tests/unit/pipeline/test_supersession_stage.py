@@ -14,7 +14,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
-from cems_workbench.pipeline.request_effects import moment_effect
+from cems_workbench.pipeline.request_effects import as_of_effect
 from cems_workbench.pipeline.stages import ASSEMBLY, SUPERSESSION
 from cems_workbench.records import Memory, Query
 
@@ -181,9 +181,9 @@ def test_stale_is_unknown_where_no_edge_was_looked_for_and_nothing_expires():
 
 
 def test_moment_of_the_query_is_not_ignored_if_it_decides_what_is_stale():
-    assert moment_effect(config()).ignored
-    assert moment_effect(config("follow")).words == "Memories written later supersede nothing"
-    dropping = moment_effect(config("drop", "drop"))
+    assert as_of_effect(config()).ignored
+    assert as_of_effect(config("follow")).words == "Memories written later supersede nothing"
+    dropping = as_of_effect(config("drop", "drop"))
     assert dropping.words == "Memories written later supersede nothing and expired memories are dropped"
     assert not dropping.ignored
 

@@ -215,7 +215,7 @@ def test_filters_and_deleted_memories_leave_out_all_their_chunks(store, monkeypa
     monkeypatch.setattr(vector_index, "EXACT_ROWS", exact_rows)
     compass(store)
     vectors = store.indexes.open(Directions()).vectors
-    only = Filter("p", project_only=True)
+    only = Filter("p", only_project=True)
     assert {hit[0] for hit in vectors.search_chunks(axis(1), 5, only)} == {"a", "c"}
     assert vectors.ids(only) == ["a", "c"]
     store.memories.delete("a")

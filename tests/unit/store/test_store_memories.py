@@ -152,7 +152,7 @@ def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ti
     )
     assert store.memories.newest_by_access(9, Filter()) == ["newest", "created", "a", "b", "undated"]
     assert store.memories.newest_by_access(2, Filter()) == ["newest", "created"]
-    assert store.memories.newest_by_access(9, Filter("p", project_only=True)) == ["newest"]
+    assert store.memories.newest_by_access(9, Filter("p", only_project=True)) == ["newest"]
     assert store.memories.newest_by_access(9, Filter("p")) == store.memories.newest_by_access(9, Filter())
     assert "newest" not in store.memories.newest_by_access(9, Filter(scope="personal"))
     assert store.memories.newest_by_creation(9, Filter()) == ["b", "created", "a", "newest", "undated"]

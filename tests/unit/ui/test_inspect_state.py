@@ -74,8 +74,8 @@ def test_the_moment_of_a_stored_query_counts_until_another_day_is_chosen(session
 def test_further_queries_are_searched_only_where_the_config_has_them_typed() -> None:
     state.write_request(WHOLE)
     request = state.present_request()
-    assert request is not None and request.manual == ()
-    assert state.written_request().manual == WHOLE.manual
+    assert request is not None and request.variants == ()
+    assert state.written_request().variants == WHOLE.variants
     state.use_config(TYPED)
     assert state.present_request() == WHOLE
 
@@ -113,4 +113,4 @@ def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> Non
     state.choose_query(Query("r", "who pays", wordings=("payer",)))
     again = state.present_request()
     assert state.present_config().expansion.backend == "none"
-    assert again is not None and again.manual == ("payer",)
+    assert again is not None and again.variants == ("payer",)

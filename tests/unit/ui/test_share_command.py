@@ -27,7 +27,7 @@ def read(command: str) -> tuple[PipelineConfig, dict[str, list[str]], str]:
     rest = words[4:]
     while rest and rest[0] != "--" and rest[0].startswith("--"):
         name, separator, value = rest.pop(0).partition("=")
-        options.setdefault(name, []).append(value if separator or name == "--restrict-to-project" else rest.pop(0))
+        options.setdefault(name, []).append(value if separator or name == "--only-project" else rest.pop(0))
     rest = rest[1:] if rest[0] == "--" else rest
     assert len(rest) == 1
     changes = dict(parse_assignment(text) for text in options.get("--set", ()))
@@ -57,7 +57,7 @@ def test_everything_that_was_asked_is_in_the_command() -> None:
     assert found == config
     assert query == request.query
     assert options["--project"] == ["org/a b"]
-    assert "--restrict-to-project" in options
+    assert "--only-project" in options
     assert options["--as-of"] == ["2026-09-01T12:30:00+00:00"]
     assert options["--variant"] == ["--x", "it's"]
     assert options["--without-variant"] == ["1", "2"]

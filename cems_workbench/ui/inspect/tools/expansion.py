@@ -125,7 +125,7 @@ def _add(trace: Trace, request: Request) -> None:
         return
     section = state.present_config().expansion
     there = [variant.text for variant in variants if variant.kind == "expansion"]
-    lines = [*(request.manual if section.backend == "manual" else there), line]
+    lines = [*(request.variants if section.backend == "manual" else there), line]
     if len(lines) > MAX_EXPANSIONS:
         st.session_state[MESSAGE] = f"{MAX_EXPANSIONS} expansions are already searched, the maximum."
         return
@@ -133,7 +133,7 @@ def _add(trace: Trace, request: Request) -> None:
     state.apply({"expansion.backend": "manual", "expansion.max_expansions": most})
     if state.present().config_error:
         return
-    off, longer = state.variants_off(request), replace(request, manual=tuple(lines))
+    off, longer = state.variants_off(request), replace(request, variants=tuple(lines))
     state.write_request(longer)
     if all(
         variant.kind in ("original", "expansion") for variant in variants

@@ -210,8 +210,8 @@ def apply(counterfactual: Counterfactual, request: Request, memory_id: str, stoo
     state.write_request(
         replace(
             asked,
-            manual=changed.manual if counterfactual.terms else asked.manual,
-            project_only=asked.project_only and not counterfactual.everywhere,
+            variants=changed.variants if counterfactual.terms else asked.variants,
+            only_project=asked.only_project and not counterfactual.everywhere,
             searched=counterfactual.searched or asked.searched,
         )
     )
