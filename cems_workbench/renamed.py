@@ -39,7 +39,7 @@ def present_arguments(arguments: Sequence[str], groups: Iterable[str] = ()) -> l
     return present
 
 
-def _present(old: str, otherwise: str = "") -> str:
+def _present(old: str, otherwise: str | None = None) -> str:
     if old in WORDS:
         report(old, WORDS[old])
-    return WORDS.get(old, otherwise or old)
+    return WORDS.get(old, old if otherwise is None else otherwise)  # an argument may be empty

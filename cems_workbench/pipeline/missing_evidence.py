@@ -85,7 +85,12 @@ def portable_parameters(config: PipelineConfig) -> dict[str, Any]:
 def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:
     """The gather parameters that evidence was gathered with, by path; empty if the evidence has no record."""
     noted = evidence.notes.get("gathered")
-    return noted if isinstance(noted, Mapping) else {}
+    return _as_values(noted) if isinstance(noted, Mapping) else {}
+
+
+def _as_values(noted: Mapping[str, Any]) -> dict[str, Any]:
+    """Noted parameters with the values of a config, whose lists are tuples."""
+    return {path: tuple(value) if isinstance(value, list) else value for path, value in noted.items()}
 
 
 def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
@@ -93,7 +98,7 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     gathered = gathered_parameters(evidence)
     if not gathered:
         return []
-    gathered = {**gathered, **evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})}
+    gathered = {**gathered, **_as_values(evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {}))}
     specs = {spec.path: spec for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
