@@ -230,7 +230,11 @@ def tables(path: Path) -> str:
             rows = database.execute(f'SELECT * FROM "{name}"').fetchall()
             columns = [f"{column[0]} {column[1]}" for column in database.description or ()]
             lines.append(f"{name}: {len(rows)} rows of {', '.join(columns)}")
-            lines += ["  " + " | ".join(str(value)[:80] for value in row) for row in rows[:3]]
+            timed = [column[0] == "seconds" for column in database.description or ()]
+            shown = [
+                ["N" if time else str(value)[:80] for value, time in zip(row, timed, strict=True)] for row in rows[:3]
+            ]
+            lines += ["  " + " | ".join(row) for row in shown]
     return "\n".join(lines) + "\n"
 
 
