@@ -425,7 +425,10 @@ def normalised(text: str, folder: Path, durations: bool = True) -> str:
     text = re.sub(r"\b[0-9a-f]{12}/(?=\d+\b)", "CORPUS/", text)  # each store has another
     text = re.sub(r"-[0-9a-f]{12}\.evidence", "-ID.evidence", text)
     text = re.sub(r'("(?:trace|span|parent)_id": )"[0-9a-f]+"', r'\1"ID"', text)
+    text = re.sub(r"/tmp/(cems-[a-z]+)-[a-z0-9_]{8}\b", r"/tmp/\1", text)
+    text = re.sub(r"(<dt>store</dt><dd>)[0-9a-f]{12}", r"\1CORPUS", text)
     if durations:
+        text = re.sub(r"^ms/query .*$", "ms/query N", text, flags=re.M)
         text = re.sub(r'("(?:[a-z_]*_)?(?:elapsed|seconds|ms)(?:_[a-z_]*)?": )[\d.e-]+', r"\1N", text)
         text = re.sub(r"\b\d+(?:[,.]\d+)*( ?(?:ms|s|min|seconds)(?:/query)?)\b", r"N\1", text)
         text = re.sub(r'ms="[\d.]+"', 'ms="N"', text)
