@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.ui.evaluate import nearest
+from cems_workbench.ui.evaluate import fidelity
 from cems_workbench.ui.kit import session
 
 from .inspect_page import config_of
@@ -152,7 +152,7 @@ def brought_anyway(page: AppTest, path: Path) -> AppTest:
 def test_the_nearest_preset_is_found_with_its_changed_parameters(
     page: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "preset_names", lambda: ("engram_search", "mem0"))
+    monkeypatch.setattr(fidelity, "preset_names", lambda: ("engram_search", "mem0"))
     config = with_values(preset("mem0").config, {"assembly.limit": 3})
     resources = session.resources()
     answers = []

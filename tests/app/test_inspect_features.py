@@ -12,7 +12,7 @@ from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.picker_tables import SIGNS
-from cems_workbench.ui.inspect.sections import VIEWS
+from cems_workbench.ui.inspect.searched import VIEWS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import session
 from tests.thoroughly import first_of

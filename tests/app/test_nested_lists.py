@@ -10,7 +10,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.sections import TOOLS, VIEWS
+from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.kit.charts import list_colour
 
 from .inspect_page import QUERY, config_of, evidence_of, order, search, set_config, set_state, show, tool

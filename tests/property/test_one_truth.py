@@ -22,7 +22,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, THRESHOLD, candidate_stages
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.ui.inspect.follow import path_html
+from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.journey import journey_table
 from tests.thoroughly import EXAMPLES

@@ -2,12 +2,14 @@
 
 A setting combines a file of answers with a config, overridden by the settings stated in the file. Its queries are gathered once, next
 to the store, as for any query set.
+
+Nearest preset: which preset, with which changed parameters, comes closest to the recorded answers; a section of Fidelity.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import streamlit as st
 from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
-from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.config import PipelineConfig, dump_config, field_spec, preset, preset_names
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
@@ -43,7 +45,7 @@ from cems_workbench.jobs.fidelity import (
     setting_for,
 )
 from cems_workbench.jobs.importing import upload
-from cems_workbench.jobs.nearest import lists_for
+from cems_workbench.jobs.nearest import REPORTED, Nearest, find_nearest, lists_for
 from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
@@ -51,7 +53,6 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.nearest import draw as draw_nearest
 from cems_workbench.ui.evaluate.setup import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
@@ -67,6 +68,98 @@ from cems_workbench.ui.kit.widgets import (
     search_cost_text,
     switch,
 )
+
+FOUND = "evaluate:nearest_found"
+MAX_PRESETS = 5
+"""Presets that are listed."""
+
+
+def draw_nearest(
+    recording: Recording,
+    setting_of: Callable[[PipelineConfig], FidelitySetting],
+    queries_of: Callable[[FidelitySetting], tuple[Query, ...]],
+    lists: Mapping[str, Lists],
+    resources: Resources,
+) -> None:
+    """Draw the button that searches, and what the last search for this recording found."""
+    st.markdown(
+        "## Nearest preset",
+        help="Measures every preset, then changes the parameters of the nearest ones, one after the other. Half of the queries are not "
+        "searched with: their agreement is the one to believe.",
+    )
+    key = _nearest_digest(recording, setting_of, resources)
+    cached: tuple[str, Nearest] | None = st.session_state.get(FOUND)
+    if cached is None or cached[0] != key:
+        place = st.empty()
+        if not place.button("Find the nearest preset", key="evaluate:nearest", icon=":material/near_me:"):
+            st.caption(
+                f"Takes some minutes for a hundred queries: {len(preset_names())} presets, then some thousand replays. Recorded lists are "
+                "used where there are any."
+            )
+            return
+        configs = [preset(name).config for name in preset_names()]
+        with cancellable("evaluate:nearest_cancel", "Model scores are kept.", place=place) as progress:
+            cached = (key, find_nearest(recording, configs, setting_of, queries_of, resources, progress, lists))
+        st.session_state[FOUND] = cached
+    _result(cached[1])
+
+
+def _nearest_digest(
+    recording: Recording, setting_of: Callable[[PipelineConfig], FidelitySetting], resources: Resources
+) -> str:
+    parts = (recording, setting_of(preset(preset_names()[0]).config), resources.store.content_version)
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _result(found: Nearest) -> None:
+    """Draw the preset and its changes, the agreement of both halves, and what remains."""
+    first, *others = found.lines()
+    st.markdown(f"**{plain(first[0].upper() + first[1:])}**")
+    if found.changes:
+        draw_table(
+            [_change(found.start, *change) for change in found.changes], key="evaluate:nearest_changes", width=900
+        )
+    draw_table(
+        [dict(zip(("queries", "number", *REPORTED.values()), row, strict=True)) for row in found.agreement_rows()],
+        key="evaluate:nearest_agreement",
+        width=900,
+    )
+    for line in others:
+        st.caption(plain(line[0].upper() + line[1:] + "."))
+    with st.expander(f"{min(MAX_PRESETS, len(found.presets))} nearest presets, unchanged"):
+        draw_table(
+            [
+                {
+                    "preset": one.name,
+                    "queries": one.agreement.queries,
+                    "same order": one.agreement.same_order,
+                    "overlap": round(one.agreement.overlap, 3),
+                    "RBO": round(one.agreement.rbo, 3),
+                }
+                for one in found.presets[:MAX_PRESETS]
+            ],
+            key="evaluate:nearest_presets",
+        )
+        for name, why in found.left_out.items():
+            st.caption(f":orange[⚠] {plain(name)} is left out: {plain(why)}")
+    st.download_button(
+        "Config (YAML)",
+        dump_config(found.config, "\n".join(found.lines())),
+        f"nearest-{Path(found.recording.name).stem}.yaml",
+        "text/yaml",
+        key="evaluate:nearest_yaml",
+        on_click="ignore",
+        help="A config file for every command, and for Configs › Upload.",
+    )
+
+
+def _change(start: str, path: str, was: Any, value: Any) -> dict[str, Any]:
+    return {
+        "parameter": f"{field_spec(path).label} ({path})",
+        start: short_value(was),
+        "nearest": short_value(value),
+    }
+
 
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
 FORMS_HELP = (
@@ -349,12 +442,12 @@ def _measured(asked: SettingQueries, resources: Resources, lists: Mapping[str, L
         productions = productions_in(resources, setting.recording)
         return compared(setting, queries, productions, evidence, resources, progress_in(place), lists)
 
-    comparison: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
+    comparison: MeasuredFidelity = page.get().fidelities(_fidelity_digest(key), compare)
     place.empty()
     return comparison
 
 
-def _digest(key: object) -> str:
+def _fidelity_digest(key: object) -> str:
     """A digest of configs and recordings: they hold mappings, which are not hashable."""
     return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -528,7 +621,7 @@ def _explanations(measured: MeasuredFidelity) -> None:
         "## Single changes that explain the difference",
         help="Varies each replay parameter alone over its range: does a value give more queries the recorded order?",
     )
-    key = _digest(("explained", measured.setting, measured.evidence.content_hash))
+    key = _fidelity_digest(("explained", measured.setting, measured.evidence.content_hash))
     cached = st.session_state.get("evaluate:fidelity_explained")
     if cached is None or cached[0] != key:
         place = st.empty()

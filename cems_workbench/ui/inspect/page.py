@@ -15,7 +15,7 @@ from cems_workbench.pipeline.request_effects import Effect, as_of_effect, projec
 from cems_workbench.pipeline.vector_scales import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
-from cems_workbench.ui.inspect.picker import draw_picker
+from cems_workbench.ui.inspect.picker_tables import draw_picker
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos

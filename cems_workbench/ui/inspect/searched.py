@@ -1,37 +1,238 @@
 """The ranking of a query, with the controls and the chosen view: what the Inspect page draws once there is a request.
 
 `page.py` imports it then, since the start page needs none of what a ranking needs.
+
+One memory followed through every stage: rank and score before and after, and what changed them.
+
+Sections below the ranking: the followed memory, and the chosen view or tool.
+
+A query of an external trace on the page: its recorded stages instead of a search.
+
+No control changes what another pipeline did, so there are none: the sidebar says why and what to do, and of the views and tools those are
+offered that read recorded stages (`View.external`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.engine_fusion import compare_fusions
+from cems_workbench.analysis.found_chunk import found_chunk
+from cems_workbench.analysis.ranks import loss, ranked_ids, stage_words
+from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.config import asks_source
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.query_grades import query_grades
-from cems_workbench.pipeline import Trace
+from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_query
+from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.request_effects import later_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state, traced
+from cems_workbench.pipeline.stages.result import StageRow
+from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.platform.bidi import neutralise
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state
+from cems_workbench.ui.inspect.catalogue import View, views_in
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, token_count_text
 from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.results import judged_summary, results_html
-from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
 from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
-from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
+from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.widgets import draw_provenance, switch
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The texts of a memory in one stage; `lost`: the stage that lost it."""
+
+    stage: AnyStage
+    ranks: str
+    scores: str
+    kept: bool
+    lost: bool
+    words: str
+
+
+def draw(context: InspectContext) -> None:
+    """Draw the choice of a memory to follow, and its path."""
+    trace = context.trace
+    ranked = ranked_ids(trace)
+    rest = [memory_id for memory_id in sorted(trace.evidence.memories) if memory_id not in set(ranked)]
+    if context.followed is None:
+        state.follow(None)
+    st.selectbox(
+        "Follow a memory",
+        [*ranked, *rest],
+        index=None,
+        key=state.FOLLOW,
+        placeholder="Follow a memory through every stage",
+        label_visibility="collapsed",
+        format_func=lambda memory_id: f"{neutralise(memory_id)}  {_text(trace, memory_id, 90)}",
+    )
+    if context.followed is not None:
+        st.html(path_html(trace, context.followed, context.target))
+
+
+def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
+    """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
+    lost = loss(trace, memory_id, k)
+    rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in trace.run.stages]
+    steps = [
+        _step(trace, stage, row, lost is not None and lost.stage == stage.name)
+        for stage, row in rows
+        if row is not None
+    ]
+    return render(
+        "inspect/path.html",
+        memory_id=memory_id,
+        text=_text(trace, memory_id, 140),
+        steps=steps,
+        found=found_chunk(trace, memory_id),
+    )
+
+
+def _step(trace: Trace, stage: AnyStage, row: StageRow, lost: bool) -> Step:
+    ranks = f"{_rank(row.rank_in)} → {_rank(row.rank_out)}" if row.rank_in or row.rank_out else "–"
+    scores = f"{_score(row.score_in)} → {_score(row.score)}"
+    words = row.reason or stage.detail(row, trace.config)
+    if not words and stage.works_on == "ranking":
+        words = stage_words(trace, stage, row.memory_id)
+    return Step(stage, ranks, scores, row.kept, lost, words)
+
+
+def _text(trace: Trace, memory_id: str, length: int) -> str:
+    return excerpt(trace.evidence.memories[memory_id].content, length)
+
+
+def _rank(rank: int | None) -> str:
+    return "–" if rank is None else str(rank)
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.4f}"
+
+
+VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
+SECTIONS = "what-happened"
+"""Anchor of the sections, linked above the results."""
+
+
+def _offered(package: str, context: InspectContext) -> Mapping[str, View]:
+    """The views or tools that can read the trace."""
+    views = views_in(package)
+    return {title: view for title, view in views.items() if view.external} if context.trace.external else views
+
+
+def draw_sections(context: InspectContext) -> None:
+    """Draw the choices of a memory to follow and of a view or tool, and the chosen one."""
+    st.subheader("What happened, and why", anchor=SECTIONS)
+    if st.session_state.pop(state.SCROLL, False):
+        write_script("scroll_to_tool")
+    draw(context)
+    if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
+        views = _offered(VIEWS, context)
+        chosen = views[switch("View", tuple(views), state.VIEW, remember=False)]
+    else:
+        tools = _offered(TOOLS, context)
+        first = next(iter(tools))
+        if st.session_state.get(state.TOOL) not in tools:
+            st.session_state[state.TOOL] = first
+        name = st.pills("Tool", tuple(tools), key=state.TOOL, required=True, label_visibility="collapsed")
+        chosen = tools[name or first]
+    if chosen.question and not context.trace.external:  # no change is searched for there
+        st.caption(chosen.question)
+    chosen.draw(context)
+
+
+NO_CONTROLS = (
+    "This query was traced in another pipeline: its stages are recorded, and no setting changes them, so there are no sliders. To try "
+    "settings, search the query here, or find the preset that comes nearest to that pipeline."
+)
+
+
+def present_trace(resources: Resources) -> Trace | None:
+    """The recorded stages of the opened query as a trace; None if none is open, or after an error, which is drawn."""
+    traced = state.traced()
+    if traced is None:
+        return None
+    path = traced_path(resources.store.path, traced.query_set)
+    try:
+        changed = path.stat().st_mtime_ns if path.is_file() else 0
+        found = for_all_sessions(
+            ("evidence", path, changed, traced.qid),
+            lambda: traced_query(resources.store, traced.query_set, traced.qid),
+        )
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    if found is None:
+        st.warning(
+            plain(f"{traced.query_set} has no recorded stages of {traced.qid} any more: the query is searched here.")
+        )
+        return None
+    evidence, config = found
+    return replay(evidence, config, clock=time.perf_counter)
+
+
+def mistakes_of_set(resources: Resources) -> Sequence[KnownMistake]:
+    """What the stages show of themselves over the set of the opened query; empty if none is open."""
+    traced = state.traced()
+    path = None if traced is None else traced_path(resources.store.path, traced.query_set)
+    if path is None or not path.is_file():
+        return ()
+    return for_all_sessions(("mistakes", path, path.stat().st_mtime_ns), lambda: traced_mistakes(path))
+
+
+def draw_sidebar() -> None:
+    """Draw, instead of the controls, why there are none and what to do."""
+    traced = state.traced()
+    if traced is None:
+        return
+    with st.sidebar, st.container(key="inspect:traced"):
+        st.markdown("### No controls")
+        st.caption(NO_CONTROLS)
+        st.button(
+            "Search it here",
+            key="inspect:traced:search",
+            icon=":material/search:",
+            on_click=state.leave_traced,
+            width="stretch",
+            help="Searches the query in this store under the present preset, with every control.",
+        )
+        if st.button(
+            "Find the nearest preset",
+            key="inspect:traced:nearest",
+            icon=":material/near_me:",
+            width="stretch",
+            help="Opens Evaluate › Recorded answers with this set: which preset, with which parameters, comes closest?",
+        ):
+            st.session_state["evaluate:against"] = "Recorded answers"
+            st.session_state["evaluate:fidelity_sets"] = [traced.query_set]
+            st.switch_page("pages/evaluate.py")
+
+
+def figures(trace: Trace) -> str:
+    """How many candidates there were, and how long the traced pipeline took, as far as its stages say."""
+    spent = [stage.elapsed_ms or 0.0 for stage in trace.stages]
+    # The last stage is often the span around the others, whose time is in its own.
+    total = max(spent[-1], sum(spent[:-1])) if spent else 0.0
+    took = f" · recorded {total:,.0f} ms" if total else ""
+    evidence: Evidence = trace.evidence
+    when = f" · {evidence.as_of:%Y-%m-%d %H:%M} UTC" if evidence.as_of is not None else ""
+    return f"{len(evidence.memories)} candidates{took}{when}"
+
 
 PAINT_DELAY_S = 0.08
 """Pause after the ranking, so that the browser paints it before it receives charts and controls."""
@@ -84,7 +285,7 @@ def draw_searched(
 
 def draw_traced(request: Request, resources: Resources, started: float) -> bool:
     """Draw the recorded stages of a query of an external trace, if one is open; instead of controls, why there are none."""
-    trace = traced.present_trace(resources)
+    trace = present_trace(resources)
     if trace is None:
         return False
     request = replace(request, as_of=trace.evidence.as_of)
@@ -101,7 +302,7 @@ def draw_traced(request: Request, resources: Resources, started: float) -> bool:
         answerable=judged.answerable,
     )
     _draw_ranking(context, started, False)
-    traced.draw_sidebar()
+    draw_sidebar()
     draw_sections(context)
     rows.draw(context)
     return True
@@ -151,7 +352,7 @@ def _draw_head(trace: Trace) -> str:
 
 
 def _figures(trace: Trace) -> str:
-    return traced.figures(trace) if trace.external else f"{_budget_line(trace)} · {_times(trace)}"
+    return figures(trace) if trace.external else f"{_budget_line(trace)} · {_times(trace)}"
 
 
 def _times(trace: Trace) -> str:
@@ -164,7 +365,7 @@ def _times(trace: Trace) -> str:
 def _draw_notes(context: InspectContext) -> None:
     """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
     trace = context.trace
-    of_set = traced.mistakes_of_set(context.resources) if trace.external else ()
+    of_set = mistakes_of_set(context.resources) if trace.external else ()
     if mistakes := mistakes_html(trace, of_set):
         st.html(mistakes)
     if trace.results:

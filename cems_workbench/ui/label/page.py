@@ -36,7 +36,7 @@ def draw_queue(resources: Resources) -> None:
     team.draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
     if queue is not None:
-        queues.draw(state.open_queue(resources, queue), resources)
+        queues.draw_queues(state.open_queue(resources, queue), resources)
 
 
 VIEWS = {
@@ -44,7 +44,7 @@ VIEWS = {
     "Queue": draw_queue,
     "Superseded": superseded.draw,
     "Agreement": agreement.draw,
-    "People and judge": judge.draw,
+    "People and judge": judge.draw_judge,
     "Files": files.draw,
 }
 

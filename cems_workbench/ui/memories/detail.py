@@ -1,4 +1,9 @@
-"""One memory in full: text, fields, relations and judgments; edit and delete."""
+"""One memory in full: text, fields, relations and judgments; edit and delete.
+
+Labels and help texts of a memory's fields, as used in tables and lists.
+
+Edit form of a memory.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,135 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.analysis.supersession import stored_standings
+from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation
+from cems_workbench.records import IMPORTANCE, NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import excerpt, plain
+from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.memories import across, edit, state
-from cems_workbench.ui.memories.fields import FIELDS
+from cems_workbench.ui.memories import across, state
+
+FIELDS = {
+    "id": "Id of the memory in its store; select the row to see it in full.",
+    "memory": "Title and first words of the content.",
+    "category": "Kind of memory, such as preference or decision.",
+    "project": "Project of the memory; empty: none.",
+    "session": "Conversation it was written in.",
+    "author": "Who said or wrote it.",
+    "tags": "Keywords for this page.",
+    "scope": "Who may find it: personal: only its owner; shared: everybody.",
+    "created": "When it was written, UTC.",
+    "last accessed": "When it was last returned to an agent, UTC.",
+    "out of date": "By which memory it is superseded, and when it expired.",
+    "valid from": "From when on it holds, UTC; empty: not known.",
+    "valid until": "From this moment on it is expired, UTC; empty: not known to end.",
+    "accesses": "How often it was returned to an agent.",
+    "feedback": "How often it was marked relevant, and how often noise, after it was returned to an agent.",
+    "priority": "1 to 2: a factor of the search score.",
+    "importance": "How much it matters: low, normal or high.",
+    "pinned": "A pinned memory is never dropped because of its age.",
+    "source": "Where it was imported from, according to the file.",
+    "length": "Characters of the content.",
+}
+"""Help text by field label."""
+
+
+def title_and_text(memory: Memory) -> str:
+    """Title and first words of the content, on one line."""
+    return excerpt(f"{memory.title}: {memory.content}" if memory.title else memory.content)
+
+
+LABELS = {
+    "content": "Content",
+    "title": "Title",
+    "category": "Category",
+    "project": "Project",
+    "session": "Session",
+    "tags": "Tags",
+    "priority": "Priority",
+    "pinned": "Pinned",
+    "importance": "Importance",
+    "scope": "Scope",
+    "created_at": "Created",
+    "last_accessed": "Last accessed",
+    "valid_from": "Valid from",
+    "valid_until": "Valid until",
+}
+
+
+def draw_edit(resources: Resources, memory: Memory) -> None:
+    """Draw the form; its callbacks save or cancel before the rerun."""
+    facets = resources.store.memories.facets()
+    values, generation = form_values(memory, LABELS), state.present().generation
+    keys = {name: f"memories:{generation}:{name}" for name in LABELS}
+    for name, value in values.items():
+        st.session_state.setdefault(keys[name], value)
+    with st.form(f"memories:form:{generation}"):
+        st.text_area(
+            "Content", key=keys["content"], height=180, help="The text that is searched and passed to the agent."
+        )
+        st.text_input("Title", key=keys["title"], help="A few words; searched with the content.")
+        left, right = st.columns(2)
+        with left:
+            optional_choice("Category", keys["category"], facets.categories, "Kind of memory, such as preference.")
+        with right:
+            optional_choice("Project", keys["project"], facets.projects, "Project of the memory; empty for none.")
+        left, right = st.columns(2)
+        left.text_input("Session", key=keys["session"], help="Conversation it was written in.")
+        right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
+        st.multiselect(
+            "Tags",
+            values["tags"],
+            key=keys["tags"],
+            accept_new_options=True,
+            placeholder="type a tag",
+            help="Keywords for this page. Type one and press Enter.",
+        )
+        left, right = st.columns(2)
+        left.number_input(
+            "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the search score."
+        )
+        right.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="How much it matters.")
+        left, right = st.columns(2)
+        left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
+        right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
+        left, right = st.columns(2)
+        left.text_input("Valid from", key=keys["valid_from"], help=f"From when on it holds. {DAY_HELP}")
+        right.text_input("Valid until", key=keys["valid_until"], help=f"Expired from this moment on. {DAY_HELP}")
+        st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped because of its age.")
+        if problem := state.present().problem:
+            st.error(plain(problem), icon=":material/block:")
+        with st.container(horizontal=True):
+            st.form_submit_button(
+                "Save",
+                type="primary",
+                key="memories:save",
+                on_click=_save,
+                args=(resources, memory, keys),
+                help="Save the changes and refresh the search indexes.",
+            )
+            st.form_submit_button(
+                "Cancel",
+                key="memories:edit:cancel",
+                on_click=state.edit,
+                args=(False,),
+                help="Discard the changes.",
+            )
+
+
+def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None:
+    try:
+        typed = {name: st.session_state[key] for name, key in keys.items()}
+        after = edited_memory(memory, typed, LABELS)
+    except InputError as error:
+        state.update(problem=str(error))
+        return
+    if state.save(resources, after, memory):
+        st.toast("Saved", icon=":material/check:")
+
 
 RELATIONS_HELP = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
 CHUNKS_HELP = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
@@ -31,7 +156,7 @@ ACROSS_ABOUT = (
 )
 
 
-def draw(resources: Resources, memory_id: str | None) -> None:
+def draw_detail(resources: Resources, memory_id: str | None) -> None:
     """Draw the selected memory, or a hint to select one."""
     memory = resources.store.memories.get(memory_id) if memory_id is not None else None
     if memory is None:
@@ -71,7 +196,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
     left, right = st.columns([3, 2] if shown.editing else 2, gap="medium")
     with left:
         if shown.editing:
-            edit.draw(resources, memory)
+            draw_edit(resources, memory)
         else:
             if shown.notice:
                 st.caption(shown.notice)

@@ -9,14 +9,14 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.widgets import switch
-from cems_workbench.ui.memories import browse, deleted, detail, importing, sources, state, statistics, store
+from cems_workbench.ui.memories import browse, detail, importing, sources, state, statistics, store
 
 VIEWS = {
-    "Browse": browse.draw,
-    "Import": importing.draw,
+    "Browse": browse.draw_browse,
+    "Import": importing.draw_importing,
     "Sources": sources.draw,
     "Statistics": statistics.draw,
-    "Deleted": deleted.draw,
+    "Deleted": browse.draw_deleted,
     "Store": store.draw,
 }
 

@@ -13,19 +13,7 @@ from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.widgets import empty, switch
-from cems_workbench.ui.tune import (
-    export,
-    goal,
-    history,
-    learned,
-    queries,
-    result,
-    run,
-    sample,
-    setup,
-    space,
-    unlabelled,
-)
+from cems_workbench.ui.tune import export, goal, history, learned, queries, result, run, setup, space, unlabelled
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
@@ -34,7 +22,7 @@ def set_up(resources: Resources) -> None:
     data = setup.choose(resources)
     if data is None:
         if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.NO_JUDGMENTS:
-            sample.draw(resources, st.session_state["tune:set"])
+            setup.draw(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
         unlabelled.draw_lists(data)
@@ -72,7 +60,7 @@ def result_view(
 
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
-    "Result": result_view(result.draw, sample.draw),
+    "Result": result_view(result.draw, setup.draw),
     "What it learned": result_view(lambda result, _: learned.draw(result)),
     "By query": result_view(lambda result, _: queries.draw(result)),
     "Export": result_view(export.draw),

@@ -32,8 +32,8 @@ from cems_workbench.records import Memory, Query
 from cems_workbench.store import Duplicates, IndexState, LearnedPair
 from cems_workbench.ui.inspect.alignment import alignment_html, token_matches
 from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
-from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.results import results_html
+from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.tools.diversity import before_after_html, matrix_html
 from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 import pytest
 
 from cems_workbench.ui.inspect.catalogue import views_in
-from cems_workbench.ui.inspect.sections import TOOLS, VIEWS
+from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 
 MODULE = """
 from cems_workbench.ui.inspect.catalogue import View
