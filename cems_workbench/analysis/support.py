@@ -1,16 +1,4 @@
-"""What keeps a passage from supporting a claim although it has its words: a negation in one of the two, or what is only planned there.
-
-    negated    a term that both have is negated ("not", "no", "never" within NEGATION_WORDS before it, "nothing" after it too) wherever
-               the one has it and nowhere where the other has it, and no term is negated in both
-    done       the claim says that something was done ("has signed", "was sold"), and the passage has the word in no such form
-    planned    the claim has a word of plans ("wants", "will") and the passage has none; or the passage alone has one, and the claim says
-               that something was done
-
-The word lists are English; in a store of another language there are neither negations nor plans.
-
-Source: our own; measured by benchmarks/bench_support.py.
-
-Support: how far a memory's text says what a claim says, and whether that is enough to say that it does.
+"""Support: how far a memory's text says what a claim says, and whether that is enough to say that it does.
 
     weight(w)   = idf of the rarest of its terms that the store has; * VALUE if w is a value (number, amount, date, version, name)
     share       = max over windows of WINDOW words of the memory of: sum of weight over the claim's words in the window
@@ -24,7 +12,7 @@ Support: how far a memory's text says what a claim says, and whether that is eno
 
 Against it is: the claim's first word, which it is about, is not in the window, or what "you" did somebody else did; its first two words
 are in no clause together, or more than APART of its neighbours are not; a count of the claim has another number there ("95 minutes", "131
-minutes"); and what analysis/support.py finds in the sentences of the window.
+minutes"); and what is named last here, in the sentences of the window.
 
 Words are compared by their search terms, and values by what they mean: "sixty" is 60, "1,340" is 1340, "2026-11-01" is in November.
 Negations are one word ("not" is "never"). A word of no memory weighs UNKNOWN of what a word of one would, as a paraphrase is no
@@ -34,6 +22,16 @@ same precision none found more.
 
 Source: our own; idf as in BM25 (analysis/text_evidence.py), values as in analysis/supersession_signals.py. The thresholds were set by
 benchmarks/bench_support.py, which measures them on pairs that did not set them.
+
+What keeps a passage from supporting a claim although it has its words: a negation in one of the two, or what is only planned there.
+
+    negated    a term that both have is negated ("not", "no", "never" within NEGATION_WORDS before it, "nothing" after it too) wherever
+               the one has it and nowhere where the other has it, and no term is negated in both
+    done       the claim says that something was done ("has signed", "was sold"), and the passage has the word in no such form
+    planned    the claim has a word of plans ("wants", "will") and the passage has none; or the passage alone has one, and the claim says
+               that something was done
+
+The word lists are English; in a store of another language there are neither negations nor plans.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Drawing of the loss map: the pipeline from left to right as a band of relevant memories, with a branch where some leave.
-
-Heights are numbers of memories, drawn to one scale for all figures of the page. A click on a branch chooses it.
-
-Losses: where a config loses the relevant memories of all queries, as a sentence, a picture, and the queries behind each branch.
+"""Losses: where a config loses the relevant memories of all queries, as a sentence, a picture, and the queries behind each branch.
 
 With several configs the first is shown beside another, with what the other saves and breaks.
+
+Drawing of the loss map: the pipeline from left to right as a band of relevant memories, with a branch where some leave.
+
+Heights are numbers of memories, drawn to one scale for all figures of the page. A click on a branch chooses it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Colours: the Okabe-Ito palette, safe for colour vision deficiencies; colour is never the only cue.
+"""Charts of the pages: colours, texts for Plotly, and a chart with a table of the same numbers in an expander.
 
-Shared constants and text helpers for Plotly figures.
-
-Plotly interprets some HTML in texts. Intended tags come from here; untrusted text goes through `escape.tick` or `escape.literal`.
-
-Chart with a table of the same numbers in an expander.
+Colours are the Okabe-Ito palette, safe for colour vision deficiencies; colour is never the only cue. Plotly interprets some HTML in texts:
+intended tags come from here, untrusted text goes through `html.tick` or `html.literal`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.records import Memory
+from cems_workbench.ui.kit.html import excerpt
 
 DATES = ("created_at", "last_accessed", "valid_from", "valid_until")
 TEXTS = ("title", "session")
@@ -89,3 +90,33 @@ def _browser_text(text: str) -> str:
 
 def _typed_moment(moment: datetime | None) -> str:
     return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+FIELDS = {
+    "id": "Id of the memory in its store; select the row to see it in full.",
+    "memory": "Title and first words of the content.",
+    "category": "Kind of memory, such as preference or decision.",
+    "project": "Project of the memory; empty: none.",
+    "session": "Conversation it was written in.",
+    "author": "Who said or wrote it.",
+    "tags": "Keywords for this page.",
+    "scope": "Who may find it: personal: only its owner; shared: everybody.",
+    "created": "When it was written, UTC.",
+    "last accessed": "When it was last returned to an agent, UTC.",
+    "out of date": "By which memory it is superseded, and when it expired.",
+    "valid from": "From when on it holds, UTC; empty: not known.",
+    "valid until": "From this moment on it is expired, UTC; empty: not known to end.",
+    "accesses": "How often it was returned to an agent.",
+    "feedback": "How often it was marked relevant, and how often noise, after it was returned to an agent.",
+    "priority": "1 to 2: a factor of the search score.",
+    "importance": "How much it matters: low, normal or high.",
+    "pinned": "A pinned memory is never dropped because of its age.",
+    "source": "Where it was imported from, according to the file.",
+    "length": "Characters of the content.",
+}
+"""Help text by field label."""
+
+
+def title_and_text(memory: Memory) -> str:
+    """Title and first words of the content, on one line."""
+    return excerpt(f"{memory.title}: {memory.content}" if memory.title else memory.content)

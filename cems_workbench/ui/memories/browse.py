@@ -20,9 +20,9 @@ from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.selection import Sort
 from cems_workbench.ui.kit import html, widgets
+from cems_workbench.ui.kit.memory_form import FIELDS, title_and_text
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import detail, importing, state
-from cems_workbench.ui.memories.detail import FIELDS, title_and_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
