@@ -66,7 +66,7 @@ ENVIRONMENT = {
 WITH_THREADS = ("pyarrow", "lancedb", "chromadb", "torch")
 """Packages that start a thread when they are imported, which no fork would have."""
 WRITES = re.compile(r"--(out|run-out|bundle|spans|html|markdown) |ci init")
-PROGRESS = re.compile(r"^[a-z].*: \d[\d,]* of [\d,]+(, .*)?\n", re.M)
+PROGRESS = re.compile(r"^[a-z].*(: \d[\d,]* of [\d,]+(, .*)?| …)\n", re.M)
 BINARY = 200
 """Bytes of a binary file of no known kind that are shown."""
 
@@ -427,6 +427,9 @@ def normalised(text: str, folder: Path, durations: bool = True) -> str:
     text = re.sub(r'("(?:trace|span|parent)_id": )"[0-9a-f]+"', r'\1"ID"', text)
     text = re.sub(r"/tmp/(cems-[a-z]+)-[a-z0-9_]{8}\b", r"/tmp/\1", text)
     text = re.sub(r"(<dt>store</dt><dd>)[0-9a-f]{12}", r"\1CORPUS", text)
+    text = re.sub(
+        r"not read: ([\w, ]+);", lambda found: f"not read: {', '.join(sorted(found[1].split(', ')))};", text
+    )  # Chroma's order
     if durations:
         text = re.sub(r"^ms/query .*$", "ms/query N", text, flags=re.M)
         text = re.sub(r'("(?:[a-z_]*_)?(?:elapsed|seconds|ms)(?:_[a-z_]*)?": )[\d.e-]+', r"\1N", text)
