@@ -545,9 +545,10 @@ def _mismatched(found: SourceStatus) -> list[Check]:
 def _source(found: SourceStatus, now: datetime) -> Check:
     record, advice = found.record, []
     if found.probe is None:
-        advice.append(
-            "start it, or check address, password and rights; only connect, lists.answered_by=source and lists.source_hybrid ask it"
+        check = (
+            "start it, or check address, password and rights" if "://" in record.address else "check path and rights"
         )
+        advice.append(f"{check}; only connect, lists.answered_by=source and lists.source_hybrid ask it")
     if not record.complete or found.difference:
         advice.append(f"connect {record.address}, which takes what changed")
     if record.dimension is not None and record.model_id is None:
