@@ -455,7 +455,8 @@ def registries() -> Answers:
     names = []
     for name in wb.__all__:
         one = getattr(wb, name)
-        names.append(f"{name}{signature(one)}\n    {(inspect.getdoc(one) or '').replace(chr(10), chr(10) + '    ')}\n")
+        call = signature(one) if callable(one) else ""
+        names.append(f"{name}{call}\n    {(inspect.getdoc(one) or '').replace(chr(10), chr(10) + '    ')}\n")
     yield "python", "\n".join(names)
 
 
