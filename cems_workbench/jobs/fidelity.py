@@ -60,6 +60,7 @@ from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Ranking
+from cems_workbench.pipeline.wording import equal_scores
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
@@ -322,6 +323,14 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
     return ask(place, queries, progress)
 
 
+def _untold(recording: Recording) -> list[str]:
+    """That all scores of the recorded answers are equal, so that their order is no ranking."""
+    scores = [one.score for answer in recording.answers for one in answer.returned if one.score is not None]
+    if len(scores) <= len(recording.answers) or min(scores) != max(scores):
+        return []
+    return [f"what ranked last: {equal_scores(len(scores), scores[0], f' of {len(recording.answers)} queries')}"]
+
+
 def setting_for(
     recording: Recording,
     config: PipelineConfig,
@@ -346,7 +355,7 @@ def setting_for(
         if recording.mode in (None, COMPUTED_MODE)
         else [f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}"]
     )
-    warnings += recording.doubts
+    warnings += [*recording.doubts, *_untold(recording)]
     applied: dict[str, str] = {}
     if not as_chosen:
         if recording.settings:

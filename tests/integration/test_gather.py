@@ -146,7 +146,9 @@ def test_vector_mode_has_no_lexical_list(opened: Resources) -> None:
 
 
 def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Resources) -> None:
-    found = evidence(opened, lists__candidate_set__mode="recent_access", lists__candidate_set__size=5, lists__vector__depth=None)
+    found = evidence(
+        opened, lists__candidate_set__mode="recent_access", lists__candidate_set__size=5, lists__vector__depth=None
+    )
     newest = opened.store.memories.newest_by_access(5)
     assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)

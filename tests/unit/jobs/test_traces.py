@@ -19,6 +19,7 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
+from cems_workbench.jobs.fidelity import setting_for, traced_recording
 from cems_workbench.jobs.importing import undo_import
 from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import replay
@@ -108,6 +109,8 @@ def test_a_reranker_that_reads_the_beginnings_of_texts_is_named(store: Store, tm
     assert found is not None
     why = explain("d", found.evidences["q1"], preset("cems").config, k=1)
     assert line in [one.line for one in why.mistakes]
+    warned = setting_for(traced_recording(found, "mine"), own).warnings
+    assert f"what ranked last: {line.removeprefix('cross-encoder: ')}" in warned
 
 
 def test_a_query_of_the_store_keeps_its_project_and_moment(store: Store, tmp_path: Path) -> None:
