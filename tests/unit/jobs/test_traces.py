@@ -109,8 +109,6 @@ def test_a_reranker_that_reads_the_beginnings_of_texts_is_named(store: Store, tm
     assert found is not None
     why = explain("d", found.evidences["q1"], preset("cems").config, k=1)
     assert line in [one.line for one in why.mistakes]
-    warned = setting_for(traced_recording(found, "mine"), own).warnings
-    assert f"what ranked last: {line.removeprefix('cross-encoder: ')}" in warned
 
 
 def test_a_query_of_the_store_keeps_its_project_and_moment(store: Store, tmp_path: Path) -> None:
@@ -218,6 +216,8 @@ def test_a_constant_reranker_is_named_on_import_in_losses_and_in_why(store: Stor
     )
     why = explain("c", found.evidences["q1"], own, of_set=traces.traced_mistakes(found.path))
     assert line in [one.line for one in why.mistakes]
+    warned = setting_for(traced_recording(found, "mine"), own).warnings
+    assert f"what ranked last: {line.removeprefix('cross-encoder: ')}" in warned
 
 
 def test_the_cutoff_of_why_is_that_of_the_set_and_not_of_one_answer(store: Store, tmp_path: Path) -> None:
