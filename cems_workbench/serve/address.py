@@ -11,6 +11,8 @@ import os
 import sys
 from zlib import crc32
 
+from cems_workbench import PLUGINS
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DIRECTORY = "cems-workbench"
 SOCKET = ".sock"
@@ -135,9 +137,9 @@ def _digest(text: str) -> str:
 
 
 def code_version() -> str:
-    """The state of the code: size and time of every file of the package, and of the folders with the packages it uses."""
+    """The state of the code: size and time of every file of the package and its plugins, and of the folders with the packages it uses."""
     states = [sys.version]
-    folders = [PACKAGE]
+    folders = [PACKAGE, *(place for place in sys.path if place == PLUGINS)]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
