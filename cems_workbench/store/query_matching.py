@@ -8,7 +8,7 @@ Where the input has words beside ids, a query of the store with the same id is m
 
 Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
 decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
-which keeps them. A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
+which keeps them. A set of queries with their answers has its own query then, under the id that its words make. A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
 the wrong column: no query is made of them.
 """
 
@@ -101,6 +101,9 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
                 notes.append(reason)
         elif len(there.qids) == 1 and not (there.near and match == "exact"):
             taken[query.qid] = there.qids[0]
+        elif there.qids and not there.near and a_set:
+            if query.qid in known:  # else the set's query is a new one
+                taken[query.qid] = query.qid
         elif there.qids and not there.near:
             others[query.qid] = (
                 f"the queries {_named(there.qids)} have these words: --query-set names the set of the one that is meant, "

@@ -136,12 +136,14 @@ def test_a_set_has_the_queries_that_the_store_had_and_ids_of_its_own_stay(store:
         ("first", [{"id": "k", **ROWS[0]}]),
         ("second", ROWS),
         ("third", [{"id": f"q{n}", **row} for n, row in enumerate(ROWS)]),
+        ("fourth", ROWS),
     ):
         path = tmp_path / f"{name}.jsonl"
         path.write_text(lines(rows))
-        store.add(read(path))
+        assert not store.add(read(path)).errors
     sets = {
         each.name: {query.qid for query in store.query_sets.queries(each.name)} for each in store.query_sets.latest()
     }
     assert sets["first"] == {"k"} and "k" in sets["second"] and len(sets["second"]) == 2
     assert sets["third"] == {"q0", "q1"}
+    assert len(sets["fourth"]) == 2 and not sets["fourth"] & {"q0", "q1"}  # its words are of several now
