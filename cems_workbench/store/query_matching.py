@@ -8,7 +8,9 @@ Where the input has words beside ids, a query of the store with the same id is m
 
 Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
 decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
-which keeps them. A set of queries with their answers has its own query then, under the id that its words make. A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
+which keeps them. A set of queries with their answers has its own query then, under the id that its words make.
+
+A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
 the wrong column: no query is made of them.
 """
 
