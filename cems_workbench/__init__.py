@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 PLUGINS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "plugins")
-if os.path.isfile(os.path.join(PLUGINS, "cems_trace", "__init__.py")) and PLUGINS not in sys.path:
-    sys.path.insert(0, PLUGINS)  # a checkout; in an installation its packages are beside this one
+"""The folder of our plugins in a checkout; empty in an installation, where they are beside this package."""
+if not os.path.isfile(os.path.join(PLUGINS, "cems_trace", "__init__.py")):
+    PLUGINS = ""
+elif PLUGINS not in sys.path:
+    sys.path.insert(0, PLUGINS)
 
 for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read once, when the library of each is loaded
     os.environ.setdefault(_switch, "1")

@@ -27,6 +27,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from cems_workbench import PLUGINS
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Cancelled
 
@@ -122,10 +123,10 @@ def _is_ours(entry: EntryPoint) -> bool:
 @cache
 def _declared_here() -> Mapping[str, Mapping[str, str]] | None:
     """The entry points that pyproject.toml of a checkout declares, by group and name; None in an installation."""
-    project = Path(__file__).parents[1] / "pyproject.toml"
-    if not (project.with_name("plugins") / "cems_trace").is_dir():
+    if not PLUGINS:
         return None
-    groups: Mapping[str, Mapping[str, str]] = tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]
+    project = tomllib.loads(Path(PLUGINS).with_name("pyproject.toml").read_text("utf-8"))["project"]
+    groups: Mapping[str, Mapping[str, str]] = project["entry-points"]
     return groups
 
 

@@ -65,7 +65,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.kinds import SOURCE_KINDS
+from cems_workbench.sources.kinds import SOURCE_KINDS, address_forms, askable
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
 
@@ -319,7 +319,7 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
     place = parse(address)
     ask = SOURCE_KINDS[place.kind].ask
     if ask is None:
-        raise InputError(f"{place.plain}: answers come from the REST API of a CEMS server, such as https://HOST:8765")
+        raise InputError(f"{place.plain}: it cannot be asked; sources that answer: {address_forms(askable())}")
     return ask(place, queries, progress)
 
 

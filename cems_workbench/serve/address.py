@@ -139,7 +139,7 @@ def _digest(text: str) -> str:
 def code_version() -> str:
     """The state of the code: size and time of every file of the package and its plugins, and of the folders with the packages it uses."""
     states = [sys.version]
-    folders = [PACKAGE, *(place for place in sys.path if place == PLUGINS)]
+    folders = [PACKAGE, PLUGINS] if PLUGINS else [PACKAGE]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:

@@ -75,6 +75,11 @@ def importable() -> list[SourceKind]:
     return [kind for kind in SOURCE_KINDS.values() if kind.open is not None]
 
 
+def askable() -> list[SourceKind]:
+    """The kinds that answer queries (`fidelity --ask`)."""
+    return [kind for kind in SOURCE_KINDS.values() if kind.ask is not None]
+
+
 def installation(kind: SourceKind) -> str | None:
     """What has to be installed before a source of a kind can be opened, and how; None if nothing has."""
     if not kind.package or find_spec(kind.package) is not None:
