@@ -12,7 +12,7 @@ import pytest
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.jobs.timeline import points
 from cems_workbench.store import Store
-from cems_workbench.ui.evaluate.experiments import figure_over_time
+from cems_workbench.ui.evaluate.over_time import figure
 from tests.sample import store_with_set
 
 Command = Callable[..., Any]
@@ -53,7 +53,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
         ("recollection", None),
     ]
     assert [point.mean for point in found[:3]] == pytest.approx([row["before"]] * 2 + [row["now"]])
-    lines = figure_over_time(found, "nDCG@10").data
+    lines = figure(found, "nDCG@10").data
     assert [line.name for line in lines] == ["cems", "recollection"]
     assert list(lines[0].marker.symbol) == ["circle", "circle", "circle-open"]
 

@@ -9,7 +9,17 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import calibrate, compare, experiments, fidelity, losses, queries, setup
+from cems_workbench.ui.evaluate import (
+    ablation,
+    calibrate,
+    compare,
+    experiments,
+    fidelity,
+    losses,
+    over_time,
+    queries,
+    setup,
+)
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain
@@ -22,8 +32,8 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
     "Compare judges": lambda evaluated, choice, resources: queries.draw_judges(evaluated),
     "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
-    "Ablation": experiments.draw_ablation,
-    "Experiments": experiments.draw_experiments,
+    "Ablation": ablation.draw,
+    "Experiments": experiments.draw,
 }
 
 JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
@@ -39,7 +49,7 @@ def main() -> None:
         return
     against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
     if against != JUDGED:
-        fidelity.draw(resources) if against == RECORDED else experiments.draw_over_time(resources)
+        fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
         session.warm_up(resources)
         return
     choice = setup.choose(resources)
