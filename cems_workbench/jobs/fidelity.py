@@ -323,7 +323,7 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
     return ask(place, queries, progress)
 
 
-def _untold(recording: Recording) -> list[str]:
+def _constant_scores(recording: Recording) -> list[str]:
     """That all scores of the recorded answers are equal, so that their order is no ranking."""
     scores = [one.score for answer in recording.answers for one in answer.returned if one.score is not None]
     if len(scores) <= len(recording.answers) or min(scores) != max(scores):
@@ -355,7 +355,7 @@ def setting_for(
         if recording.mode in (None, COMPUTED_MODE)
         else [f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}"]
     )
-    warnings += [*recording.doubts, *_untold(recording)]
+    warnings += [*recording.doubts, *_constant_scores(recording)]
     applied: dict[str, str] = {}
     if not as_chosen:
         if recording.settings:

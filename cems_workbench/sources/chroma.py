@@ -232,8 +232,9 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         nothing = [None] * len(ids)
         texts, payloads = found["documents"] or nothing, found["metadatas"] or nothing
         vectors = nothing if found["embeddings"] is None else found["embeddings"]
+        # Chroma's keys are in another order at each call (findings/chroma_metadata_keys_in_any_order.sh); notes name them in one.
         return [
-            Row(each, payload or {}, text, _vector(vector))
+            Row(each, dict(sorted((payload or {}).items())), text, _vector(vector))
             for each, text, payload, vector in zip(ids, texts, payloads, vectors, strict=True)
         ]
 

@@ -120,6 +120,21 @@ def test_a_collection_says_what_it_is(client, port) -> None:
     assert any("relations" in line for line in probe.missing)
 
 
+def test_unread_keys_are_named_in_one_order(client, port) -> None:
+    """chromadb 1.5.9 returns the keys of a row in another order at each call: findings/chroma_metadata_keys_in_any_order.sh."""
+    keys = ("user_mood", "hash", "kind", "lang", "page", "note")
+    collection = client.get_or_create_collection("keys")
+    collection.add(
+        ids=["a"], documents=["text"], embeddings=[[1.0] * DIMENSION], metadatas=[{key: key for key in keys}]
+    )
+    address = parse(f"chroma://localhost:{port}/keys")
+    notes = set()
+    for _ in range(5):
+        with closing(open_source(address)) as source:
+            notes.add(tuple(source.probe().notes))
+    assert len(notes) == 1 and any("not read: " in note for note in notes.pop())
+
+
 def test_a_snapshot_has_every_row_with_its_vector(client, port) -> None:
     fill(client)
     with closing(open_source(address(port))) as source:
