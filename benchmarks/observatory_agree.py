@@ -20,12 +20,12 @@ from pathlib import Path
 
 from benchmarks.losses_agree import branches_of
 from cems_workbench import trace
-from cems_workbench.formats.base.spans import read_span
-from cems_workbench.formats.base.traced import queries_of
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.records import Memory
 from examples.sample import SAMPLE, Bm25, memories, queries
+from workbench_tools.spans import read_span
+from workbench_tools.traced import queries_of
 
 DEPTH, CUTOFFS = 50, (1, 5, 10, 20)
 OBSERVATORY = """

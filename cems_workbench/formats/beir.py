@@ -25,8 +25,7 @@ from cems_workbench.formats.base.dataset import (
     nothing_to_write,
     put_rows,
 )
-from cems_workbench.formats.base.documents import as_object
-from cems_workbench.formats.base.files import Sample, is_comment, read_lines, read_records, take_sample
+from cems_workbench.formats.base.files import Sample, as_object, is_comment, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgments import one_grade_each

@@ -15,7 +15,7 @@ from typing import IO
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.traces import import_traces, is_trace_file, sets_traced_by, undo_traces
+from cems_workbench.jobs.traces import import_traces, sets_traced_by, trace_format, undo_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
@@ -59,8 +59,8 @@ def import_files(
         paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
-                if judge is None and is_trace_file(path, format):
-                    yield FileImport(path.name, import_traces(path, store, progress, options, path.name))
+                if judge is None and (of_traces := trace_format(path, format)):
+                    yield FileImport(path.name, import_traces(path, of_traces, store, progress, options, path.name))
                     continue
                 parsed = _named(formats.read(path, format, progress), path)
                 parsed = parsed if judge is None else own_labels(parsed, judge)

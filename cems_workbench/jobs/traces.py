@@ -1,8 +1,7 @@
 """External traces: imported from files of spans as evidence with recorded stages, and read back by the name of their query set.
 
-`import_traces` reads a file of any size: its spans are written to a temporary file next to the store, and read back a trace at a time. What
-stays in memory is 24 bytes a span, the ids of traces and memories, the queries, and a portion of at most `PORTION_TRACES` traces and
-`MAX_SPANS` spans. A trace of more spans is cut there, and reported.
+A format of traces (`Format.traces`) gives `import_traces` the queries of a file of any size, a portion at a time; the queries and the ids
+of memories stay in memory.
 
 - A document is the memory of its id, if that has its text; else the memory of the store with just this text, if there is one: pipelines
   number what they found, or have separate ids. Other memories with a text are added to the store. None of it is changed: where a trace
@@ -15,18 +14,14 @@ stays in memory is 24 bytes a span, the ids of traces and memories, the queries,
 from __future__ import annotations
 
 import glob
-import marshal
 import os
 import tempfile
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from cems_workbench import formats
 from cems_workbench.analysis.losses_of_set import DEFAULT_K
@@ -43,10 +38,9 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.formats import FORMATS
 from cems_workbench.formats.base.packed import is_packed
-from cems_workbench.formats.base.spans import Span, SpanDocument
-from cems_workbench.formats.base.traced import NameOf, TracedQuery, memory_id_of, queries_of
-from cems_workbench.formats.openinference_traces import NAME, read_spans
+from cems_workbench.formats.base.traces import NameOf, Trace, TracedDocument, TracedQuery, Traces, memory_id_of
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.traced_sets import NOT_REPLAYED
 from cems_workbench.jobs.traced_sets import is_traced as is_traced
@@ -68,10 +62,9 @@ CONFIG_NAME = "traced"
 TYPE = "traced"
 """The type of their queries."""
 PORTION_TRACES = 256
+"""Evidence that is replayed at a time."""
 SHOWING = 2_000
 """Queries of a set from which a page and `why` tell what its stages show of themselves."""
-MAX_SPANS = 20_000
-"""Of a portion, and of a trace; further ones of that are left out."""
 
 
 def traced_config() -> PipelineConfig:
@@ -122,19 +115,26 @@ def require_replayable(name: object, external: bool, what: str) -> None:
         )
 
 
-def is_trace_file(path: Path, format: str = "auto") -> bool:
-    """Whether a path is a file of traces, by its content or by the format that was asked for. Raises InputError as `formats.detect`."""
-    if os.path.isdir(path) or (formats.detect(path) if format == "auto" else format) != NAME:
-        return False
+def trace_format(path: Path, format: str = "auto") -> str | None:
+    """The format of a file of traces, by its content or the one that was asked for; None for anything else.
+
+    Raises InputError as `formats.detect`.
+    """
+    if os.path.isdir(path) or not _reads_traces(name := formats.detect(path) if format == "auto" else format):
+        return None
     if is_packed(path):
         raise InputError(f"{path}: holds traces, which are read twice; unpack it first")
-    return True
+    return name
+
+
+def _reads_traces(format: str) -> bool:
+    return format in FORMATS and FORMATS[format].traces is not None
 
 
 def inputs_of(path: Path, format: str, progress: Progress = silent) -> list[ParsedInput]:
     """As `formats.read_path`, but that of a file of traces there is only its name: `add_input` reads it. Raises InputError."""
-    if is_trace_file(path, format):
-        return [ParsedInput(str(path), NAME)]
+    if name := trace_format(path, format):
+        return [ParsedInput(str(path), name)]
     return formats.read_path(path, format, progress)
 
 
@@ -145,38 +145,40 @@ def add_input(
     options: ImportOptions = DEFAULT_OPTIONS,
 ) -> ImportReport:
     """Put one of `inputs_of` into the store, a file of traces with the stages of its queries. Raises as `import_traces` and `Store.add`."""
-    if parsed.format == NAME:
-        return import_traces(Path(parsed.source), store, progress, options)
+    if _reads_traces(parsed.format):
+        return import_traces(Path(parsed.source), parsed.format, store, progress, options)
     return store.add(parsed, progress, options)
 
 
 def import_traces(
     path: Path,
+    format: str,
     store: Store,
     progress: Progress = silent,
     options: ImportOptions = DEFAULT_OPTIONS,
     source: str | None = None,
 ) -> ImportReport:
-    """Import a file of spans (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises.
+    """Import a file of traces (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises.
 
     `source` is what the file is called on record and in the report, by default its path.
     """
     source = source or str(path)
+    read = FORMATS[format].traces
+    assert read is not None
     name = options.query_set or set_name(source)
     when = options.when or datetime.now(UTC)
     options = replace(options, query_set=name, when=when)
     errors: list[RowError] = []
     with tempfile.TemporaryFile(dir=store.path) as file:
-        spilled = _Spill(file, errors, source)
-        for span in read_spans(path, errors, progress):
-            spilled.add(span)
+        with FORMATS.guarded(format, InputError):
+            traces = read(path, source, file, errors, progress)
         target = traced_path(store.path, name)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             # A new file beside the old one, so that a cancelled import leaves that as it was.
             with write_atomically(target) as part:
                 part.unlink()
-                report = _Import(source, store, name, errors, progress, when, options).run(spilled, part, target)
+                report = _Import(source, format, store, name, errors, progress, when, options).run(traces, part, target)
                 _keep_before(target, report.event)
                 return report
         except OSError as error:
@@ -207,7 +209,7 @@ def _before(target: Path, event: int) -> Path:
 
 def sets_traced_by(event: ImportEvent) -> list[str]:
     """The query sets of an import into which it put external traces."""
-    return sorted({str(each.options.get("query_set")) for each in event.inputs if each.format == NAME})
+    return sorted({str(each.options.get("query_set")) for each in event.inputs if _reads_traces(each.format)})
 
 
 def undo_traces(store: Store, query_set: str, event: ImportEvent, *, dry: bool = False) -> str | None:
@@ -229,65 +231,12 @@ def undo_traces(store: Store, query_set: str, event: ImportEvent, *, dry: bool =
     return ""
 
 
-def _portions(traces: Iterator[list[Span]]) -> Iterator[list[list[Span]]]:
-    """Some traces at a time, limited in traces and in spans."""
-    portion: list[list[Span]] = []
-    spans = 0
-    for trace in traces:
-        if portion and (len(portion) >= PORTION_TRACES or spans + len(trace) > MAX_SPANS):
-            yield portion
-            portion, spans = [], 0
-        portion.append(trace)
-        spans += len(trace)
-    if portion:
-        yield portion
-
-
-class _Spill:
-    """Spans in a temporary file, read back by trace in the order in which the traces began."""
-
-    def __init__(self, file: IO[bytes], errors: list[RowError], source: str) -> None:
-        self._file, self._errors, self._source = file, errors, source
-        self._traces: dict[str, int] = {}
-        self._trace, self._start, self._length = array("q"), array("q"), array("q")
-        self._end = 0
-
-    def add(self, span: Span) -> None:
-        """Append a span."""
-        # This process alone reads it back: `marshal` takes a third of the time of `json`, and holds what is no UTF-8.
-        line = marshal.dumps(span.to_values())
-        self._file.write(line)
-        self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
-        self._start.append(self._end)
-        self._length.append(len(line))
-        self._end += len(line)
-
-    def traces(self) -> Iterator[list[Span]]:
-        """The spans of one trace after the other, each in the order of the file."""
-        number = np.frombuffer(self._trace, dtype=np.int64) if self._trace else np.zeros(0, dtype=np.int64)
-        order = np.argsort(number, kind="stable")
-        bounds = np.flatnonzero(np.diff(number[order], prepend=-1)).tolist()
-        for first, after in zip(bounds, [*bounds[1:], len(order)], strict=True):
-            places = order[first:after].tolist()
-            if len(places) > MAX_SPANS:
-                reason = f"a trace of {len(places):,} spans; its first {MAX_SPANS:,} are read"
-                self._errors.append(RowError(self._source, 0, reason))
-                places = places[:MAX_SPANS]
-            yield [self._read(place) for place in places]
-
-    def __len__(self) -> int:
-        return len(self._traces)
-
-    def _read(self, place: int) -> Span:
-        self._file.seek(self._start[place])
-        return Span.from_values(marshal.loads(self._file.read(self._length[place])))  # noqa: S302
-
-
 @dataclass
 class _Import:
     """One import: what was seen so far of memories and queries."""
 
     source: str
+    format: str
     store: Store
     name: str
     errors: list[RowError]
@@ -317,15 +266,17 @@ class _Import:
     added: int = 0
     mistakes: StageMistakes = field(default_factory=StageMistakes)
 
-    def run(self, spilled: _Spill, part: Path, target: Path) -> ImportReport:
+    def run(self, traces: Traces, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
             (self.traced if query.type == TYPE else self.stored)[query.qid] = query
         header = self._header(traced_config())
         with EvidenceFile.create(part, header, (), ()) as file:
-            for i, portion in enumerate(_portions(spilled.traces())):
-                self.progress("importing traces", i * PORTION_TRACES, len(spilled))
+            done = 0
+            for portion in traces.portions:
+                self.progress("importing traces", done, traces.count)
                 name_of = self._name_of(portion)
-                self._write(file, [query for spans in portion for query in queries_of(spans, name_of)])
+                self._write(file, [query for trace in portion for query in trace.queries(name_of)])
+                done += len(portion)
             if not self.queries:
                 raise InputError(f"{self.source}: no span of it is a query with lists or stages below it")
             self._take_over(file, target)
@@ -334,7 +285,7 @@ class _Import:
             with file.writing() as cursor:
                 evidence_rows.write_query_set(cursor, list(self.queries.values()), judgments, str(part))
             file.finish()
-        self.progress("importing traces", len(spilled), len(spilled))
+        self.progress("importing traces", traces.count, traces.count)
         return self._report()
 
     def _header(self, config: PipelineConfig) -> Header:
@@ -387,15 +338,14 @@ class _Import:
         self.blank |= {key for key, memory in memories.items() if not memory.content}
         self.blank -= {memory.id for memory in late}
 
-    def _name_of(self, portion: Sequence[Sequence[Span]]) -> NameOf:
+    def _name_of(self, portion: Sequence[Trace]) -> NameOf:
         """The memory of a document (see the module)."""
         texts: dict[tuple[str, str], str] = {}
-        for spans in portion:
-            for span in spans:
-                for document in (*(span.output or ()), *(span.input or ())):
-                    if document.content is not None:
-                        key = memory_id_of(document)
-                        texts.setdefault((key, document.content), key)
+        for trace in portion:
+            for document in trace.documents:
+                if document.content is not None:
+                    key = memory_id_of(document)
+                    texts.setdefault((key, document.content), key)
         stored = self.store.memories.read({key for key, _ in texts})
         others = [pair for pair in texts if pair[0] not in stored or stored[pair[0]].content != pair[1]]
         found = self.store.memories.with_contents(list({content for _, content in others})) if others else {}
@@ -404,7 +354,7 @@ class _Import:
             if (known := found.get(content)) is not None and known not in self.brought:
                 texts[key, content] = known
 
-        def name_of(document: SpanDocument) -> str:
+        def name_of(document: TracedDocument) -> str:
             key = memory_id_of(document)
             named = texts.get((key, document.content or ""), key)
             if named != key and document.id is not None:
@@ -428,7 +378,7 @@ class _Import:
         stored = self.store.memories.stored(new)  # the deleted ones
         brought = [memory for key, memory in new.items() if key not in stored]
         if brought:
-            parsed = ParsedInput(self.source, NAME, memories=tuple(brought))
+            parsed = ParsedInput(self.source, self.format, memories=tuple(brought))
             self.added += self.store.add(parsed, silent, self.options).memories.added
             self.brought |= {memory.id for memory in brought}
         for key in ids:
@@ -457,7 +407,7 @@ class _Import:
     def _report(self) -> ImportReport:
         rows = {"rows": {"queries": [0] * len(self.queries)}}
         parsed = ParsedInput(
-            self.source, NAME, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
+            self.source, self.format, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
         )
         # The latest trace of a query counts, whichever file brought the one before.
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))

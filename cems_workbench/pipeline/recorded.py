@@ -26,11 +26,11 @@ from cems_workbench.records import STAGE_KINDS, StageKind
 RECORDED = "recorded_stages"
 """The note."""
 OWN_IDS = "own_ids"
-"""The note of a stage that did not join the same texts under different ids: `formats.base.traced.TracedQuery.own_ids`."""
+"""The note of a stage that did not join the same texts under different ids: `formats.base.traces.TracedQuery.own_ids`."""
 HEADS = "heads"
 """The note of lists and stages whose texts are the beginnings of longer ones: `jobs/traces.py`."""
 ASKED = "asked"
-"""The note of lists and rerankers that were given another text than the query: `formats.base.traced.TracedQuery.asked`."""
+"""The note of lists and rerankers that were given another text than the query: `formats.base.traces.TracedQuery.asked`."""
 CUTTING: tuple[StageKind, ...] = ("filter", "dedup")
 """Kinds that give no rank to what has none."""
 NOT_RETURNED = "not in its output"

@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from cems_trace.opentelemetry import JsonLinesExporter
 from cems_workbench import trace
-from cems_workbench.formats.base.spans import read_span
 from tests.event_loop import run
+from workbench_tools.spans import read_span
 
 TEXTS = {
     "m0": "the test database port is 5433",

@@ -16,8 +16,6 @@ from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.formats.base.spans import Span, read_span
-from cems_workbench.formats.base.traced import TracedQuery, queries_of
 from cems_workbench.pipeline import Evidence, evidence_from, replay
 from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.recorded import RECORDED
@@ -26,6 +24,8 @@ from cems_workbench.records import STAGE_KINDS, Memory, Query
 from tests.property.test_one_truth import CONFIGS
 from tests.thoroughly import EXAMPLES
 from tests.unit.formats.test_traced_spans import ROOT, documents, reranker, retriever, stage
+from workbench_tools.spans import Span, read_span
+from workbench_tools.traced import TracedQuery, queries_of
 
 SCORES = st.none() | st.sampled_from([0.1, 0.5, 0.5, 2.0])
 STRANGER = "stranger"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cems_workbench.formats.base.documents import parse_literal
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import parse_literal
 from cems_workbench.formats.base.judgment_names import NAMES, WORDS, plain
 
 _OF = "(?:memor(?:y|ies)|(?:document|doc|chunk|passage|note|fact|node|context|corpus|page|item|record|source|message|entr(?:y|ie))s?)"

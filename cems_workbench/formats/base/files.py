@@ -5,11 +5,12 @@ Nothing here raises anything but InputError, and that only when a whole file is 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,8 @@ from cems_workbench.records import RowError
 BOM = b"\xef\xbb\xbf"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 SAMPLE_LINES = 50
+MAX_LITERAL = 1_000_000
+"""Characters of a text that is read as Python; its reader takes some hundred times as many bytes."""
 BLOCK_BYTES = 250_000
 """Of lines that are read and decoded together."""
 _EXCEL = re.compile(r'"?sep=.?"?', re.IGNORECASE)
@@ -77,6 +80,29 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError(f"is not JSON: {_reason(error)} at column {error.colno}") from None
     except ValueError as error:  # A number too long to convert, or bytes that are no UTF.
         raise ValueError(f"cannot be read as JSON: {error}") from None
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """An object, or the one that a text is; empty for anything else."""
+    if isinstance(value, str):
+        try:
+            value = parse_literal(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def parse_literal(text: str) -> Any:
+    """The value that a text is in JSON, or as Python writes it, such as a cell that pandas wrote. Raises ValueError."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        if len(text) > MAX_LITERAL:
+            raise
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("is neither JSON nor a literal of Python") from None
 
 
 def _reason(error: json.JSONDecodeError) -> str:

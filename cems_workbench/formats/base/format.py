@@ -14,6 +14,7 @@ from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.traces import TracesReader
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput
 
@@ -93,6 +94,8 @@ class Format:
     """Whether its files and folders are also read where they lie in a folder of other files."""
     answers: bool = False
     """Whether it is a log: queries that a real system was asked, each with what it answered."""
+    traces: TracesReader | None = None
+    """Reads the queries of external traces with their stages, which `import` then takes instead of what `read` gives."""
     shape: str = ""
     """What a file in it must have, in words, as a refusal says it: "columns query, docid and rating"."""
     needs: tuple[tuple[str, ...], ...] = ()

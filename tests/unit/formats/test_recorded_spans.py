@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.base.exports import spans_of
-from cems_workbench.formats.base.spans import read_span
-from cems_workbench.formats.base.traced import queries_of
+from workbench_tools.exports import spans_of
+from workbench_tools.spans import read_span
+from workbench_tools.traced import queries_of
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "spans"
 RELEASES, INVOICES = "how do releases reach the cluster", "how are invoices rounded"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.base.exports import spans_of
-from cems_workbench.formats.base.spans import read_span
-from cems_workbench.formats.base.traced import TracedQuery, queries_of
+from workbench_tools.exports import spans_of
+from workbench_tools.spans import read_span
+from workbench_tools.traced import TracedQuery, queries_of
 
 Hits = list[tuple[str, float | None]]
 

@@ -21,13 +21,19 @@ from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
 from cems_workbench.jobs.fidelity import setting_for, traced_recording
 from cems_workbench.jobs.importing import undo_import
-from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced, require_replayable, traced_path
+from cems_workbench.jobs.traces import add_input, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from cems_workbench.store import ImportOptions, Store
+from cems_workbench.store import ImportOptions, ImportReport, Store
+from cems_workbench.store.importing import DEFAULT_OPTIONS
 from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever, stage
+from workbench_tools import traces as reader
 
 LOST_AT_RERANK = Judgment("q1", "d", 2)
+
+
+def import_traces(path: Path, store: Store, options: ImportOptions = DEFAULT_OPTIONS) -> ImportReport:
+    return traces.import_traces(path, reader.NAME, store, options=options)
 
 
 @pytest.fixture
@@ -74,7 +80,7 @@ def test_the_portions_of_an_import_do_not_matter(store: Store, tmp_path: Path, m
     path = written(tmp_path / "mine.jsonl", *((f"q{i}", HYBRID) for i in range(7)))
     import_traces(path, store)
     whole = read_evidence_file(traced_path(store.path, "mine"))
-    monkeypatch.setattr(traces, "PORTION_TRACES", 2)
+    monkeypatch.setattr(reader, "PORTION_TRACES", 2)
     import_traces(path, store)
     again = read_evidence_file(traced_path(store.path, "mine"))
     assert again.replay_hash == whole.replay_hash and len(again.evidences) == 7
@@ -237,7 +243,7 @@ def test_the_cutoff_of_why_is_that_of_the_set_and_not_of_one_answer(store: Store
 def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces, "PORTION_TRACES", 1)
+    monkeypatch.setattr(reader, "PORTION_TRACES", 1)
     bare = json.loads(json.dumps(HYBRID))
     for one in bare:
         one["attributes"] = {k: v for k, v in one["attributes"].items() if not k.endswith("document.content")}
@@ -289,7 +295,7 @@ def test_of_a_query_traced_twice_the_last_trace_counts(
         for line in written(tmp_path / "again.jsonl", ("q1", changed)).read_text().splitlines():
             file.write(json.dumps(json.loads(line) | {"trace_id": "second run"}) + "\n")
     for portion in (256, 1):
-        monkeypatch.setattr(traces, "PORTION_TRACES", portion)
+        monkeypatch.setattr(reader, "PORTION_TRACES", portion)
         report = import_traces(path, store)
         assert "1 query was traced more than once; the last trace counts, such as of q1" in report.notes
         found = read_traced(store, "mine")

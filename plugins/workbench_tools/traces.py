@@ -1,6 +1,6 @@
 """Traces of a pipeline: spans that say which lists and stages each query went through, as JSON lines or a JSON document.
 
-`base/spans.py` has the forms of a span, `base/traced.py` how the spans of a trace become a query with its lists and stages. Children may
+`spans.py` has the forms of a span, `traced.py` how the spans of a trace become a query with its lists and stages. Children may
 come before their parents, and traces may be interleaved. `import` brings them in as external traces (`jobs/traces.py`); read here they are
 queries with recorded answers and the recorded lists, as a recording for `fidelity` is.
 
@@ -11,23 +11,33 @@ unless this format is asked for.
 
 from __future__ import annotations
 
+import marshal
 import mmap
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO
 
-from cems_workbench.formats.base.exports import are_spans, spans_of
+import numpy as np
+
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
-from cems_workbench.formats.base.spans import SEARCHERS, Documents, Span, read_span
-from cems_workbench.formats.base.traced import TracedQuery, queries_of
+from cems_workbench.formats.base.traces import Trace, TracedQuery, Traces
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError
+from workbench_tools.exports import are_spans, spans_of
+from workbench_tools.spans import SEARCHERS, Documents, Span, read_span
+from workbench_tools.traced import queries_of
 
 NAME = "openinference-traces"
 MARKS = (b"workbench.stage.", b"reranker.output_documents", b'"RERANKER"')
 """What a file of spans with stages has somewhere."""
+PORTION_TRACES = 256
+MAX_SPANS = 20_000
+"""Of a portion, and of a trace; further ones of that are left out."""
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -69,6 +79,77 @@ def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) 
                 reason = f"has no words of a query: {span.lost}"
                 errors.append(RowError(str(path), number, reason, f"{where}input.value"))
             yield span
+
+
+def read_traces(path: Path, source: str, file: IO[bytes], errors: list[RowError], progress: Progress) -> Traces:
+    """The traces of a file of any size: its spans are written to `file`, and read back a trace at a time.
+
+    24 bytes a span and the ids of traces stay in memory, and a portion of at most `PORTION_TRACES` traces and `MAX_SPANS` spans. A trace of
+    more spans is cut there, and reported. Raises InputError when the file cannot be read.
+    """
+    spilled = _Spill(file, errors, source)
+    for span in read_spans(path, errors, progress):
+        spilled.add(span)
+    return Traces(len(spilled), _portions(spilled.traces()))
+
+
+def _trace(spans: Sequence[Span]) -> Trace:
+    documents = [document for span in spans for document in (*(span.output or ()), *(span.input or ()))]
+    return Trace(documents, partial(queries_of, spans))
+
+
+def _portions(traces: Iterator[list[Span]]) -> Iterator[list[Trace]]:
+    """Some traces at a time, limited in traces and in spans."""
+    portion: list[Trace] = []
+    spans = 0
+    for trace in traces:
+        if portion and (len(portion) >= PORTION_TRACES or spans + len(trace) > MAX_SPANS):
+            yield portion
+            portion, spans = [], 0
+        portion.append(_trace(trace))
+        spans += len(trace)
+    if portion:
+        yield portion
+
+
+class _Spill:
+    """Spans in a temporary file, read back by trace in the order in which the traces began."""
+
+    def __init__(self, file: IO[bytes], errors: list[RowError], source: str) -> None:
+        self._file, self._errors, self._source = file, errors, source
+        self._traces: dict[str, int] = {}
+        self._trace, self._start, self._length = array("q"), array("q"), array("q")
+        self._end = 0
+
+    def add(self, span: Span) -> None:
+        """Append a span."""
+        # This process alone reads it back: `marshal` takes a third of the time of `json`, and holds what is no UTF-8.
+        line = marshal.dumps(span.to_values())
+        self._file.write(line)
+        self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
+        self._start.append(self._end)
+        self._length.append(len(line))
+        self._end += len(line)
+
+    def traces(self) -> Iterator[list[Span]]:
+        """The spans of one trace after the other, each in the order of the file."""
+        number = np.frombuffer(self._trace, dtype=np.int64) if self._trace else np.zeros(0, dtype=np.int64)
+        order = np.argsort(number, kind="stable")
+        bounds = np.flatnonzero(np.diff(number[order], prepend=-1)).tolist()
+        for first, after in zip(bounds, [*bounds[1:], len(order)], strict=True):
+            places = order[first:after].tolist()
+            if len(places) > MAX_SPANS:
+                reason = f"a trace of {len(places):,} spans; its first {MAX_SPANS:,} are read"
+                self._errors.append(RowError(self._source, 0, reason))
+                places = places[:MAX_SPANS]
+            yield [self._read(place) for place in places]
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def _read(self, place: int) -> Span:
+        self._file.seek(self._start[place])
+        return Span.from_values(marshal.loads(self._file.read(self._length[place])))  # noqa: S302
 
 
 def answer_of(query: TracedQuery) -> Asked:
@@ -135,6 +216,7 @@ FORMAT = Format(
     breadth=-1,
     place=-1,
     answers=True,
+    traces=read_traces,
     shape="spans of which one is a stage of a pipeline",
     needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
 )

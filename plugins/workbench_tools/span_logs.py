@@ -1,4 +1,13 @@
-"""Spans as a log: each retrieval is a query with its recorded answer.
+"""Retrievals that a tracing system kept, as a log: each is a query with its recorded answer.
+
+    openinference-spans   spans of OpenInference or OTel GenAI, as JSON or a CSV of Phoenix's DataFrame; with stages they are `traces.py`
+    observations          observations of Langfuse (type RETRIEVER) and runs of LangSmith (type retriever), as JSON, JSON lines or CSV:
+                          rows, a page of the API (`data` and `meta`), several pages, or the JSON of one trace (`observations`)
+
+`spans.py` has the forms of a span, `exports.py` where the spans of a file are, `documents.py` the forms of a document. The start of a span
+is the moment of its query. What was returned are `retrieval.documents` in their order, the same of GenAI, else the documents of the output;
+a SPAN of Langfuse whose output is a list of documents is a retrieval too. Without any the answer was not recorded; an empty list is an
+empty answer. Checked with what the SDKs of Langfuse 5.0 and LangSmith 0.15 write and read.
 
 - Spans of another kind are counted. A retrieval that failed is reported.
 - A retrieval whose input has no words, such as an embedding, has those that were embedded in its trace, if these are one text, as where
@@ -14,12 +23,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
-from cems_workbench.formats.base.spans import (
+from cems_workbench.formats.responses import rows_of_answer
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
+from workbench_tools.exports import are_observations, are_spans, spans_of
+from workbench_tools.spans import (
     NO_LIST,
     NOT_IN_TRACE,
     PARENT_IDS,
@@ -41,10 +58,10 @@ from cems_workbench.formats.base.spans import (
     returned_of,
     words_of_query,
 )
-from cems_workbench.formats.responses import rows_of_answer
-from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
 
-DOCUMENTS = "retrieval.documents"
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+OBSERVED = ("id", "type", "input", "output")
+"""Columns of a CSV of Langfuse."""
 RETRIEVER, EMBEDDING = "RETRIEVER", "EMBEDDING"
 EMBEDDED = "embedding.embeddings.0.embedding.text"
 OPERATION = "gen_ai.operation.name"
@@ -67,23 +84,21 @@ class _Retrieval:
     parent: str
 
 
-def spans_log(
-    path: Path,
-    format: str,
-    spans: Iterable[tuple[int, str, Mapping[str, Any]]],
-    errors: list[RowError],
-    documents: str = DOCUMENTS,
-    notes: Iterable[str] = (),
-) -> ParsedInput:
-    """The retrievals of spans, each (row, position in the row, span), as a log; `documents` is what the file calls a list of documents."""
+def _read(format: str, columns: Sequence[str], documents: str, path: Path, progress: Progress) -> ParsedInput:
+    """The retrievals of a file, which as a CSV has these columns; `documents` is what it calls a list of documents. Raises InputError."""
+    errors: list[RowError] = []
     reading = _Reading(str(path), errors, documents)
-    for number, where, span in spans:
-        try:
-            reading.add(number, where, flat(span))
-        except FieldError as error:
-            errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
-    answers = reading.askings()
-    return parsed_log(path, format, answers, errors, [*notes, *reading.notes()], results=documents)
+    rows: Iterable[tuple[int, Mapping[str, Any]]] = read_records(path, errors, progress)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        table = read_rows(open_table(path, columns), errors, progress)
+        rows = ((line, {name: cell for name, cell in row.items() if cell.strip()}) for line, row in table)
+    for number, row in rows:
+        for where, span in spans_of(row):
+            try:
+                reading.add(number, where, flat(span))
+            except FieldError as error:
+                errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
+    return parsed_log(path, format, reading.askings(), errors, reading.notes(), results=documents)
 
 
 class _Reading:
@@ -263,3 +278,47 @@ def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
     if any(mark in str(value) for mark in _VECTORS):
         return field, f"is an embedding and has no words of a query; looked for {FOUND_IN}"
     return field, f"has no words of a query; looked for {FOUND_IN}"
+
+
+def _headers(sample: Sample) -> list[set[str]]:
+    """The names in the first line under each delimiter."""
+    return [{*columns_of(line, delimiter)} for line in sample.lines[:1] for delimiter in DELIMITERS]
+
+
+def _sniff_spans(sample: Sample) -> bool:
+    """Exports of OTLP, rows with the attributes and the context or begin of a span, or the header of Phoenix's table of spans."""
+    if sample.rows or not sample.lines:
+        return are_spans(sample.rows)
+    return any({"attributes.input.value", "span_kind"} <= names for names in _headers(sample))
+
+
+def _sniff_observations(sample: Sample) -> bool:
+    """Rows or pages of observations, or a header with their names."""
+    if sample.rows:
+        return are_observations(sample.rows)
+    return any(names >= {*OBSERVED} and names & {"traceId", "trace_id"} for names in _headers(sample))
+
+
+SPANS = Format(
+    "openinference-spans",
+    "retriever spans of OpenInference: JSON lines of spans, or OTLP JSON",
+    order=2,
+    sniff=_sniff_spans,
+    read=partial(_read, "openinference-spans", ("attributes.input.value",), "retrieval.documents"),
+    suffixes=SUFFIXES,
+    place=0,
+    answers=True,
+    shape="spans: objects with attributes and a context or start_time, or OTLP JSON",
+    needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
+)
+OBSERVATIONS = Format(
+    "observations",
+    "observations of Langfuse, runs of LangSmith: retrievals with their input and output",
+    order=2,
+    sniff=_sniff_observations,
+    read=partial(_read, "observations", OBSERVED, "output"),
+    suffixes=SUFFIXES,
+    answers=True,
+    shape="observations with id, type, traceId, startTime, input and output, or runs with run_type, inputs and outputs",
+    needs=(("type", "run_type"), ("input", "inputs"), ("output", "outputs")),
+)

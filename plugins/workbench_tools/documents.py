@@ -15,14 +15,13 @@ A document without an id has that of its metadata, an object or its JSON. A list
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from cems_workbench.formats.base.engine_answers import METADATA_IDS
-from cems_workbench.formats.base.files import parse_json
+from cems_workbench.formats.base.files import Sample, as_object, parse_literal
 
 IDS = ("id", "memory_id", "document_id", "doc_id", "node_id", "id_", "chunk_id", "docid", "docno", "_id", "uuid", "pid")
 CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage", "long_text", "chunk", "fact", "body")
@@ -76,8 +75,6 @@ LISTS = (
 )
 """Names under which a list of documents may stand, likelier ones first."""
 MAX_DEPTH = 4
-MAX_LITERAL = 1_000_000
-"""Characters of a text that is read as Python; its reader takes some hundred times as many bytes."""
 _PREFIX = "document."
 _NODE = re.compile(r"<?\w*\(?node=\w+\((?:id_|node_id)=['\"]?([^'\")]+)['\"]?\).*?score=([^)]+)\)>?\Z", re.DOTALL)
 _DOCUMENT = re.compile(r"Document\(id=([^,]+),(?:.*\bscore: ([-+0-9.e]+))?.*\)\Z", re.DOTALL)
@@ -138,29 +135,6 @@ def document_fields(value: Any) -> dict[str, Any]:
         "parent": None if named is None else _first(metadata, PARENTS),
     }
     return {name: found for name, found in fields.items() if found is not None}
-
-
-def as_object(value: Any) -> Mapping[str, Any]:
-    """An object, or the one that a text is; empty for anything else."""
-    if isinstance(value, str):
-        try:
-            value = parse_literal(value)
-        except ValueError:
-            return {}
-    return value if isinstance(value, dict) else {}
-
-
-def parse_literal(text: str) -> Any:
-    """The value that a text is in JSON, or as Python writes it, such as a cell that pandas wrote. Raises ValueError."""
-    try:
-        return parse_json(text)
-    except ValueError:
-        if len(text) > MAX_LITERAL:
-            raise
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise ValueError("is neither JSON nor a literal of Python") from None
 
 
 def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,3 +205,35 @@ def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
         ),
         None,
     )
+
+
+def rows_of_table(value: Mapping[str, Any], known: Collection[str]) -> list[dict[str, Any]] | None:
+    """The rows of a table, which has one of the `known` columns; None for an object that is none.
+
+    Orients of `DataFrame.to_json` (pandas 2 and 3): columns, index, split and table; records are a list already.
+    """
+    columns, rows = value.get("columns"), value.get("data")
+    if isinstance(columns, list) and isinstance(rows, list):
+        names = [".".join(map(str, name)) if isinstance(name, list) else str(name) for name in columns]
+        return [dict(zip(names, row, strict=False)) for row in rows if isinstance(row, list)]
+    if isinstance(value.get("schema"), dict) and isinstance(rows, list):
+        return [row for row in rows if isinstance(row, dict)]
+    cells = list(value.values())
+    if not cells:
+        return None
+    if not any(name in value for name in known):
+        rows = [row for row in cells if isinstance(row, dict)]
+        return rows if len(rows) == len(cells) and any(name in rows[0] for name in known) else None
+    if all(isinstance(column, dict) and column.keys() == cells[0].keys() for column in cells):
+        return [{name: column[key] for name, column in value.items()} for key in cells[0]]
+    if all(isinstance(column, list) and len(column) == len(cells[0]) for column in cells) and cells[0]:
+        return [dict(zip(value, row, strict=True)) for row in zip(*cells, strict=True)]
+    return None
+
+
+def sampled_rows(sample: Sample, known: Collection[str]) -> list[Mapping[str, Any]]:
+    """The first objects of a file; of one that is a table its rows."""
+    found: list[Mapping[str, Any]] = []
+    for row in sample.rows:
+        found += rows_of_table(row, known) or [row]
+    return found

@@ -18,26 +18,22 @@ reranker was given where that is another text than the query: neither it in othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from cems_workbench.errors import one_line
-from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.spans import (
+from cems_workbench.formats.base.traces import NameOf, TracedDocument, TracedQuery, memory_id_of
+from workbench_tools.spans import (
     NOT_IN_TRACE,
     SEARCHERS,
     Documents,
     Span,
-    SpanDocument,
     lacking_line,
     moment_of,
 )
-from cems_workbench.records import RankedIds
 
 LISTS = "lists"
 """Where warnings of lists stand: the stage that holds them."""
@@ -45,54 +41,6 @@ BOUNDARIES = frozenset({"TOOL", "AGENT"})
 MAX_PARENTS = 200
 """Spans above one another; deeper ones are taken as roots."""
 Hits = list[tuple[str, float | None]]
-NameOf = Callable[[SpanDocument], str]
-
-
-@dataclass(frozen=True, slots=True)
-class TracedQuery:
-    """One query of a trace. `recorded` is the note of evidence, as `pipeline/recorded.py` reads it."""
-
-    row: int
-    qid: str
-    query: str
-    asked_at: datetime | None
-    recorded: dict[str, Any]
-    warnings: dict[str, list[str]]
-    contents: Mapping[str, SpanDocument]
-    """By memory id the documents with a text."""
-    remarks: dict[str, list[str]] = field(default_factory=dict)
-    own_ids: dict[str, Any] = field(default_factory=dict)
-    """The `stage` that joined lists, how many `texts` several of its lists found, under how many it has several ids (`apart`), and the
-    `ids` of one of these; empty if there are none."""
-    asked: dict[str, str] = field(default_factory=dict)
-    """By list or reranker the text that it was given, at most 80 characters, where that is not the query."""
-
-    texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By list the texts that it returned, by stage those that it read, by memory id."""
-
-    @property
-    def lists(self) -> dict[str, tuple[RankedIds, ...]]:
-        """The lists as a recording has them; a score that is missing is 0."""
-        found = self.recorded["lists"]
-        return {one["name"]: (tuple((key, score or 0.0) for key, score in one["hits"]),) for one in found}
-
-    @property
-    def ids(self) -> set[str]:
-        """Every memory that a list or a stage names."""
-        found = {key for one in self.recorded["lists"] for key, _ in one["hits"]}
-        for stage in self.recorded["stages"]:
-            found |= {key for key, _ in (*stage["output"], *stage.get("input", ()))}
-        return found
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the trace says what was returned."""
-        return not self.recorded.get("unknown")
-
-    @property
-    def results(self) -> list[tuple[str, float | None]]:
-        """What was returned, empty where that is not known."""
-        return [(key, score) for key, score in self.recorded["stages"][-1]["output"]]
 
 
 @dataclass(slots=True)
@@ -128,21 +76,6 @@ def queries_of(spans: Sequence[Span], name_of: NameOf | None = None) -> Iterator
     found.sort(key=lambda node: (node.span.start is None, node.span.start or 0, node.span.row))
     for node in found:
         yield _Reading(node, name_of or memory_id_of).query()
-
-
-def memory_id_of(document: SpanDocument) -> str:
-    """The id of a document; one of its text where it has none, one of the id where no store could hold that."""
-    if document.id is None:
-        return derived_id("traced", document.content or "")
-    return _storable_id(document.id)
-
-
-@lru_cache(maxsize=10_000)
-def _storable_id(given: str) -> str:
-    try:
-        return identifier({"id": given}, "id")
-    except FieldError:
-        return derived_id("traced", given)
 
 
 def _trees(spans: Sequence[Span]) -> list[_Node]:
@@ -266,7 +199,7 @@ class _Reading:
         self.warnings: dict[str, list[str]] = {}
         self.known: set[str] = set()
         """Every memory that a list brought or a stage returned so far."""
-        self.contents: dict[str, SpanDocument] = {}
+        self.contents: dict[str, TracedDocument] = {}
         self.by_content: dict[str, str] = {}
         self.named: dict[str, str] = {}
         """By the id of a document with a text its memory."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cems_workbench.formats.base.documents import documents_in
-from cems_workbench.formats.base.spans import (
+from workbench_tools.documents import documents_in, rows_of_table
+from workbench_tools.spans import (
     END_FIELDS,
     KIND,
     KINDS,
@@ -27,7 +27,6 @@ from cems_workbench.formats.base.spans import (
     first_of,
     objects,
 )
-from cems_workbench.formats.base.tables import rows_of_table
 
 EXPORTS = ("resourceSpans", "resource_spans", "batches")
 SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")

@@ -16,7 +16,7 @@ The kind, input and output of Langfuse's and MLflow's tracers are those of OpenI
 
 A tracer keeps 128 attributes of a span by default, and drops the oldest (Python) or the newest, so that of many documents some lack fields
 or are gone; logfire masks values that look like secrets and lists them in `logfire.scrubbed`. A document keeps the place
-that its attributes name, one that is gone is a `SpanDocument` without id and text, and `Span.lost` says what happened. Recorded with
+that its attributes name, one that is gone is a `TracedDocument` without id and text, and `Span.lost` says what happened. Recorded with
 opentelemetry-sdk 1.45.2, openinference-instrumentation-langchain 0.1.80 and -llama-index 4.6.1, and logfire 5.4.0.
 
 Source: https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md, the JSON encoding of OTLP 1, and the semantic
@@ -33,12 +33,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
-from cems_workbench.formats.base.documents import document_fields, documents_in, nested, with_ids
 from cems_workbench.formats.base.files import parse_json
+from cems_workbench.formats.base.traces import TracedDocument
 from cems_workbench.records import STAGE_KINDS
+from workbench_tools.documents import document_fields, documents_in, nested, with_ids
 
 KIND = "openinference.span.kind"
 KINDS = (KIND, "span_kind")
@@ -133,18 +134,7 @@ _OF_DOCUMENT = re.compile(
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
-class SpanDocument(NamedTuple):
-    """A document of a span, in its order; `id` is the span's, as text. One without id and content is not in the file (`Span.lost`)."""
-
-    id: str | None
-    score: float | None = None
-    content: str | None = None
-    title: str | None = None
-    parent: str | None = None
-    """The id of the document that it is a part of, by its metadata."""
-
-
-Documents = tuple[SpanDocument, ...]
+Documents = tuple[TracedDocument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +180,7 @@ class Span:
         """The span of `to_values`, whose list is used up."""
         for place in _OF_DOCUMENTS:
             if values[place] is not None:
-                values[place] = tuple(map(SpanDocument._make, values[place]))
+                values[place] = tuple(map(TracedDocument._make, values[place]))
         return cls(*values)
 
     @property
@@ -530,16 +520,18 @@ def _documents(rows: Sequence[Mapping[str, Any]] | None, whole: bool) -> Documen
     if rows is None:
         return None
     found = ((_document(row), row) for row in rows)
-    return tuple(one or SpanDocument(None, _number(row.get("score"))) for one, row in found if one is not None or whole)
+    return tuple(
+        one or TracedDocument(None, _number(row.get("score"))) for one, row in found if one is not None or whole
+    )
 
 
-def _document(values: Mapping[str, Any]) -> SpanDocument | None:
+def _document(values: Mapping[str, Any]) -> TracedDocument | None:
     named, content, title = values.get("id"), values.get("content"), values.get("title")
     text = _whole(content) if isinstance(content, str) and content.strip() else None
     named = None if isinstance(named, bool) or not isinstance(named, str | int) or not str(named).strip() else named
     if named is None and text is None:
         return None
-    return SpanDocument(
+    return TracedDocument(
         None if named is None else _whole(str(named)),
         _number(values.get("score")),
         text,
