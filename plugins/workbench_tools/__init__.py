@@ -1,1 +1,1 @@
-"""Formats of other tools: spans and traces of OpenInference, Quepid, the Search Relevance Workbench, RAGAS, Langfuse, notes, the MCP memory server, and CEMS."""
+"""Formats of other tools: spans and traces, Quepid, the Search Relevance Workbench, RAGAS, ranx, notes, memory libraries, and CEMS."""

@@ -1,15 +1,23 @@
-"""BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files; MTEB's folders too.
+"""BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files; and MTEB's folder.
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
 a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. In MTEB's folders a table is a
 folder of Parquet or JSON lines, a file per split (`base/published.py`), and an id may be called id. What BEIR has no field for
 is in `metadata: {"cems_workbench": {…}}`, if the workbench wrote it; other metadata is not used.
+
+The folder that `mteb` and `datasets` load is read as `beir` and written as `mteb`: qrels/test.jsonl has `{"query-id", "corpus-id",
+"score"}`, and README.md the `configs` of the data set, default (the qrels), corpus and queries. The loader makes a column of each field, of
+one type in every row: what only the workbench knows is JSON text in `metadata`, in every row. A column whose texts are all dates is read as
+moments there: a note says so of ids. Source: mteb 2.26.24 (abstasks/retrieval_dataset_loaders.py), which was run.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -28,13 +36,14 @@ from cems_workbench.formats.base.dataset import (
 from cems_workbench.formats.base.files import Sample, as_object, is_comment, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.grades import graded
+from cems_workbench.formats.base.judgment_names import renamed
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.packed import unpacked
-from cems_workbench.formats.base.published import Published, configs, published
 from cems_workbench.formats.base.records import collect, collect_judgments
-from cems_workbench.platform.atomic_write import output_path
+from cems_workbench.platform.atomic_write import output_path, write_text
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from workbench_benchmarks.published import Published, configs, published
 
 NAME = "beir"
 TYPE, OURS = "beir", "cems_workbench"
@@ -43,6 +52,13 @@ FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 MAX_HEADER_CHARS = 200
 TREC_COLUMNS = 4
 HEADER = ["query-id", "corpus-id", "score"]
+CONFIGS = {
+    "default": ("test", "qrels/test.jsonl"),
+    "corpus": ("corpus", "corpus.jsonl"),
+    "queries": ("queries", "queries.jsonl"),
+}
+"""The split and the file of each config of MTEB's folder."""
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?Z?)?")
 
 
 def parse_memory(row: dict[str, Any]) -> Memory:
@@ -93,11 +109,6 @@ def query_row(query: Query) -> dict[str, Any]:
 
 def _with(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return {**row, "metadata": {OURS: more}} if more else row
-
-
-def judgment_line(judgment: Judgment) -> str:
-    """A judgment as a line of qrels, without its end; judge, time and note have no place in it."""
-    return f"{judgment.qid}\t{judgment.memory_id}\t{judgment.grade}"
 
 
 def parse_judgment(line: str) -> Judgment:
@@ -281,36 +292,74 @@ def _split_notes(files: list[str], whole: ParsedInput) -> Iterator[str]:
         yield f"{unjudged} of {len(whole.queries)} queries have no judgment in {files[0]}"
 
 
-def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write the folder: corpus.jsonl, queries.jsonl, qrels/test.tsv; raises InputError when no memory can be written."""
+def _write(dataset: DataSet, path: Path, progress: Progress, mteb: bool) -> Exported:
+    """Write the folder of BEIR, or that of MTEB with its card; raises InputError when no memory can be written."""
     losses = Losses()
+    ids: dict[str, list[str]] = {"memories": [], "queries": []}
+    """Of each kind the first id, and the first that is no date."""
+
+    def line(kind: str, name: str, row: dict[str, Any]) -> str:
+        if len(ids[kind]) < 2 and (not ids[kind] or _DATE.fullmatch(name) is None):
+            ids[kind].append(name)
+        more = row.get("metadata")
+        return json_line({**row, "metadata": json.dumps(more, ensure_ascii=False) if more else ""} if mteb else row)
+
+    def document(memory: Memory) -> tuple[str, Memory]:
+        row = memory_row(memory)
+        return line("memories", memory.id, row), parse_memory(_with_ours(row))
+
+    def question(query: Query) -> tuple[str, Query]:
+        row = query_row(query)
+        return line("queries", query.qid, row), parse_query(_with_ours(row))
+
     with output_path(path, directory=True) as place:
-        corpus = put_rows(dataset.counted(progress, path.name), _document, losses, place / "corpus.jsonl")
+        corpus = put_rows(dataset.counted(progress, path.name), document, losses, place / "corpus.jsonl")
         if not corpus:
             raise nothing_to_write(path, "memories", losses)
-        queries = put_rows(dataset.queries, _question, losses, place / "queries.jsonl")
+        queries = put_rows(dataset.queries, question, losses, place / "queries.jsonl")
         (place / "qrels").mkdir()
-        header = "\t".join(HEADER) + "\n"
         labels = one_grade_each(dataset.judgments, losses.left_out)
-        judgments = put_rows(labels, _grade, losses, place / "qrels" / "test.tsv", header)
+        if mteb:
+            judgments = put_rows(labels, _json_grade, losses, place / CONFIGS["default"][1])
+        else:
+            judgments = put_rows(labels, _grade, losses, place / "qrels" / "test.tsv", "\t".join(HEADER) + "\n")
         if not judgments:
             (place / "qrels").rmdir()
-    return Exported.of({"memories": corpus, "queries": queries, "judgments": judgments}, losses)
+        if mteb:
+            counts = {"default": judgments, "corpus": corpus, "queries": queries}
+            write_text(place / "README.md", _card(name for name, count in counts.items() if count))
+    done = Exported.of({"memories": corpus, "queries": queries, "judgments": judgments}, losses)
+    dates = [
+        f"every id of the {kind} is a date, such as {seen[0]}: mteb reads it as a moment, with its time"
+        for kind, seen in ids.items()
+        if mteb and len(seen) == 1 and _DATE.fullmatch(seen[0])
+    ]
+    return replace(done, notes=(*done.notes, *dates))
 
 
-def _document(memory: Memory) -> tuple[str, Memory]:
-    row = memory_row(memory)
-    return json_line(row), parse_memory({**row, OURS: row.get("metadata", {}).get(OURS)})
-
-
-def _question(query: Query) -> tuple[str, Query]:
-    row = query_row(query)
-    return json_line(row), parse_query({**row, OURS: row.get("metadata", {}).get(OURS)})
+def _with_ours(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, OURS: row.get("metadata", {}).get(OURS)}
 
 
 def _grade(judgment: Judgment) -> tuple[str, Judgment]:
-    line = judgment_line(judgment)
+    """A line of qrels; judge, time and note have no place in it."""
+    line = f"{judgment.qid}\t{judgment.memory_id}\t{judgment.grade}"
     return line, parse_judgment(line)
+
+
+def _json_grade(judgment: Judgment) -> tuple[str, Judgment]:
+    row = dict(zip(HEADER, (judgment.qid, judgment.memory_id, judgment.grade), strict=True))
+    return json_line(row), judgments_jsonl.parse_judgment(renamed(row))
+
+
+def _card(configs: Iterable[str]) -> str:
+    """The card of a data set with these configs."""
+    named = [
+        f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {path}\n"
+        for name, (split, path) in CONFIGS.items()
+        if name in configs
+    ]
+    return f"---\nconfigs:\n{''.join(named)}---\n"
 
 
 def folder(directory: Path) -> frozenset[str]:
@@ -326,7 +375,7 @@ def sniff(sample: Sample) -> bool:
     return _is_header(sample.header) or sample.mostly(lambda row: "_id" in row and "text" in row)
 
 
-FORMAT = Format(
+BEIR = Format(
     NAME,
     "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or one of them",
     order=0,
@@ -334,8 +383,18 @@ FORMAT = Format(
     read=read,
     suffixes=(".jsonl", ".ndjson", ".json", ".tsv"),
     folder=folder,
-    dataset=DatasetWriter(write, ("memories", "queries", "judgments"), place=5),
+    dataset=DatasetWriter(partial(_write, mteb=False), ("memories", "queries", "judgments"), place=5),
     place=6,
     shape="objects with _id and text, or the columns query-id, corpus-id and score",
     needs=(("_id",), ("text",)),
+)
+MTEB = Format(
+    "mteb",
+    "a folder that mteb loads: BEIR's with qrels/test.jsonl and a card (read as beir)",
+    order=0,
+    sniff=lambda sample: False,
+    read=lambda path, progress: replace(read(path, progress), format="mteb"),
+    dataset=DatasetWriter(partial(_write, mteb=True), ("memories", "queries", "judgments"), place=6),
+    place=26,
+    shape="a folder with corpus.jsonl, queries.jsonl and qrels/test.jsonl",
 )
