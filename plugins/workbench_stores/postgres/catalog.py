@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any, LiteralString
+
+from psycopg import sql
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
 from workbench_stores.postgres.connection import SETTING_OPTIONS, Database, Reader
-
-if TYPE_CHECKING:
-    from psycopg import sql
 
 VECTOR_TYPES = ("vector", "halfvec")
 OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
@@ -219,8 +218,6 @@ def scan_exactly(reader: Reader) -> None:
 
 def dimension(reader: Reader, table: Table, column: Column, condition: sql.Composable | None = None) -> int | None:
     """The dimension of the column's type, else the most frequent of 1,000 vectors of rows that meet the condition."""
-    from psycopg import sql
-
     if column.dimension is not None:
         return column.dimension
     query = sql.SQL(
@@ -234,8 +231,6 @@ def dimension(reader: Reader, table: Table, column: Column, condition: sql.Compo
 
 def has_rows(reader: Reader, table: Table) -> bool:
     """Whether a table has a row; True for one that the role may not read."""
-    from psycopg import sql
-
     if not any(column.readable for column in table.columns.values()):
         return True
     (found,) = reader.row(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.schema, table.name)))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from psycopg import sql
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields
@@ -51,8 +52,6 @@ from workbench_stores.postgres.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from psycopg import sql
-
     from workbench_stores.postgres.connection import Row
 
 TABLES = ("memory_documents", "memory_chunks")
@@ -129,8 +128,6 @@ class _Schema:
 
     def visible(self, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
         """CEMS's condition on documents `d` in its searches, and its parameters."""
-        from psycopg import sql
-
         conditions = [sql.SQL("d.deleted_at IS NULL")] if self.has("deleted_at") else []
         if self.user is None or not self.has("user_id"):
             conditions += [sql.SQL("d.scope = %(scope)s")] if scope else []
@@ -163,8 +160,6 @@ class CemsSource:
 
     def probe(self) -> SourceInfo:
         """Counts, columns and index of visible memories. Raises SourceError."""
-        from psycopg import sql
-
         with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
             shape = self._shape(reader)
@@ -312,8 +307,6 @@ class CemsSnapshot:
     """The visible documents with their chunks, in physical order, which decides between equal relations."""
 
     def __init__(self, reader: Reader, shape: _Schema, dimension: int | None) -> None:
-        from psycopg import sql
-
         self._reader, self._shape, self._dimension = reader, shape, dimension
         self._clause, self._values = shape.visible()
         self._columns = [name for name in DOCUMENT_COLUMNS if shape.has(name)]
@@ -333,8 +326,6 @@ class CemsSnapshot:
 
     def relations(self) -> Iterator[Sequence[Relation]]:
         """The relations between visible documents, in physical order."""
-        from psycopg import sql
-
         table = self._shape.relations
         if table is None:
             return
@@ -355,8 +346,6 @@ class CemsSnapshot:
 
     def _pages(self) -> Iterator[Page]:
         """Documents in physical order, with statistics of their chunks."""
-        from psycopg import sql
-
         within = sql.SQL("d.ctid >= %(from)s::tid AND d.ctid < %(to)s::tid AND {}").format(self._clause)
         query = sql.SQL(
             "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.* FROM memory_documents d LEFT JOIN ({}) s "
@@ -382,8 +371,6 @@ class CemsSnapshot:
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
         """Documents with their chunks; vectors of another dimension and unusable rows are problems."""
-        from psycopg import sql
-
         wanted = {"ids": _array(ids)}
         query = sql.SQL("SELECT d.id::text, d.content{} FROM memory_documents d WHERE d.id = ANY(%(ids)s::uuid[])")
         named = sql.SQL("").join(
@@ -437,8 +424,6 @@ def _array(ids: Sequence[str]) -> str:
 
 def _selected(name: str) -> sql.Composed:
     """A column to select: times outside Python's range are NULL, identifiers are text."""
-    from psycopg import sql
-
     column = sql.Identifier("d", name)
     if name in _TIMES:
         return python_time(column)
@@ -486,8 +471,6 @@ def _vector_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int)
 
 def _vector_statement(shape: _Schema, clause: sql.Composable, distance: Distance) -> sql.Composed:
     """CEMS's statement; its window function affects the plan and the order of ties."""
-    from psycopg import sql
-
     kind = sql.SQL("halfvec" if shape.vector.type == "halfvec" else "vector")
     return sql.SQL(
         "SELECT c.document_id::text, c.seq, 1 - (c.embedding {operator} %(vector)s::{kind}) AS vector_score, "
@@ -499,8 +482,6 @@ def _vector_statement(shape: _Schema, clause: sql.Composable, distance: Distance
 
 def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
     """The full-text half: chunks with any lexeme of the query."""
-    from psycopg import sql
-
     clause, values = shape.visible(query.scope)
     statement = sql.SQL(
         "WITH or_tsquery AS (SELECT to_tsquery('english', string_agg((t).lexeme::text, ' | ' ORDER BY (t).lexeme)) AS q "

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
 
+from psycopg import sql
+
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.sources.address import Address
@@ -22,7 +24,6 @@ from cems_workbench.sources.source import SourceError
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg import sql
 
     Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
     Row = tuple[Any, ...]
@@ -103,15 +104,12 @@ class Reader:
 
     def set(self, name: str, value: str) -> None:
         """Set a server parameter until the transaction ends."""
-        from psycopg import sql
-
         statement = sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(*name.split(".")), sql.Literal(value))
         with self._watched():
             self._connection.execute(statement)
 
     def _sent(self, query: Query, parameters: Mapping[str, Any] | None) -> Query:
         """The query with % doubled in names and values, where psycopg takes it for a placeholder: if there are parameters."""
-        from psycopg import sql
 
         def escaped(part: sql.Composable) -> sql.SQL | sql.Composed:
             if isinstance(part, sql.Composed):

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from psycopg import sql
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
@@ -60,8 +61,6 @@ from workbench_stores.postgres.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from psycopg import sql
-
     from workbench_stores.postgres.connection import Row
 
 KIND = "langgraph"
@@ -92,8 +91,6 @@ class LangGraphSource:
 
     def probe(self) -> SourceInfo:
         """Counts, fields, distance and index. Raises SourceError."""
-        from psycopg import sql
-
         with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
             items = self._items(reader)
@@ -176,8 +173,6 @@ class LangGraphSource:
 
         Raises SourceError and InputError.
         """
-        from psycopg import sql
-
         of_vectors = catalog.table(reader, self._vectors_table)
         store = of_vectors and catalog.table(reader, f"{of_vectors.schema}.store")
         if store is None or of_vectors is None:
@@ -237,16 +232,12 @@ class _Items:
     @property
     def joined(self) -> sql.Composed:
         """The items `s` with their vectors `v`, joined as the library does."""
-        from psycopg import sql
-
         table = sql.Identifier(self.vectors.schema, self.vectors.name)
         return sql.SQL("{} s JOIN {} v ON s.prefix = v.prefix AND s.key = v.key").format(self.store, table)
 
     @property
     def author(self) -> sql.Composable:
         """The text of an item's author."""
-        from psycopg import sql
-
         if "author" in self.labels:
             return _label(self.labels["author"])
         if "author" in self.layout.names.given:
@@ -290,8 +281,6 @@ class LangGraphSnapshot:
     """The items in physical order."""
 
     def __init__(self, reader: Reader, items: _Items) -> None:
-        from psycopg import sql
-
         self._reader, self._items = reader, items
         self._dimension = catalog.dimension(reader, items.vectors, items.vector)
         said = json.dumps([items.layout.digest, dict(items.names.given)], sort_keys=True)
@@ -315,8 +304,6 @@ class LangGraphSnapshot:
         return iter(())
 
     def _pages(self) -> Iterator[Page]:
-        from psycopg import sql
-
         items = self._items
         table = sql.Identifier(items.vectors.schema, items.vectors.name)
         query = sql.SQL(
@@ -349,8 +336,6 @@ class LangGraphSnapshot:
         )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
-        from psycopg import sql
-
         items, places = self._items, [self._places[id] for id in ids]
         wanted = {"prefixes": [prefix for prefix, _ in places], "keys": [key for _, key in places]}
         # LATERAL with OFFSET 0: the planner looks each item up by the primary key and never reads a whole table.
@@ -435,8 +420,6 @@ def _number(name: str, names: Sequence[str]) -> int | None:
 
 def _store_layout(reader: Reader, store: Table, of_vectors: Table) -> Layout:
     """The layout of the table of items; keys whose text is embedded are known."""
-    from psycopg import sql
-
     name = sql.Identifier(of_vectors.schema, of_vectors.name)
     rows = reader.rows(sql.SQL("SELECT DISTINCT field_name FROM (SELECT field_name FROM {} LIMIT 1000) s").format(name))
     embedded = {steps(row[0])[0] for row in rows if row[0] != WHOLE}
@@ -464,8 +447,6 @@ def _plan(reader: Reader, items: _Items, dimension: int | None) -> plans.SearchP
 
 def _search(items: _Items, distance: Distance) -> sql.Composed:
     """The inner statement of the library's search, with the parameters `vector` and `asked`."""
-    from psycopg import sql
-
     return sql.SQL(
         "SELECT s.prefix, s.key, v.field_name, v.embedding {operator} %(vector)s::{type} AS distance FROM {joined} WHERE {where} "
         "ORDER BY distance LIMIT %(asked)s"
@@ -479,8 +460,6 @@ def _search(items: _Items, distance: Distance) -> sql.Composed:
 
 def _with_names(items: _Items, search: sql.Composed) -> sql.Composed:
     """Id, distance, field_name and all field_names of the items that a search finds."""
-    from psycopg import sql
-
     return sql.SQL(
         "SELECT f.prefix || '/' || f.key, f.distance, f.field_name, "
         "(SELECT array_agg(o.field_name) FROM {} o WHERE o.prefix = f.prefix AND o.key = f.key) FROM ({}) f ORDER BY f.distance"
@@ -489,15 +468,11 @@ def _with_names(items: _Items, search: sql.Composed) -> sql.Composed:
 
 def _expired(store: Table) -> sql.SQL:
     """Whether an item `s` is past its time."""
-    from psycopg import sql
-
     known = "expires_at" in store.columns
     return sql.SQL("(s.expires_at IS NOT NULL AND s.expires_at <= now())") if known else sql.SQL("FALSE")
 
 
 def _all(conditions: Sequence[sql.Composable]) -> sql.Composed:
-    from psycopg import sql
-
     return sql.SQL(" AND ").join([*conditions] or [sql.SQL("TRUE")])
 
 
@@ -516,8 +491,6 @@ def _path_of(number: int | None) -> str:
 
 def _label(number: int | None) -> sql.Composable:
     """The namespace of an item `s`, or a label of it."""
-    from psycopg import sql
-
     return (
         sql.SQL("s.prefix") if number is None else sql.SQL("split_part(s.prefix, '.', {})").format(sql.Literal(number))
     )

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from psycopg import sql
+
 from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import (
     ANY_NAMES,
@@ -28,8 +30,6 @@ from workbench_stores.postgres.connection import Reader
 from workbench_stores.postgres.snapshot import python_time
 
 if TYPE_CHECKING:
-    from psycopg import sql
-
     from workbench_stores.postgres.lexical import Fusion, Lexical
 
 MAX_SAMPLE_BYTES = 100_000
@@ -101,8 +101,6 @@ class Layout:
     @property
     def vector_read(self) -> sql.Composable:
         """The vector without padding."""
-        from psycopg import sql
-
         column = sql.Identifier(self.vector.name)
         return column if self.width is None else sql.SQL("subvector({}, 1, {})").format(column, sql.Literal(self.width))
 
@@ -124,8 +122,6 @@ class Layout:
 
 def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Recognised:
     """Recognise the fields in the first rows that meet the condition."""
-    from psycopg import sql
-
     rows = []
     if layout.columns:
         short = [is_short(layout.columns[name]) for name in sorted(layout.json_columns)]
@@ -147,8 +143,6 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
 
 def is_short(json: sql.Composable) -> sql.Composed:
     """Whether JSON, as text, is short enough for a sample."""
-    from psycopg import sql
-
     return sql.SQL("COALESCE(octet_length({}), 0) < {}").format(json, sql.Literal(MAX_SAMPLE_BYTES))
 
 
@@ -199,8 +193,6 @@ def read_columns(table: Table, names: Sequence[str]) -> dict[str, sql.Composable
 
 def column_expression(column: Column) -> sql.Composable:
     """A column, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
-    from psycopg import sql
-
     name = sql.Identifier(column.name)
     if column.type in TIME_TYPES:
         return python_time(name)
@@ -209,8 +201,6 @@ def column_expression(column: Column) -> sql.Composable:
 
 def text_at(table: Table, path: str) -> sql.Composable:
     """An expression for the text at a path. KeyError if no column is at its beginning."""
-    from psycopg import sql
-
     if path in table.columns:
         return sql.SQL("({})::text").format(sql.Identifier(path))
     head, keys = split_path(table, path)
@@ -234,8 +224,6 @@ def split_path(table: Table, path: str) -> tuple[str, str]:
 
 def relation(layout: Layout) -> sql.Composable:
     """The table, qualified."""
-    from psycopg import sql
-
     return sql.Identifier(layout.table.schema, layout.table.name)
 
 
@@ -274,8 +262,6 @@ def table_layout(
     """The layout of a table with these columns; `text` may be a path. `columns` default to those that may be fields by name."""
     chosen = column_names(table, (id, text, vector)) if columns is None else list(columns)
     names = Names(given or {}, outers_of(table, chosen), closed)
-    from psycopg import sql
-
     deleted, since = table.columns.get(STATE_NAMES["deleted"]), table.columns.get(DELETED_AT)
     flag: sql.Composable | None = None
     notes: tuple[str, ...] = ()

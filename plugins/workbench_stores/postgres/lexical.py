@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from psycopg import sql
+
 from cems_workbench.sources.source import EngineHit, Setting
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Reader
 
 if TYPE_CHECKING:
-    from psycopg import sql
-
     from cems_workbench.sources.source import Distance
     from workbench_stores.postgres.catalog import Table
 
@@ -56,8 +56,6 @@ class Lexical:
 
     def tsquery(self) -> sql.Composable:
         """The tsquery of the parameter `text` (`prepared`)."""
-        from psycopg import sql
-
         config = sql.Literal(self.config)
         if self.words == "any":
             lexemes = (
@@ -100,8 +98,6 @@ class Lexical:
 
     def statement(self, id: sql.Composable, table: sql.Composable, where: sql.Composable) -> sql.Composed:
         """(id, rank) of the best rows, with the parameters `text` and `asked`."""
-        from psycopg import sql
-
         return sql.SQL(
             "SELECT {id}::text, {rank}({document}, words.q)::float8 AS rank FROM {table} CROSS JOIN (SELECT {query} AS q) words "
             "WHERE {where} AND {document} @@ words.q ORDER BY rank DESC LIMIT %(asked)s"
@@ -126,8 +122,6 @@ def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | N
 
     The configuration is None if a program fills the column, so that nothing in the database says it.
     """
-    from psycopg import sql
-
     columns = [column for column in table.columns.values() if column.type == "tsvector" and column.readable]
     if len(columns) == 1:
         rows = reader.rows(

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from psycopg import sql
+
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
@@ -184,8 +186,6 @@ def _text_column(table: Table, ids: list[str]) -> str | None:
 
 def _text_key(reader: Reader, table: Table) -> str | None:
     """The most frequent key of JSON columns that is called as a text is; None if the first rows have none."""
-    from psycopg import sql
-
     columns = [column.name for column in table.columns.values() if column.type in JSON_TYPES]
     if not columns:
         return None

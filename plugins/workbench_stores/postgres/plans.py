@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from psycopg import sql
 
 from cems_workbench.sources.source import Distance
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import VectorIndex
 from workbench_stores.postgres.connection import Reader
-
-if TYPE_CHECKING:
-    from psycopg import sql
 
 PLANNED_ROWS = 40
 """LIMIT of the statements that are planned."""
@@ -84,8 +83,6 @@ def plan(reader: Reader, statement: Statement, values: Mapping[str, Any], declar
 
 def _nodes(reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """All nodes of a statement's plan."""
-    from psycopg import sql
-
     (plans,) = reader.row(sql.SQL("EXPLAIN (FORMAT JSON) {}").format(statement), values)
     return list(_flat(plans[0]["Plan"]))
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import sql
 
 from cems_workbench.sources.source import Batch, Changed, RowProblem, TakenMemory, Vector, bounded
 from workbench_stores.postgres.connection import Reader
-
-if TYPE_CHECKING:
-    from psycopg import sql
 
 PAGE_BLOCKS = 1_024
 """Blocks of 8 KiB per page: some thousands of rows with vectors."""
@@ -88,8 +85,6 @@ def vector_literal(vector: Vector) -> str:
 
 def python_time(column: sql.Composable) -> sql.Composed:
     """An expression for a time; NULL if Python has no such time, as for infinity."""
-    from psycopg import sql
-
     return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from psycopg import sql
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
@@ -51,8 +52,6 @@ from workbench_stores.postgres.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from psycopg import sql
-
     from workbench_stores.postgres.connection import Row
 
 PAGE_ROWS = 20_000
@@ -74,8 +73,6 @@ class Rows:
     @property
     def deleted(self) -> sql.Composable | None:
         """Whether the system has deleted the row; None if no row says so."""
-        from psycopg import sql
-
         path = self.recognised.states.get("deleted")
         if self.layout.deleted is not None or path is None:
             return self.layout.deleted
@@ -83,8 +80,6 @@ class Rows:
 
     def searched(self, scope: str | None) -> tuple[sql.Composable, dict[str, Any]]:
         """The condition, and its values, of rows that the system's search returns; rows without a scope are personal."""
-        from psycopg import sql
-
         conditions, values = [self.where], dict(self.values)
         conditions += [
             sql.SQL("NOT {}").format(each) for each in (self.deleted, self.layout.hidden) if each is not None
@@ -113,8 +108,6 @@ class TableSource:
 
     def probe(self) -> SourceInfo:
         """Counts, dimension, distance and index. Raises SourceError."""
-        from psycopg import sql
-
         with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
             rows = self._rows(reader)
@@ -241,8 +234,6 @@ class TableSource:
 
     def _rows(self, reader: Reader, recognised: Recognised | None = None) -> Rows:
         """The rows of the source; fields are recognised again unless they are given."""
-        from psycopg import sql
-
         layout = self.layout(reader)
         if not all(column.readable for column in layout.table.columns.values()):
             table = layout.table
@@ -284,8 +275,6 @@ class _Search:
 
     def by_words(self, asked: int) -> tuple[list[tuple[str, float]], float]:
         """(id, rank) of the best rows by the layout's lexical list, and the seconds that took."""
-        from psycopg import sql
-
         layout = self.rows.layout
         if layout.lexical is None:
             return [], 0.0
@@ -302,8 +291,6 @@ class TableSnapshot:
     """The rows of a table in physical order, of a view by id."""
 
     def __init__(self, reader: Reader, rows: Rows) -> None:
-        from psycopg import sql
-
         self._reader, self._rows_of, self._layout = reader, rows, rows.layout
         self._where, self._values = rows.where, rows.values
         self._dimension = _dimension(reader, rows.layout)
@@ -338,8 +325,6 @@ class TableSnapshot:
                 ]
 
     def _superseding(self, newer: sql.Composable) -> Iterator[Sequence[Relation]]:
-        from psycopg import sql
-
         layout = self._layout
         query = sql.SQL(
             "SELECT ({newer})::text, {id}::text FROM {table} WHERE {where} AND {newer} IS NOT NULL ORDER BY 1, 2"
@@ -352,8 +337,6 @@ class TableSnapshot:
 
     def _rows(self) -> Iterator[list[Row]]:
         """Id, marker and sizes of every row, a page at a time."""
-        from psycopg import sql
-
         layout = self._layout
         length = sql.SQL("COALESCE(octet_length(({})::text), 0)")
         others: list[sql.Composable] = [length.format(layout.columns[name]) for name in layout.json_columns]
@@ -392,8 +375,6 @@ class TableSnapshot:
 
     def _marker(self, plain: sql.Composable) -> sql.Composable:
         """The marker of a row; it begins with DELETED_MARK for a deleted one."""
-        from psycopg import sql
-
         deleted = self._rows_of.deleted
         if deleted is None:
             return plain
@@ -427,8 +408,6 @@ class TableSnapshot:
         )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
-        from psycopg import sql
-
         layout = self._layout
         query = sql.SQL(
             "SELECT {id}::text, ({text})::text, {vector}, {padded}{columns} FROM {table} "
@@ -537,7 +516,6 @@ def _list_notes(layout: Layout, options: Mapping[str, str], index: catalog.Vecto
 
 def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Composed:
     """The statement of a search, with the parameters `vector` and `asked`."""
-    from psycopg import sql
 
     def nearest(condition: sql.Composable) -> sql.Composed:
         return sql.SQL(
@@ -560,8 +538,6 @@ def _search(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Co
 
 
 def _vector(layout: Layout) -> sql.Identifier:
-    from psycopg import sql
-
     return sql.Identifier(layout.vector.name)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from psycopg import sql
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.sources.address import Address
@@ -20,9 +21,6 @@ from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
 from workbench_stores.postgres.connection import Reader
 from workbench_stores.postgres.layout import TEXT_TYPES, Layout, table_layout
 from workbench_stores.postgres.layouts import EVERY, PostgresLayout, has_columns
-
-if TYPE_CHECKING:
-    from psycopg import sql
 
 COLUMNS = {
     "id": ("uuid",),
@@ -59,8 +57,6 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of the facts of a bank. Raises InputError if the address does not say which."""
-    from psycopg import sql
-
     columns = [name for name in READ if name in table.columns]
     given = {"category": "fact_type", "project": "bank_id", "source_ref": "document_id", "created_at": "mentioned_at"}
     given = {field: column for field, column in given.items() if column in columns}
@@ -89,8 +85,6 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
 
 def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, str]:
     """(bank, note) of the bank that the address names, or that is the only one; None for all."""
-    from psycopg import sql
-
     if not table.columns["bank_id"].readable:
         raise SourceError(
             f"{address.plain}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
@@ -116,8 +110,6 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
 
 def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Composed]:
     """Queries of (source, target, kind, weight): the links between facts of the bank, and the facts that share an entity."""
-    from psycopg import sql
-
     facts = sql.SQL("SELECT id FROM {} WHERE {}").format(
         sql.Identifier(table.schema, table.name),
         sql.SQL("TRUE") if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank)),

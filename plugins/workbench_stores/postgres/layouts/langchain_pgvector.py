@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from psycopg import sql
+
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
@@ -31,8 +33,6 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of one collection. Raises InputError if the address does not say which, and SourceError if there is none."""
-    from psycopg import sql
-
     id = "id" if "id" in table.columns else "uuid"
     if id not in table.columns:
         raise SourceError(f"{address.plain}: {table} has neither id nor uuid")
@@ -102,16 +102,12 @@ def _owner(reader: Reader, table: Table, address: Address) -> Table:
 
 def _uuids(reader: Reader, owner: Table) -> dict[str, str]:
     """The uuid of each collection by name; a name that is NULL, which early versions allow, cannot be asked for."""
-    from psycopg import sql
-
     query = sql.SQL("SELECT name, uuid::text FROM {} WHERE name IS NOT NULL ORDER BY 1, 2")
     return dict(reader.rows(query.format(sql.Identifier(owner.schema, owner.name))))
 
 
 def _counts(reader: Reader, table: Table, owner: Table) -> list[tuple[str, int]]:
     """(name, documents) of every collection, largest first."""
-    from psycopg import sql
-
     query = sql.SQL(
         "SELECT c.name, count(d.collection_id) FROM {} c LEFT JOIN {} d ON d.collection_id = c.uuid "
         "WHERE c.name IS NOT NULL GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"

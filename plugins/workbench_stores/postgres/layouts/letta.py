@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from psycopg import sql
+
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.recognised import SAMPLE_ROWS
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
@@ -44,8 +46,6 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table."""
-    from psycopg import sql
-
     project = next(name for name in OWNERS if name in table.columns)
     columns = ("tags", "metadata_", "created_at", "updated_at", "file_name", "is_deleted", project, "organization_id")
     passages = table_layout(

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from psycopg import sql
+
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.recognised import SAMPLE_ROWS
@@ -40,8 +42,6 @@ def found(tables: Sequence[Table]) -> list[Table]:
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
     """The layout of such a table."""
-    from psycopg import sql
-
     made = table_layout(
         reader,
         "mem0",
@@ -63,8 +63,6 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
 
 def _lexical(reader: Reader, table: Table) -> lexical.Lexical | None:
     """mem0's keyword search; None if no row has the text that it searches."""
-    from psycopg import sql
-
     if not table.columns["payload"].readable:
         return None
     text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
