@@ -30,7 +30,6 @@ from cems_workbench.formats.base.payload import (
     is_deleted,
     memory_of,
     names_of,
-    state_of,
     text_of,
     unread,
     unread_note,
@@ -38,16 +37,15 @@ from cems_workbench.formats.base.payload import (
     user_path,
     value_at,
 )
-from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
+from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.embedded_text import embedded_texts
+from cems_workbench.sources.paged import Page, PagedSnapshot, usable_vector
 from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     BATCH_ROWS,
     NO_TRIAL,
-    Batch,
-    Changed,
     EngineHit,
     EngineList,
     EngineQuery,
@@ -192,6 +190,10 @@ class _Entry:
 
     id: str
     rows: Sequence[tuple[int | None, str]]
+
+
+_Parts = Sequence[tuple[int | None, Row, str]]
+"""(number, row, text) of the rows of a memory; the number is None for a memory that is one row."""
 
 
 class CollectionSource:
@@ -399,93 +401,72 @@ class CollectionSource:
 
 
 @dataclass
-class CollectionSnapshot:
+class CollectionSnapshot(PagedSnapshot):
     """The rows that existed when the collection was listed."""
 
     _source: CollectionSource
     _found: SourceInfo
     _entries: Sequence[_Entry]
     _problems: list[RowProblem]
-    _page: int = FIRST_PAGE_ROWS
-    _form: bytes = field(init=False, default=b"")
-    _edges: list[tuple[str, str]] = field(init=False, default_factory=list)
-    """(reference of the newer memory, id of the older one)."""
-    _known_as: dict[str, str] = field(init=False, default_factory=dict)
-    """The ids of memories by the one that edges name."""
+    _page_rows: int = FIRST_PAGE_ROWS
 
-    def __post_init__(self) -> None:
-        self._form = f"{MARKER_VERSION} {json.dumps(dict(self._source._names.given), sort_keys=True)}".encode()
+    @cached_property
+    def _form(self) -> bytes:
+        return f"{MARKER_VERSION} {json.dumps(dict(self._source._names.given), sort_keys=True)}".encode()
 
     @property
     def total(self) -> int:
         """Number of memories."""
         return len(self._entries)
 
-    def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every memory once as seen, unless it has no text or was deleted; see `source.Snapshot`. Raises SourceError."""
+    def pages(self) -> Iterator[Page]:
+        """Every memory once, unless it has no text or was deleted. Raises SourceError."""
         if self._problems:
-            yield Batch(problems=self._problems)
+            yield Page((), (), lambda places: ((), ()), problems=self._problems)
         start = 0
         while start < len(self._entries):
             end, rows = start, 0
-            while end < len(self._entries) and (end == start or rows + len(self._entries[end].rows) <= self._page):
+            while end < len(self._entries) and (end == start or rows + len(self._entries[end].rows) <= self._page_rows):
                 rows += len(self._entries[end].rows)
                 end += 1
-            yield self._batch(self._entries[start:end], changed)
+            yield self._page(self._entries[start:end])
             start = end
 
-    def relations(self) -> Iterator[Sequence[Relation]]:
-        """What the rows say supersedes them; a vector database has no other relations."""
-        ids = {entry.id for entry in self._entries}
-        found = {(self._known_as.get(newer, newer), older) for newer, older in self._edges}
-        edges = [
-            Relation(newer, older, SUPERSEDES) for newer, older in sorted(found) if newer in ids and newer != older
-        ]
-        return iter([edges] if edges else [])
-
-    def _batch(self, entries: Sequence[_Entry], changed: Changed) -> Batch:
+    def _page(self, entries: Sequence[_Entry]) -> Page:
         source = self._source
         ids = [row_id for entry in entries for _, row_id in entry.rows]
-        taken = source._ask(lambda: source._client.take(ids))
         sizes = 0
         rows: dict[str, Row] = {}
-        markers: dict[str, bytes] = {}
-        for row in taken:
+        digests: dict[str, bytes] = {}
+        for row in source._ask(lambda: source._client.take(ids)):
             digest, size = _digest(row)
-            rows[row.id], markers[row.id], sizes = row, digest, sizes + size
+            rows[row.id], digests[row.id], sizes = row, digest, sizes + size
         # At most doubled: the rows of one page may be unusually short.
-        self._page = max(
-            1, min(BATCH_ROWS, 2 * self._page, PAGE_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
+        self._page_rows = max(
+            1, min(BATCH_ROWS, 2 * self._page_rows, PAGE_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
         )
         problems: list[RowProblem] = []
-        seen: dict[str, str] = {}
-        kept: dict[str, list[tuple[int | None, Row, str]]] = {}
+        markers: list[str] = []
+        kept: list[tuple[str, _Parts]] = []
         for entry in entries:
-            parts = self._parts(entry, rows, problems)
-            if parts:
-                kept[entry.id] = parts
+            if parts := self._parts(entry, rows, problems):
+                kept.append((entry.id, parts))
                 whole = hashlib.blake2b(self._form, digest_size=16)
                 for number, row, _ in parts:
-                    whole.update(f"{number} ".encode() + markers[row.id])
+                    whole.update(f"{number} ".encode() + digests[row.id])
                 payload = parts[0][1].payload
-                seen[entry.id] = (DELETED_MARK if is_deleted(payload) else "") + whole.hexdigest()
-                self._note_edge(entry.id, payload)
-        wanted = changed(list(seen), list(seen.values())) if seen else ()
-        memories = [made for each in wanted if (made := self._made(each, kept[each], seen, problems)) is not None]
-        return Batch(list(seen), memories, problems)
+                markers.append((DELETED_MARK if is_deleted(payload) else "") + whole.hexdigest())
+                self.note_state(entry.id, payload)
 
-    def _note_edge(self, memory_id: str, payload: Payload) -> None:
-        """Note what supersedes a memory, and by which id others refer to it."""
-        newer, own = state_of(payload, "superseded_by"), state_of(payload, "original_id")
-        if isinstance(newer, str | int) and not isinstance(newer, bool) and str(newer).strip():
-            self._edges.append((str(newer), memory_id))
-        if isinstance(own, str | int) and not isinstance(own, bool):
-            self._known_as.setdefault(str(own), memory_id)
+        def read(places: Sequence[int]) -> tuple[list[TakenMemory], list[RowProblem]]:
+            found: list[RowProblem] = []
+            made = (self._made(*kept[place], markers[place], found) for place in places)
+            return [each for each in made if each is not None], found
 
-    def _parts(
-        self, entry: _Entry, rows: Mapping[str, Row], problems: list[RowProblem]
-    ) -> list[tuple[int | None, Row, str]]:
-        """(number, row, text) of the memory's rows that still exist and have a text."""
+        return Page([memory_id for memory_id, _ in kept], markers, read, problems=problems)
+
+    def _parts(self, entry: _Entry, rows: Mapping[str, Row], problems: list[RowProblem]) -> _Parts:
+        """The memory's rows that still exist and have a text."""
         parts = []
         for number, row_id in entry.rows:
             row = rows.get(row_id)
@@ -501,57 +482,37 @@ class CollectionSnapshot:
                 parts.append((number, row, text))
         return parts
 
-    def _made(
-        self,
-        memory_id: str,
-        parts: Sequence[tuple[int | None, Row, str]],
-        seen: dict[str, str],
-        problems: list[RowProblem],
-    ) -> TakenMemory | None:
-        """The memory of these rows; None, with a problem and no longer seen, if it cannot be stored."""
-        payload, content = parts[0][1].payload, "\n".join(text for *_, text in parts)
+    def _made(self, memory_id: str, parts: _Parts, marker: str, problems: list[RowProblem]) -> TakenMemory | None:
+        """The memory of these rows; None, with a problem, if it cannot be stored."""
+        (number, first, _), content = parts[0], "\n".join(text for *_, text in parts)
         if problem := too_long(memory_id, len(content.encode())):
-            del seen[memory_id]
             problems.append(problem)
             return None
         try:
-            memory, found = memory_of(memory_id, content, payload, self._source._names)
+            memory, found = memory_of(memory_id, content, first.payload, self._source._names)
         except FieldError as error:
-            del seen[memory_id]
             problems.append(RowProblem(memory_id, error.field, f"{error.reason}; it was not taken"))
             return None
         problems += found
-        if parts[0][0] is None:
-            return TakenMemory(
-                memory,
-                seen[memory_id],
-                vector=self._vector(parts[0][1], problems),
-                embedded=embedded_texts(payload, content),
-            )
-        return TakenMemory(memory, seen[memory_id], tuple(self._chunks(memory, parts, problems)))
-
-    def _chunks(
-        self, memory: Memory, parts: Sequence[tuple[int | None, Row, str]], problems: list[RowProblem]
-    ) -> Iterator[TakenChunk]:
-        start = 0
+        if number is None:
+            vector = self._vector(first, problems)
+            return TakenMemory(memory, marker, vector=vector, embedded=embedded_texts(first.payload, content))
+        chunks, start = [], 0
         for number, row, text in parts:
-            yield TakenChunk(number or 0, text, self._vector(row, problems), start, embedded_texts(row.payload, text))
+            embedded = embedded_texts(row.payload, text)
+            chunks.append(TakenChunk(number or 0, text, self._vector(row, problems), start, embedded))
             # The newline between two chunks.
             start += len(text) + 1
+        return TakenMemory(memory, marker, tuple(chunks))
 
     def _vector(self, row: Row, problems: list[RowProblem]) -> Vector | None:
-        if row.vector is None:
-            problems.append(RowProblem(row.id, "vector", "is missing: the row can be read and not found by its vector"))
-            return None
-        if self._found.dimension is not None and row.vector.shape != (self._found.dimension,):
+        dimension = self._found.dimension
+        if row.vector is not None and dimension is not None and row.vector.shape != (dimension,):
             raise SourceError(
                 f"{self._source.address}: the vector of {row.id} has {row.vector.size} numbers, and the collection had "
-                f"{self._found.dimension} when it was opened; it was replaced meanwhile"
+                f"{dimension} when it was opened; it was replaced meanwhile"
             )
-        if not np.isfinite(row.vector).all():
-            problems.append(RowProblem(row.id, "vector", "has values that are no numbers; it was left out"))
-            return None
-        return row.vector
+        return usable_vector(row.id, "vector", row.vector, dimension, problems)
 
 
 def _digest(row: Row) -> tuple[bytes, int]:

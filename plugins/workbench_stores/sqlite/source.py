@@ -25,15 +25,14 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
-from cems_workbench.formats.base.payload import Payload, state_of, state_path, value_at
-from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation
+from cems_workbench.formats.base.payload import Payload, state_path, value_at
+from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.embedded_text import embedded_texts
+from cems_workbench.sources.paged import Page, PagedSnapshot, usable_vector
 from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised, recognise
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     NO_TRIAL,
-    Batch,
-    Changed,
     EngineHit,
     EngineList,
     EngineQuery,
@@ -401,15 +400,12 @@ def _hits_of(reader: Reader, read: _Read, where: str, keys: Sequence[Any]) -> di
 
 
 @dataclass
-class SqliteSnapshot:
+class SqliteSnapshot(PagedSnapshot):
     """The rows of a file; `_reader` has one moment unless it is stepped."""
 
     _reader: Reader
     _read: _Read
     _seen: set[str] = field(default_factory=set)
-    _edges: list[tuple[str, str]] = field(default_factory=list)
-    """(reference of the newer memory, id of the older one)."""
-    _known_as: dict[str, str] = field(default_factory=dict)
     _paths: dict[tuple[Any, ...], Mapping[str, str]] = field(default_factory=dict)
     """Paths of fields by which columns and keys a row has."""
     _total: int = -1
@@ -427,8 +423,8 @@ class SqliteSnapshot:
             self._total = _count(self._reader, select, layout.key, read.values)
         return self._total
 
-    def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every row as seen, and changed ones with their vectors. Raises SourceError."""
+    def pages(self) -> Iterator[Page]:
+        """Every row, with its chunks and vectors where its marker needs them. Raises SourceError."""
         self._seen.clear()
         self._edges.clear()
         layout = self._read.layout
@@ -442,7 +438,7 @@ class SqliteSnapshot:
         select = f"SELECT {chosen} FROM {layout.source} WHERE {self._read.where}"
         kept = vec0.Vec0Vectors(self._reader, *own.vec0) if own is not None and own.vec0 is not None else None
         for page in self._reader.pages(select, layout.key, self._read.values, PAGE_BYTES):
-            yield self._batch(page, changed, kept)
+            yield self._page(page, kept)
 
     def relations(self) -> Iterator[Sequence[Relation]]:
         """What the layout's statement gives, and what rows say supersedes them. Raises SourceError."""
@@ -455,41 +451,17 @@ class SqliteSnapshot:
                     for a, b, kind in part
                     if a is not None and b is not None and a != b
                 ]
-        found = {(self._known_as.get(newer, newer), older) for newer, older in self._edges}
-        edges = [Relation(newer, older, SUPERSEDES) for newer, older in sorted(found) if newer != older]
-        if edges:
-            yield edges
+        yield from super().relations()
 
-    def _batch(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None) -> Batch:
-        layout = self._read.layout
-        edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
-        if edges or self._plain is None or not self._plain.usable(page):
-            return self._by_row(page, changed, kept, edges)
-        ids = [row[1] for row in page]
-        if not layout.unique:
-            if not self._seen.isdisjoint(ids):
-                return self._by_row(page, changed, kept, edges)
-            self._seen.update(ids)
-        markers = self._markers(page, [()] * len(page))
-        wanted = changed(ids, markers)
-        if len(wanted) < len(page):
-            places = {memory_id: place for place, memory_id in enumerate(ids)}
-            chosen = [places[memory_id] for memory_id in wanted]
-            page, markers = [page[place] for place in chosen], [markers[place] for place in chosen]
-        if not page:
-            return Batch(ids)
-        taken = self._plain.taken(page, markers)
-        if taken is not None:
-            return Batch(ids, taken)
-        problems: list[RowProblem] = []
-        made = self._made_rows(page, markers, self._vectors(page, kept), {}, problems)
-        left_out = {row[1] for row in page} - {each.memory.id for each in made}
-        return Batch([each for each in ids if each not in left_out] if left_out else ids, made, problems)
-
-    def _by_row(self, page: Sequence[Row], changed: Changed, kept: vec0.Vec0Vectors | None, edges: bool) -> Batch:
-        """The batch of rows that need a look each."""
+    def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
         layout, problems = self._read.layout, list[RowProblem]()
-        rows = [row for row in page if self._usable(row, problems)]
+        edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
+        plain = None if edges or self._plain is None or not self._plain.usable(page) else self._plain
+        if plain is not None and not layout.unique:
+            ids = {row[1] for row in page}
+            plain = plain if self._seen.isdisjoint(ids) else None
+            self._seen |= ids if plain is not None else set()
+        rows = page if plain is not None else [row for row in page if self._usable(row, problems)]
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
         vectors: list[Vector | None] = []
         more: list[tuple[Any, ...]] = [()] * len(rows)
@@ -499,21 +471,20 @@ class SqliteSnapshot:
         elif parts:
             own = [parts.get(row[0], ()) for row in rows]
             more = [([part[:3] for part in each], looked_at([part[3] for part in each])[0]) for each in own]
-        markers: dict[str, str] = {}
-        places: dict[str, int] = {}
-        for place, (row, marker) in enumerate(zip(rows, self._markers(rows, more), strict=True)):
-            markers[row[1]] = marker
-            places[row[1]] = place
-            if edges:
-                self._note_edge(row)
-        wanted = changed(list(markers), list(markers.values())) if markers else ()
-        chosen = [places[memory_id] for memory_id in wanted]
-        rows = [rows[place] for place in chosen]
-        vectors = [vectors[place] for place in chosen] if vectors else self._vectors(rows, kept)
-        taken = self._made_rows(rows, [markers[each] for each in wanted], vectors, parts, problems)
-        for memory_id in set(wanted) - {each.memory.id for each in taken}:
-            del markers[memory_id]
-        return Batch(list(markers), taken, problems)
+        markers = self._markers(rows, more)
+        for row in rows if edges else ():
+            self.note_state(row[1], layout.payload(row[5:], row[1], []), layout.names)
+
+        def read(places: Sequence[int]) -> tuple[Sequence[TakenMemory], Sequence[RowProblem]]:
+            chosen, own = [rows[place] for place in places], [markers[place] for place in places]
+            taken = plain.taken(chosen, own) if plain is not None else None
+            if taken is not None:
+                return taken, ()
+            found: list[RowProblem] = []
+            of_rows = [vectors[place] for place in places] if vectors else self._vectors(chosen, kept)
+            return self._made_rows(chosen, own, of_rows, parts, found), found
+
+        return Page([row[1] for row in rows], markers, read, problems=problems)
 
     def _markers(self, rows: Sequence[Row], more: Sequence[tuple[Any, ...]]) -> list[str]:
         """The markers of rows; `more` is what else each depends on."""
@@ -600,14 +571,6 @@ class SqliteSnapshot:
             each.sort(key=lambda part: part[0])
         return parts
 
-    def _note_edge(self, row: Row) -> None:
-        payload = self._read.layout.payload(row[5:], row[1], [])
-        newer, own = (state_of(payload, name, self._read.layout.names) for name in ("superseded_by", "original_id"))
-        if isinstance(newer, str | int) and str(newer).strip():
-            self._edges.append((str(newer), row[1]))
-        if isinstance(own, str | int):
-            self._known_as.setdefault(str(own), row[1])
-
     def _made(
         self,
         row: Row,
@@ -634,7 +597,7 @@ class SqliteSnapshot:
         if layout.chunks is None:
             # A system may drop the vector of a row that it keeps as deleted.
             dropped = own[0] is None and marker.startswith(DELETED_MARK)
-            usable = self._checked(row[1], *own, None if dropped else layout.vectors, problems)
+            usable = None if dropped else _checked(row[1], *own, layout.vectors, problems)
             return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
@@ -647,7 +610,7 @@ class SqliteSnapshot:
         finite = looked_at([part[3] for part in parts])[1]
         chunks = [
             TakenChunk(
-                number, str(text), self._checked(row[1], vector, good, layout.chunks.vectors, problems), start, embedded
+                number, str(text), _checked(row[1], vector, good, layout.chunks.vectors, problems), start, embedded
             )
             for (number, _, _, vector), start, text, good in zip(parts, starts, texts, finite, strict=True)
             if text is not None
@@ -667,29 +630,13 @@ class SqliteSnapshot:
                 self._paths[shape] = paths
         return paths
 
-    def _checked(
-        self, memory_id: str, vector: Vector | None, finite: bool, where: Vectors | None, problems: list[RowProblem]
-    ) -> Vector | None:
-        """The vector if it can be used; else a problem says why."""
-        if where is None:
-            return None
-        if vector is None:
-            problems.append(
-                RowProblem(memory_id, "vector", "is missing: the row can be read and not found by its vector")
-            )
-        elif vector.size != where.form.dimension:
-            problems.append(
-                RowProblem(
-                    memory_id,
-                    "vector",
-                    f"has {vector.size} numbers, most there have {where.form.dimension}; it was left out",
-                )
-            )
-        elif not finite:
-            problems.append(RowProblem(memory_id, "vector", "has values that are no numbers; it was left out"))
-        else:
-            return vector
+
+def _checked(
+    memory_id: str, vector: Vector | None, finite: bool, where: Vectors | None, problems: list[RowProblem]
+) -> Vector | None:
+    if where is None:
         return None
+    return usable_vector(memory_id, "vector", vector, where.form.dimension, problems, finite)
 
 
 def _keys(value: Mapping[str, Any]) -> tuple[Any, ...]:
