@@ -267,10 +267,10 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
             (problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems
         }
         assert problems == {
-            (ids[0], "chunk 0"): "has no vector",
-            (ids[1], "chunk 1"): "its vector has 3 numbers, most there have 8; it was left out",
+            (ids[0], "chunk 0"): "is missing: the row can be read and not found by its vector",
+            (ids[1], "chunk 1"): "has 3 numbers, most there have 8; it was left out",
             (ids[3], "chunks"): "has no chunks, so CEMS's search does not find it",
-            (ids[3], "content"): "is empty, and so are its chunks",
+            (ids[3], "text"): "is empty; the row was left out",
             (ids[6], "content"): "2,000,001 bytes exceed the limit of 2,000,000; it was left out",
             (ids[7], "chunks"): "4,000,004 bytes exceed the limit of 4,000,000; it was left out",
         }
@@ -312,7 +312,7 @@ def test_what_cannot_be_opened_is_one_line(
 def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
     server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench_stores.postgres import snapshot
+    from workbench_stores.postgres import source
 
     with server.cems("apart", 4) as connection:
         for i in range(40):
@@ -326,7 +326,7 @@ def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
         connection.execute(late + "FROM memory_chunks WHERE seq = 0")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
         in_one_page, found = taken(opened("apart"))
-        monkeypatch.setattr(snapshot, "PAGE_BLOCKS", 1)
+        monkeypatch.setattr(source, "PAGE_BLOCKS", 1)
         batches, again = taken(opened("apart"))
         assert len(batches) > 5 > len(in_one_page)
         assert [id for batch in batches for id in batch.seen] == [str(uuid_of(f"m{i}")) for i in range(40)]

@@ -203,7 +203,7 @@ def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened
     assert (one.content, one.title, one.tags, one.access_count, one.priority) == ("one", "First", ("a", "b"), 3, 1.5)
     assert one.created_at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC) and found["2"].memory.created_at is None
     assert {(problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems} == {
-        ("3", "emb"): "has no vector",
+        ("3", "emb"): "is missing: the row can be read and not found by its vector",
         ("3", "access_count"): "must be a whole number from 0, found -4",
         ("3", "priority"): "must be a number 1.0–2.0, found 'high'",
         ("4", "text"): "is empty; the row was left out",

@@ -57,6 +57,11 @@ class Table:
         return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
 
     @property
+    def sql(self) -> sql.Identifier:
+        """The name as SQL, with its schema."""
+        return sql.Identifier(self.schema, self.name)
+
+    @property
     def has_blocks(self) -> bool:
         """Whether it has a separate file, so that rows can be read by ctid."""
         return self.kind in "rm"
@@ -74,6 +79,14 @@ class VectorIndex:
     method: str
     definition: str
     distance: Distance
+
+
+def refuse_unless_readable(reader: Reader, table: Table, plain: str, columns: Collection[str] | None = None) -> None:
+    """Raise SourceError, which says how to allow it, if the role may not read these columns (all unless given) of a table."""
+    if not all(table.columns[name].readable for name in columns or table.columns):
+        raise SourceError(
+            f"{plain}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
+        )
 
 
 def engine(reader: Reader, database: Database) -> str:
@@ -139,12 +152,6 @@ def table_of(reader: Reader, oid: int) -> Table:
         for column, type, modifier, readable in rows
     }
     return Table(oid, schema, name, kind, columns)
-
-
-def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
-    """The first valid index over a vector column that orders by a known distance."""
-    condition = "i.indrelid = %(oid)s::oid AND a.attname = %(column)s AND i.indisvalid"
-    return _first_index(reader, condition, {"oid": oid, "column": column})
 
 
 def vector_index_named(reader: Reader, names: Sequence[str]) -> VectorIndex | None:
@@ -221,11 +228,11 @@ def dimension(reader: Reader, table: Table, column: Column, condition: sql.Compo
     if column.dimension is not None:
         return column.dimension
     query = sql.SQL(
-        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} WHERE {0} IS NOT NULL AND {2} LIMIT 1000) s GROUP BY 1 "
+        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} m WHERE {0} IS NOT NULL AND {2} LIMIT 1000) s GROUP BY 1 "
         "ORDER BY count(*) DESC, 1 LIMIT 1"
     )
     where = sql.SQL("TRUE") if condition is None else condition
-    rows = reader.rows(query.format(sql.Identifier(column.name), sql.Identifier(table.schema, table.name), where))
+    rows = reader.rows(query.format(sql.Identifier(column.name), table.sql, where))
     return rows[0][0] if rows else None
 
 
@@ -233,5 +240,5 @@ def has_rows(reader: Reader, table: Table) -> bool:
     """Whether a table has a row; True for one that the role may not read."""
     if not any(column.readable for column in table.columns.values()):
         return True
-    (found,) = reader.row(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(table.schema, table.name)))
+    (found,) = reader.row(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(table.sql))
     return bool(found)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.source import Source, SourceError
-from workbench_stores.postgres import catalog, lexical
+from cems_workbench.sources.source import SourceError
+from workbench_stores.postgres import catalog, cems, lexical
 from workbench_stores.postgres.catalog import Table
-from workbench_stores.postgres.cems import TABLES, CemsSource
+from workbench_stores.postgres.cems import TABLES
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader
-from workbench_stores.postgres.langgraph import LangGraphSource
 from workbench_stores.postgres.layout import Layout
 from workbench_stores.postgres.layouts import EVERY, PostgresLayout, layouts, recognised
 from workbench_stores.postgres.mapping import (
@@ -24,10 +23,10 @@ from workbench_stores.postgres.mapping import (
     mapped_table,
     validate,
 )
-from workbench_stores.postgres.table import TableSource
+from workbench_stores.postgres.source import TableSource
 
 
-def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> TableSource:
     """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table of a known layout or with vectors.
 
     Raises InputError for a mapping or an option that does not fit, and SourceError.
@@ -37,18 +36,15 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
         with database.transaction() as reader:
             catalog.engine(reader, database)
             source = _source(reader, database, mapping or {})
-        if isinstance(source, TableSource):
-            with database.transaction() as reader:
-                source.layout(reader)
-        elif isinstance(source, LangGraphSource):
-            source.check()
+        with database.transaction() as reader:
+            source.layout(reader)
     except BaseException:
         database.close()
         raise
     return source
 
 
-def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> Source:
+def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> TableSource:
     address = database.address
     distance = checked_distance(address.options.get("distance"), f"{address.plain}: distance=")
     whole = validate(mapping)
@@ -57,14 +53,10 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> S
         _refuse(address, ("collection", "distance"), "CEMS has no collections, and searches by cosine")
         others = [name for layout in layouts().values() for name in layout.options]
         _refuse(address, (*others, *FUSION_OPTIONS), "the tables are CEMS's")
-        return CemsSource(database)
+        return TableSource(database, lambda reader: cems.layout(reader, address))
     if name is None:
         only = _only(reader, address.plain)
         name = f"{only.schema}.{only.name}"
-    table = catalog.table(reader, name)
-    known = _known(table, address) if table is not None else None
-    if table is not None and known is not None and known.opened is not None and not whole:
-        return known.opened(database, table, mapping)
 
     def layout(reader: Reader) -> Layout:
         made = _layout(reader, name, address, mapping, whole)
@@ -109,12 +101,12 @@ def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, A
         tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
         raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
     known = _known(table, address)
-    if known is None or known.layout is None:
+    if known is None or (whole and known.joined):
         made = mapped(reader, mapping, table) if whole else guessed(reader, table, plain)
         made = replace(made, lexical=lexical.of_any_table(reader, table))
         return corrected(made, mapping) if mapping and not whole else made
     if whole:
-        return _with_rows_of(mapped(reader, mapping, table), known, known.layout, reader, address)
+        return _with_rows_of(mapped(reader, mapping, table), known, reader, address)
     made = known.layout(reader, table, address)
     return corrected(made, mapping) if mapping else made
 
@@ -133,7 +125,6 @@ def _known(table: Table, address: Address) -> PostgresLayout | None:
 def _with_rows_of(
     made: Layout,
     known: PostgresLayout,
-    layout: Callable[[Reader, Table, Address], Layout],
     reader: Reader,
     address: Address,
 ) -> Layout:
@@ -143,7 +134,7 @@ def _with_rows_of(
     """
     if known.collections and "collection" not in address.options:
         address = replace(address, options={**address.options, "collection": EVERY})
-    theirs = layout(reader, made.table, address)
+    theirs = known.layout(reader, made.table, address)
     if theirs.vector.name == made.vector.name:
         made = replace(made, width=theirs.width, padded=theirs.padded, model=theirs.model)
     return replace(

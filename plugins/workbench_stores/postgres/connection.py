@@ -13,20 +13,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
+from typing import Any, LiteralString, TypeAlias
 
-from psycopg import sql
+import psycopg
+from psycopg import errors, sql
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 
-if TYPE_CHECKING:
-    import psycopg
-
-    Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
-    Row = tuple[Any, ...]
+Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
+Row = tuple[Any, ...]
 
 CONNECT_TIMEOUT_S = 10
 """How long to wait for a connection."""
@@ -83,7 +81,7 @@ class Reader:
 
     def rows(self, query: Query, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """All rows of a SELECT; values of types unknown to psycopg, such as pgvector's, are bytes in the type's binary form."""
-        # Binary, because `snapshot.vectors` reads pgvector's binary form.
+        # Binary, because `source.vectors` reads pgvector's binary form.
         with self._watched(), self._connection.cursor(binary=True) as cursor:
             return cursor.execute(self._sent(query, parameters), parameters).fetchall()
 
@@ -144,8 +142,6 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Reader]:
         """A transaction of one snapshot. Raises SourceError, also for psycopg's errors in the block."""
-        import psycopg
-
         with self._lock:
             try:
                 connection = self._begin_transaction()
@@ -173,8 +169,6 @@ class Database:
                 self._connection = None
 
     def _begin_transaction(self) -> psycopg.Connection[Row]:
-        import psycopg
-
         kept = self._connection
         if kept is not None and not kept.closed:
             try:
@@ -193,8 +187,6 @@ class Database:
 
     def _connect(self) -> psycopg.Connection[Row]:
         """A new connection; without options if a pooler refuses them: each transaction is READ ONLY anyway."""
-        import psycopg
-
         arguments = self._arguments()
         try:
             return psycopg.connect(
@@ -228,8 +220,6 @@ class Database:
 
 def _error_line(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:
     """One line: the problem and the remedy."""
-    from psycopg import errors
-
     message = (error.diag.message_primary or str(error)).strip()
     line = " ".join(message.splitlines()[0].split()) if message else type(error).__name__
     if isinstance(error, errors.InsufficientPrivilege):

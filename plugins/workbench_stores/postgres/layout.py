@@ -1,16 +1,17 @@
-"""Where the memories of one table are: `Layout`, expressions over its columns, and the fields recognised in a sample of its rows.
+"""Where memories are: `Layout`, expressions over the columns of a table, and the fields recognised in a sample of its rows.
 
-A row becomes a payload: its columns by name, those of type json or jsonb as the objects that they hold. `payload.Names` then finds the
-fields in it, as in a collection of a vector database: a column's name is a path, and so is `column.key`.
+In all expressions `m` is the row of a memory, and `c` one of its chunks, if they are in another table. A row becomes a payload: its columns
+by name, those of type json or jsonb as the objects that they hold. `payload.Names` then finds the fields in it, as in a collection of a
+vector database: a column's name is a path, and so is `column.key`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from psycopg import sql
 
@@ -20,14 +21,14 @@ from cems_workbench.formats.base.payload import (
     NESTED,
     USER_NAMES,
     Names,
+    Payload,
 )
-from cems_workbench.records import TIMES, RowProblem
+from cems_workbench.records import TIMES, RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
 from cems_workbench.sources.recognised import recognise as recognise_in
-from cems_workbench.sources.source import Distance
+from cems_workbench.sources.source import Distance, Vector
 from workbench_stores.postgres.catalog import Column, Table
 from workbench_stores.postgres.connection import Reader
-from workbench_stores.postgres.snapshot import python_time
 
 if TYPE_CHECKING:
     from workbench_stores.postgres.lexical import Fusion, Lexical
@@ -45,8 +46,54 @@ UNNAMED_TYPES = ("vector", "halfvec", "sparsevec", "tsvector")
 
 
 @dataclass(frozen=True, slots=True)
+class Chunks:
+    """Rows of another table that are texts of the memories, each with its vector. A library's own are a subclass."""
+
+    table: Table
+    on: sql.Composable
+    """Whether the chunk `c` is one of the memory `m`; both columns have an index."""
+    name: sql.Composable
+    """What tells the chunks of a memory apart and puts them in order: here a number."""
+    text: sql.Composable
+    place: sql.Composable
+    """What `number` makes the chunk's number of, for a hit."""
+    without_chunks: RowProblem
+    """The problem, but for its id, of a memory that has no chunk."""
+    WITHOUT_TEXT: ClassVar[str] = "has no text; it was left out"
+
+    def number(self, place: Any) -> int | None:
+        """The number of a hit's chunk; None if the hit is the memory."""
+        return int(place)
+
+    def label(self, name: Any) -> str:
+        """What problems call a chunk."""
+        return f"chunk {name}"
+
+    def order(self, name: Any) -> Any:
+        """Sorts the chunks of a memory."""
+        return name
+
+    def text_of(self, name: Any, text: str | None, payload: Payload) -> str | None:
+        """The text of a chunk; None if it has none."""
+        return text
+
+    def content(self, text: str | None, texts: Mapping[Any, str], payload: Payload) -> str:
+        """The content of a memory, whose own text is `text`, with these texts of its chunks."""
+        return text if text and text.strip() else "\n".join(texts.values())
+
+    def numbered(self, content: str, parts: Sequence[tuple[int, Any, str, Vector | None]]) -> Sequence[TakenChunk]:
+        """The chunks from (place in the order, name, text, vector); none if the memory is its only text."""
+        chunks, start = [], 0
+        for _, name, text, vector in parts:
+            place = place_of_chunk(content, text, start)
+            chunks.append(TakenChunk(int(name), text, vector, place))
+            start = place or 0
+        return chunks
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """What makes up a memory in the rows of one table.
+    """What makes up a memory in the rows of a table, and of one with its chunks.
 
     Expressions are over the columns of the table. `columns` are read of every row; `names` says where in them the fields are.
     """
@@ -59,6 +106,7 @@ class Layout:
     unique: bool
     text: sql.Composable
     vector: Column
+    """Of the table, or of that of its chunks."""
     distance: Distance | None
     columns: Mapping[str, sql.Composable]
     """What is read of a row besides id, text and vector, by the column's name."""
@@ -91,6 +139,32 @@ class Layout:
     """How its library fuses the vector list and the lexical list."""
     client_sets: str = ""
     """What the library itself sets for a search by vector, which the database does not record."""
+    chunks: Chunks | None = None
+    more: Callable[[str], sql.Composable | None] = lambda path: None
+    """An expression for a path that only a mapping can take."""
+    own_search: bool = False
+    """Whether its server ranks by a window function, which decides plan and ties, reads fields by fixed names and chooses the user."""
+    scopes: Mapping[str, sql.Composable] = field(default_factory=dict)
+    """Instead of `condition`: the rows of a query with a scope; without, what the field `scope` says counts."""
+    counted: Callable[[Reader, sql.Composable], tuple[list[str], list[str]]] = lambda reader, where: ([], [])
+    """Notes and what is missing, of the rows that meet a condition: what takes a look at all of them."""
+
+    @property
+    def rows(self) -> sql.Composed:
+        """FROM of the memories."""
+        return sql.SQL("{} m").format(self.table.sql)
+
+    @property
+    def searched(self) -> sql.Composed:
+        """FROM of the rows with vectors."""
+        if self.chunks is None:
+            return self.rows
+        return sql.SQL("{} JOIN {} c ON {}").format(self.rows, self.chunks.table.sql, self.chunks.on)
+
+    @property
+    def vector_column(self) -> sql.Identifier:
+        """The vector as it is stored."""
+        return sql.Identifier("m" if self.chunks is None else "c", self.vector.name)
 
     @property
     def json_columns(self) -> frozenset[str]:
@@ -101,7 +175,7 @@ class Layout:
     @property
     def vector_read(self) -> sql.Composable:
         """The vector without padding."""
-        column = sql.Identifier(self.vector.name)
+        column = self.vector_column
         return column if self.width is None else sql.SQL("subvector({}, 1, {})").format(column, sql.Literal(self.width))
 
     @property
@@ -117,6 +191,8 @@ class Layout:
 
     def at(self, path: str) -> sql.Composable:
         """An expression for the text at a path: a column, or a key in one of its JSON columns."""
+        if path in self.columns and path not in self.table.columns:
+            return sql.SQL("({})::text").format(self.columns[path])
         return text_at(self.table, path)
 
 
@@ -127,7 +203,7 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
         short = [is_short(layout.columns[name]) for name in sorted(layout.json_columns)]
         query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
             sql.SQL(", ").join(layout.columns.values()),
-            relation(layout),
+            layout.rows,
             sql.SQL(" AND ").join([condition, *short]),
             sql.Literal(SAMPLE_ROWS),
         )
@@ -193,18 +269,23 @@ def read_columns(table: Table, names: Sequence[str]) -> dict[str, sql.Composable
 
 def column_expression(column: Column) -> sql.Composable:
     """A column, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
-    name = sql.Identifier(column.name)
+    name = sql.Identifier("m", column.name)
     if column.type in TIME_TYPES:
         return python_time(name)
     return name if column.type in PLAIN_TYPES else sql.SQL("{}::text").format(name)
 
 
+def python_time(column: sql.Composable) -> sql.Composed:
+    """An expression for a time; NULL if Python has no such time, as for infinity."""
+    return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
+
+
 def text_at(table: Table, path: str) -> sql.Composable:
     """An expression for the text at a path. KeyError if no column is at its beginning."""
     if path in table.columns:
-        return sql.SQL("({})::text").format(sql.Identifier(path))
+        return sql.SQL("({})::text").format(sql.Identifier("m", path))
     head, keys = split_path(table, path)
-    column = sql.Identifier(head)
+    column = sql.Identifier("m", head)
     nested = sql.SQL("{} #>> {}::text[]").format(column, sql.Literal(keys.split(".")))
     # A key may itself contain dots.
     whole = sql.SQL("{} ->> {}").format(column, sql.Literal(keys))
@@ -220,11 +301,6 @@ def split_path(table: Table, path: str) -> tuple[str, str]:
             return column.name, path[dot + 1 :]
         dot = path.find(".", dot + 1)
     raise KeyError(path)
-
-
-def relation(layout: Layout) -> sql.Composable:
-    """The table, qualified."""
-    return sql.Identifier(layout.table.schema, layout.table.name)
 
 
 def id_type(reader: Reader, table: Table, column: str) -> str:
@@ -266,17 +342,17 @@ def table_layout(
     flag: sql.Composable | None = None
     notes: tuple[str, ...] = ()
     if deleted is not None and deleted.type == "bool":
-        flag = sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name))
+        flag = sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier("m", deleted.name))
     elif deleted is None and since is not None and since.type in TIME_TYPES:
-        flag = sql.SQL("({} IS NOT NULL)").format(sql.Identifier(since.name))
+        flag = sql.SQL("({} IS NOT NULL)").format(sql.Identifier("m", since.name))
         known, notes = (*known, DELETED_AT), (f"a row with {DELETED_AT} is a deleted memory",)
     return Layout(
         kind,
         table,
-        sql.Identifier(id),
+        sql.Identifier("m", id),
         id_type(reader, table, id),
         is_unique(reader, table, id),
-        sql.Identifier(text) if text in table.columns else text_at(table, text),
+        sql.Identifier("m", text) if text in table.columns else text_at(table, text),
         table.columns[vector],
         None,
         read_columns(table, chosen),

@@ -54,17 +54,17 @@ class Lexical:
     note: str = ""
     """How the library would ask otherwise, or what is assumed; empty if nothing."""
 
-    def tsquery(self) -> sql.Composable:
-        """The tsquery of the parameter `text` (`prepared`)."""
+    @property
+    def words_from(self) -> sql.Composed:
+        """FROM of the only row `words`, whose `q` is the tsquery of the parameter `text` (`prepared`)."""
         config = sql.Literal(self.config)
         if self.words == "any":
             lexemes = (
-                "to_tsquery({0}::regconfig, (SELECT string_agg((t).lexeme::text, ' | ' ORDER BY (t).lexeme) "
-                "FROM unnest(to_tsvector({0}::regconfig, %(text)s)) t))"
+                "(SELECT to_tsquery({0}::regconfig, string_agg((t).lexeme::text, ' | ' ORDER BY (t).lexeme)) AS q "
             )
-            return sql.SQL(lexemes).format(config)
+            return sql.SQL(lexemes + "FROM unnest(to_tsvector({0}::regconfig, %(text)s)) t) words").format(config)
         name = sql.SQL("plainto_tsquery" if self.words == "plain" else "to_tsquery")
-        return sql.SQL("{}({}::regconfig, %(text)s)").format(name, config)
+        return sql.SQL("(SELECT {}({}::regconfig, %(text)s) AS q) words").format(name, config)
 
     def prepared(self, text: str, reader: Reader, table: Table) -> str:
         """A query's text as the parameter `text`."""
@@ -96,12 +96,10 @@ class Lexical:
         places = sorted(row[0] for row in rows) or range(1, MOST_TOKENS + 1)
         return [tokens[place - 1] for place in places]
 
-    def statement(self, id: sql.Composable, table: sql.Composable, where: sql.Composable) -> sql.Composed:
-        """(id, rank) of the best rows, with the parameters `text` and `asked`."""
-        return sql.SQL(
-            "SELECT {id}::text, {rank}({document}, words.q)::float8 AS rank FROM {table} CROSS JOIN (SELECT {query} AS q) words "
-            "WHERE {where} AND {document} @@ words.q ORDER BY rank DESC LIMIT %(asked)s"
-        ).format(id=id, rank=sql.SQL(self.list), document=self.document, table=table, query=self.tsquery(), where=where)
+    @property
+    def rank(self) -> sql.Composed:
+        """The score of a row."""
+        return sql.SQL("{}({}, words.q)").format(sql.SQL(self.list), self.document)
 
     @property
     def fact(self) -> str:

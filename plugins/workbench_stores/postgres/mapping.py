@@ -12,7 +12,7 @@ A mapping with id, text and vector is the whole layout: no other field is read. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -106,20 +106,28 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
 
 def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
     """The layout with the fields and the distance of a mapping that is not a whole one. Raises InputError if it does not fit."""
-    given = _given(layout.table, mapping)
-    heads = [head for path in given.values() if (head := _head(layout.table, path)) not in layout.columns]
+    more = {
+        path: made for path in mapping.values() if isinstance(path, str) and (made := layout.more(path)) is not None
+    }
+    given = _given(layout.table, mapping, more)
+    heads = [
+        head
+        for path in given.values()
+        if path not in more and (head := _head(layout.table, path)) not in layout.columns
+    ]
     return replace(
         layout,
-        columns={**layout.columns, **read_columns(layout.table, heads)},
+        columns={**layout.columns, **read_columns(layout.table, heads), **more},
         names=replace(layout.names, given={**layout.names.given, **given}),
         distance=checked_distance(mapping.get("distance"), "mapping: distance") or layout.distance,
     )
 
 
-def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
+def _given(table: Table, mapping: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, str]:
     given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
     for field, path in given.items():
-        _check_path(table, field, path)
+        if path not in more:
+            _check_path(table, field, path)
     return given
 
 
@@ -193,7 +201,7 @@ def _text_key(reader: Reader, table: Table) -> str | None:
     read = read_columns(table, columns).values()
     query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
         sql.SQL(", ").join(read),
-        sql.Identifier(table.schema, table.name),
+        sql.SQL("{} m").format(table.sql),
         sql.SQL(" AND ").join(map(is_short, read)),
         sql.Literal(SAMPLE_ROWS),
     )

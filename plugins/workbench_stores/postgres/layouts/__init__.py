@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
 
 from cems_workbench import extensions
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.source import Source
 from workbench_stores.postgres.catalog import Table
-from workbench_stores.postgres.connection import Database, Reader
+from workbench_stores.postgres.connection import Reader
 from workbench_stores.postgres.layout import Layout
 
 EVERY = "*"
@@ -35,13 +33,13 @@ class PostgresLayout:
     name: str
     title: str
     found: Callable[[Sequence[Table]], Sequence[Table]]
-    layout: Callable[[Reader, Table, Address], Layout] | None = None
+    layout: Callable[[Reader, Table, Address], Layout]
     collections: bool = False
     """Whether one table has several collections, which `?collection=NAME` chooses from."""
     options: tuple[str, ...] = ()
     """Options of an address that this layout has."""
-    opened: Callable[[Database, Table, Mapping[str, Any]], Source] | None = None
-    """Instead of `layout`, where a memory is in several tables: the source, with a mapping of fields. Raises InputError."""
+    joined: bool = False
+    """Whether a memory is in several tables, so that a mapping of one of them is of any table."""
     place: int = extensions.DEFAULT_PLACE
 
 

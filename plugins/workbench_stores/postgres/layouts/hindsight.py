@@ -64,7 +64,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
         reader, LAYOUT.name, table, "id", "text", "embedding", columns=columns, given=given, known=UNUSED
     )
     bank, note = _bank(reader, table, address)
-    condition = None if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank))
+    condition = None if bank is None else sql.SQL("m.bank_id = {}").format(sql.Literal(bank))
     if table.columns.get("search_vector") and table.columns["search_vector"].type == "tsvector":
         words = lexical.Lexical("ts_rank_cd", sql.Identifier("search_vector"), lexical.ENGLISH, "tokens")
         made = replace(made, lexical=words)
@@ -89,7 +89,7 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
         raise SourceError(
             f"{address.plain}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
         )
-    facts, wanted = sql.Identifier(table.schema, table.name), address.options.get("bank")
+    facts, wanted = table.sql, address.options.get("bank")
     if wanted is not None and wanted != EVERY:
         # Not counted: each live search comes here.
         there = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE bank_id = {})").format(facts, sql.Literal(wanted))
@@ -111,7 +111,7 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
 def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Composed]:
     """Queries of (source, target, kind, weight): the links between facts of the bank, and the facts that share an entity."""
     facts = sql.SQL("SELECT id FROM {} WHERE {}").format(
-        sql.Identifier(table.schema, table.name),
+        table.sql,
         sql.SQL("TRUE") if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank)),
     )
     queries = []
@@ -121,7 +121,7 @@ def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Compo
             sql.SQL(
                 "SELECT from_unit_id::text, to_unit_id::text, link_type, weight::float8 FROM {} "
                 "WHERE from_unit_id IN ({facts}) AND to_unit_id IN ({facts}) ORDER BY 1, 2, 3"
-            ).format(sql.Identifier(links.schema, links.name), facts=facts)
+            ).format(links.sql, facts=facts)
         )
     shared = catalog.table(reader, f"{table.schema}.unit_entities")
     if shared is not None and all(column.readable for column in shared.columns.values()):
@@ -131,7 +131,7 @@ def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Compo
                 "FROM {} WHERE unit_id IN ({facts})) e WHERE n <= {most}) "
                 "SELECT a.unit_id::text, b.unit_id::text, 'entity', tanh(0.5 * count(*))::float8 FROM few a JOIN few b "
                 "ON a.entity_id = b.entity_id AND a.unit_id < b.unit_id GROUP BY 1, 2 ORDER BY 1, 2"
-            ).format(sql.Identifier(shared.schema, shared.name), facts=facts, most=sql.Literal(MOST_SHARING))
+            ).format(shared.sql, facts=facts, most=sql.Literal(MOST_SHARING))
         )
     return queries
 

@@ -103,7 +103,7 @@ def _owner(reader: Reader, table: Table, address: Address) -> Table:
 def _uuids(reader: Reader, owner: Table) -> dict[str, str]:
     """The uuid of each collection by name; a name that is NULL, which early versions allow, cannot be asked for."""
     query = sql.SQL("SELECT name, uuid::text FROM {} WHERE name IS NOT NULL ORDER BY 1, 2")
-    return dict(reader.rows(query.format(sql.Identifier(owner.schema, owner.name))))
+    return dict(reader.rows(query.format(owner.sql)))
 
 
 def _counts(reader: Reader, table: Table, owner: Table) -> list[tuple[str, int]]:
@@ -112,7 +112,7 @@ def _counts(reader: Reader, table: Table, owner: Table) -> list[tuple[str, int]]
         "SELECT c.name, count(d.collection_id) FROM {} c LEFT JOIN {} d ON d.collection_id = c.uuid "
         "WHERE c.name IS NOT NULL GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"
     )
-    return reader.rows(query.format(sql.Identifier(owner.schema, owner.name), sql.Identifier(table.schema, table.name)))
+    return reader.rows(query.format(owner.sql, table.sql))
 
 
 LAYOUT = PostgresLayout("langchain_pgvector", "LangChain PGVector", found, layout, collections=True, place=20)

@@ -64,7 +64,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
         sql.SQL(
             "SELECT embedding_config ->> 'embedding_dim', embedding_config ->> 'embedding_model', count(*) FROM "
             "(SELECT embedding_config FROM {} WHERE embedding IS NOT NULL AND NOT is_deleted LIMIT {}) s GROUP BY 1, 2 ORDER BY 3 DESC, 1"
-        ).format(sql.Identifier(table.schema, table.name), sql.Literal(SAMPLE_ROWS))
+        ).format(table.sql, sql.Literal(SAMPLE_ROWS))
     )
     if not rows:
         return made

@@ -66,7 +66,7 @@ def _lexical(reader: Reader, table: Table) -> lexical.Lexical | None:
     if not table.columns["payload"].readable:
         return None
     text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
-    name = sql.Identifier(table.schema, table.name)
+    name = table.sql
     first = "SELECT 1 FROM (SELECT payload FROM {} LIMIT {}) first WHERE {} IS NOT NULL LIMIT 1"
     if not reader.rows(sql.SQL(first).format(name, sql.Literal(SAMPLE_ROWS), text)):
         return None
