@@ -170,7 +170,7 @@ class Registry(Mapping[str, Item]):
     """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
     Asked for a name that is that of a module of ours, it loads that module alone.
-    `attribute` is what a module in `package` calls its thing of this `kind`.
+    `attribute` is what a module in `package` calls its thing of this `kind`, or a tuple of such things.
     KeyError for a name that is not known.
     """
 
@@ -239,7 +239,8 @@ class Registry(Mapping[str, Item]):
 
     def _ours(self) -> dict[str, Item]:
         modules = (import_module(f"{self._package}.{name}") for name in module_names(self._package))
-        items = [getattr(module, self._attribute, None) for module in modules]
+        found = [getattr(module, self._attribute, None) for module in modules]
+        items = [item for each in found for item in (each if isinstance(each, tuple) else [each])]
         return {item.name: item for item in items if isinstance(item, self._kind)}
 
     def _load(self, entry: EntryPoint) -> Item | None:

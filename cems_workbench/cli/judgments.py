@@ -51,14 +51,15 @@ def judgments_command(
 
     What the format cannot hold is listed on stderr, with exit code 1.
     """
-    from cems_workbench.formats import queries_jsonl, write_judgments
+    from cems_workbench.formats import write_judgments
+    from cems_workbench.formats.queries import write as queries_written
 
     left_out: tuple[str, ...] = ()
     with open_existing_store(store) as opened:
         every_label = opened.judgments.read()
         queries = {query.qid: query for query in queries_of(opened, query_set)}
         if format == QUERIES_FORMAT:
-            text = queries_jsonl.write(queries.values())
+            text = queries_written(queries.values())
         else:
             every = {query.qid: query for query in opened.queries.read()}  # others may have the same words
             written = write_judgments(format, chosen_labels(opened, set(queries), judge, judge_kind, rule), every)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import preset, preset_names
-from cems_workbench.formats.relations_jsonl import as_row as relation_row
+from cems_workbench.formats.memories import relation_row
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
 from cems_workbench.store import ConfigRecord

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import judgments_csv, judgments_jsonl, memories_jsonl, qrels, queries_jsonl
+from cems_workbench.formats import judgments, memories, qrels, queries
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.dataset import (
     DataSet,
@@ -65,10 +65,10 @@ def parse_memory(row: dict[str, Any]) -> Memory:
     """One document of a corpus; raises FieldError."""
     name, title = fields.identifier(row, "_id"), fields.text(row, "title")
     content = fields.text(row, "text") or title or fields.required_text(row, "text")
-    more = _more(row, memories_jsonl.KNOWN)
+    more = _more(row, memories.KNOWN)
     if not more:
         return Memory(name, content, title)
-    return memories_jsonl.parse_memory({"title": title, **more, "id": name, "content": content})
+    return memories.parse_memory({"title": title, **more, "id": name, "content": content})
 
 
 def parse_query(row: dict[str, Any]) -> Query:
@@ -78,7 +78,7 @@ def parse_query(row: dict[str, Any]) -> Query:
         "query": fields.required_text(row, "text"),
         "type": TYPE,
     }
-    return queries_jsonl.parse_query({**given, **_more(row, queries_jsonl.KNOWN[2:])})
+    return queries.parse_query({**given, **_more(row, queries.KNOWN[2:])})
 
 
 def _more(row: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def _more(row: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
 def memory_row(memory: Memory) -> dict[str, Any]:
     """A memory as a document of a corpus, with what only we know of it in its metadata."""
     row = {"_id": memory.id, "title": memory.title or "", "text": memory.content}
-    more = memories_jsonl.as_row(replace(memory, title=None))
+    more = memories.as_row(replace(memory, title=None))
     return _with(row, {name: value for name, value in more.items() if name not in ("id", "content")})
 
 
 def query_row(query: Query) -> dict[str, Any]:
     """A query, with what only we know of it in its metadata."""
-    given = queries_jsonl.as_row(replace(query, type=None))
+    given = queries.as_row(replace(query, type=None))
     more: dict[str, Any] = {name: given[name] for name in ("project", "as_of", "answerable") if name in given}
     return _with(
         {"_id": query.qid, "text": query.query}, {**more, **({"type": query.type} if query.type != TYPE else {})}
@@ -257,11 +257,11 @@ def _read_plain(read: Callable[[Path, Progress], ParsedInput], file: Path, progr
 def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
     """BEIR's qrels as .tsv, MTEB's as .jsonl or Parquet; tables with other names of the columns, and TREC's four columns."""
     if path.suffix not in (".tsv", ".csv"):
-        return judgments_jsonl.read(path, progress)
+        return judgments.read_json(path, progress)
     sample = take_sample(path)
     if not _is_header(sample.header):
-        if judgments_csv.sniff(sample):
-            return judgments_csv.read(path, progress)
+        if judgments.sniff_csv(sample):
+            return judgments.read_csv(path, progress)
         if len(_columns(sample.header)) == TREC_COLUMNS:
             return qrels.read(path, progress)
     return _read_qrels(path, progress)
@@ -349,7 +349,7 @@ def _grade(judgment: Judgment) -> tuple[str, Judgment]:
 
 def _json_grade(judgment: Judgment) -> tuple[str, Judgment]:
     row = dict(zip(HEADER, (judgment.qid, judgment.memory_id, judgment.grade), strict=True))
-    return json_line(row), judgments_jsonl.parse_judgment(renamed(row))
+    return json_line(row), judgments.parse_judgment(renamed(row))
 
 
 def _card(configs: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ from cems_workbench.formats.base.grades import graded
 from cems_workbench.formats.base.judgment_names import NAMES, plain
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id
-from cems_workbench.formats.queries_jsonl import parse_query
+from cems_workbench.formats.queries import parse_query
 from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RowError
 from workbench_tools.rag_samples import is_sample

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.formats import detect, judgment_writers, queries_jsonl, read, trec_run, write_judgments
+from cems_workbench.formats import detect, judgment_writers, read, trec_run, write_judgments
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
+from cems_workbench.formats.queries import write as queries_written
 from cems_workbench.formats.runs import run_of
 from cems_workbench.formats.trec_run import RunRow
 from cems_workbench.records import Judgment, Query, RowError
@@ -199,7 +200,7 @@ def test_a_book_keeps_every_judges_grade(judgments, words):
     )
 )
 def test_queries_lose_nothing(queries):
-    parsed, found = reread(queries_jsonl.write(queries), "queries-jsonl", "file.jsonl")
+    parsed, found = reread(queries_written(queries), "queries-jsonl", "file.jsonl")
     assert parsed.queries == tuple(queries)
     assert found == "queries-jsonl"
 

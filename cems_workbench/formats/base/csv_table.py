@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.files import is_comment, open_file
+from cems_workbench.formats.base.judgment_names import plain
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
 
@@ -39,11 +40,6 @@ def header_line(path: Path, lines: Sequence[str]) -> int:
     if start is None:
         raise InputError(f"{path} is empty" + (" but for comments" if any(map(str.strip, lines)) else ""))
     return start
-
-
-def header_of(line: str, delimiter: str) -> list[str]:
-    """The column names of a header line in lower case, `column N` for one without a name; none if it is no CSV."""
-    return [name.lower() or f"column {number}" for number, name in enumerate(names_of(line, delimiter), start=1)]
 
 
 def names_of(line: str, delimiter: str) -> list[str]:
@@ -110,7 +106,8 @@ def _not_utf8(row: list[str]) -> str | None:
 class CsvTable:
     """A CSV that was opened: where it is, its lines, where its rows begin (0-based line), its delimiter and columns.
 
-    `padded`: blanks stand around its names, and so around its cells, which are read without them.
+    `padded`: blanks stand around its names, and so around its cells, which are read without them. `header` has its columns as they are
+    called in the file.
     """
 
     source: str
@@ -119,25 +116,41 @@ class CsvTable:
     delimiter: str
     columns: tuple[str, ...]
     padded: bool = False
+    header: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> dict[str, str]:
+        """By column its name in the file."""
+        return dict(zip(self.columns, self.header, strict=True))
 
 
-def open_table(path: Path, required: Sequence[str], known: Sequence[str] = (), unique: bool = True) -> CsvTable:
+def open_table(
+    path: Path,
+    required: Sequence[str],
+    known: Iterable[str] = (),
+    unique: bool = True,
+    columns: Callable[[list[str]], Sequence[str]] = tuple,
+    hint: str = "",
+) -> CsvTable:
     """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or, where they are `unique`, has one twice.
 
-    The delimiter is the one under which the header names the most of `required` and `known` columns.
+    The delimiter is the one under which the header names the most of `required` and `known` columns; `columns` says what the names of
+    a header mean. `hint` is said of one that lacks a column.
     """
     lines = read_csv_lines(path)
     start = header_line(path, lines)
-    tried = [(delimiter, columns_of(lines[start], delimiter)) for delimiter in DELIMITERS]
-    delimiter, columns = max(tried, key=lambda under: len({name.lower() for name in under[1]} & {*required, *known}))
-    there = [name.lower() for name in columns]
+    wanted = {name.lower() for name in (*required, *known)}
+    tried = [(mark, names, columns(names)) for mark, names in zip(DELIMITERS, headers(lines[start]), strict=True)]
+    delimiter, header, named = max(tried, key=lambda under: len({name.lower() for name in under[2]} & wanted))
+    there = [name.lower() for name in named]
     missing = [name for name in required if name not in there]
     if missing:
-        raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}")
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+        raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}{hint}")
+    twice = sorted({name for name in named if named.count(name) > 1})
     if twice and unique:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
-    return CsvTable(str(path), lines, start + 1, delimiter, tuple(columns), is_padded(lines[start], delimiter))
+    padded = is_padded(lines[start], delimiter)
+    return CsvTable(str(path), lines, start + 1, delimiter, tuple(named), padded, tuple(header))
 
 
 def is_padded(header: str, delimiter: str) -> bool:
@@ -150,12 +163,21 @@ def columns_of(line: str, delimiter: str) -> list[str]:
     return [cells.restored(name) for name in names_of(line, delimiter)]
 
 
+def headers(line: str) -> list[list[str]]:
+    """The names in a header line under each of DELIMITERS, guards taken off."""
+    return [columns_of(line, mark) for mark in DELIMITERS]
+
+
 def read_rows(
-    table: CsvTable, errors: list[RowError], progress: Progress, shorter: bool = False
+    table: CsvTable,
+    errors: list[RowError],
+    progress: Progress,
+    shorter: bool = False,
+    empty: list[int] | None = None,
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row as wide as the header; the others are reported, empty ones passed over.
 
-    `shorter`: a row may end early, the cells that it lacks are empty.
+    `shorter`: a row may end early, the cells that it lacks are empty. `empty` gets the lines of rows whose cells are all empty.
     """
     name = Path(table.source).name
     for number, (line, row) in enumerate(records(table.lines, table.start, table.delimiter, table.padded)):
@@ -164,7 +186,8 @@ def read_rows(
         if isinstance(row, str):
             errors.append(RowError(table.source, line, row))
         elif not any(cell.strip() for cell in row):
-            continue
+            if empty is not None and len(row) > 1:  # An empty line is no row.
+                empty.append(line)
         elif len(row) > len(table.columns) or (len(row) < len(table.columns) and not shorter):
             errors.append(RowError(table.source, line, f"has {len(row)} cells, the header has {len(table.columns)}"))
         else:
@@ -173,6 +196,13 @@ def read_rows(
                 {column: cells.restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")},
             )
     progress(f"reading {name}", len(table.lines), len(table.lines))
+
+
+def left_out(table: CsvTable, known: Iterable[str]) -> tuple[str, ...]:
+    """A note of the columns that are none of the `known`; names are compared as those of judgments are."""
+    known = {*known}
+    unknown = [name for column, name in table.called.items() if plain(column) not in known]
+    return (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
 
 
 def written(rows: Iterable[Sequence[str | int]]) -> str:

@@ -21,6 +21,8 @@ from cems_workbench.platform.parsing import MAX_FILE_BYTES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
+OBJECTS, TABLES = (".jsonl", ".ndjson", ".json"), (".csv", ".tsv")
+"""Endings of files with an object a row, and of tables."""
 BOM = b"\xef\xbb\xbf"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 SAMPLE_LINES = 50

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
 from cems_workbench.formats.base.expected_names import RETURNED, named
-from cems_workbench.formats.base.files import Sample, is_comment, parse_json, type_name
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, is_comment, parse_json, type_name
 from cems_workbench.formats.base.format import FORMATS, Format
 from cems_workbench.formats.base.judgment_names import RUN, fields_of, plain
 
 MAX_NAMES = 8
 """Names of a header, or of an object, that a refusal shows."""
 NEAREST = 3
-TABLES, OBJECTS = frozenset((".csv", ".tsv")), frozenset((".jsonl", ".json"))
 LINES_OF_JSON = frozenset((".jsonl", ".ndjson"))
 _RUN = re.compile(r"\S+\s+\S+\s+\S+\s+[0-9]+\s+\S*[0-9]\S*\s+\S+\s*")
 SYSTEM = "what a system answered"
@@ -160,7 +159,7 @@ def _said(sample: Sample, names: Sequence[str]) -> str:
 def _nearest(sample: Sample, names: Iterable[str]) -> list[str]:
     """The formats of which the fewest names are missing, each with what is missing of it."""
     there = {plain(name) for name in names}
-    carriers = OBJECTS if sample.rows else TABLES
+    carriers = {*(OBJECTS if sample.rows else TABLES)}
     found = []
     for form in FORMATS.values():
         missing = [need for need in form.needs if not there & {plain(name) for name in need}]

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from cems_workbench.formats.base.fields import FieldError, UnknownFields
-from cems_workbench.formats.base.files import read_records
 from cems_workbench.formats.base.grades import NoGradeError, TakenInPartError
 from cems_workbench.formats.base.memory_fields import TIME_OF
 from cems_workbench.formats.base.payload import is_deleted
-from cems_workbench.progress import Progress
 from cems_workbench.records import TIMES, Judgment, Memory, ParsedInput, RowError, RowProblem, UngradedJudgment
 
 Record = TypeVar("Record")
@@ -139,20 +137,6 @@ def derived_id(prefix: str, *parts: str) -> str:
     """A stable id for a row without one: the prefix and the first 12 hex digits of the SHA-256 of its parts."""
     text = "\n".join(parts).encode(errors="surrogatepass")
     return f"{prefix}-{hashlib.sha256(text).hexdigest()[:12]}"
-
-
-def read_memory_rows(
-    path: Path,
-    name: str,
-    parse: Callable[[dict[str, Any]], MemoryRead],
-    known: Iterable[str] | Unread,
-    progress: Progress,
-) -> ParsedInput:
-    """Every good row of a file of JSON rows as a memory made by `parse`; raises InputError when the file cannot be read."""
-    errors: list[RowError] = []
-    return memories_of(path, read_records(path, errors, progress), parse, known, errors).parsed(
-        path, name, "memories", errors
-    )
 
 
 def memories_of(

@@ -13,7 +13,7 @@ import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.memories_jsonl import parse_memory
+from cems_workbench.formats.memories import parse_memory
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.html import excerpt
 

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import FORMATS, judgments_jsonl, read, read_path
+from cems_workbench.formats import FORMATS, judgments, read, read_path
 from cems_workbench.records import Judgment
 
 IRDS = '{"query_id": "%s", "doc_id": "%s", "relevance": %d, "iteration": "0"}'
@@ -213,7 +213,7 @@ def test_ranx_gets_back_what_was_read(write):
     text = writer.write([Judgment("q1", "m01", 2), Judgment("q1", "m07", 0)], {})
     assert json.loads(text) == {"q1": {"m01": 2, "m07": 0}}
     assert [each.grade for each in read(write("x.json", text)).judgments] == [2, 0]
-    assert judgments_jsonl.parse_judgment({"qid": "q", "memory_id": "m", "grade": 1.0}).grade == 1
+    assert judgments.parse_judgment({"qid": "q", "memory_id": "m", "grade": 1.0}).grade == 1
 
 
 def test_a_query_set_of_the_search_relevance_workbench_is_queries(write):

@@ -111,19 +111,19 @@ def test_booleans(write, cell, value):
 def test_a_cell_that_cannot_be_read_costs_the_field(write, field, cell, reason):
     parsed = read(write("m.csv", f"id,content,{field}", f"bad,x,{cell}", "good,kept,"))
     assert parsed.memories == (Memory("bad", "x"), GOOD)
-    assert problems(parsed) == [(1, field, f"{reason}; the memory was taken without it (line 2)")]
+    assert problems(parsed) == [(2, field, f"{reason}; the memory was taken without it")]
 
 
-def test_a_row_is_numbered_among_the_rows_and_its_line_is_said(write):
+def test_a_row_is_numbered_by_the_line_that_it_begins_in(write):
     parsed = read(write("m.csv", "id,content", 'a,"three', "lines", 'long"', "", "b,", "a,again", "c,x,y", "d"))
     assert parsed.memories == (Memory("a", "three\nlines\nlong"),)
     assert problems(parsed) == [
-        (2, "content", "is missing (line 6)"),
-        (3, "id", "'a' stands already in row 1 (line 7)"),
-        (4, None, "has 3 cells, the header has 2 (line 8)"),
-        (5, None, "has 1 cells, the header has 2 (line 9)"),
+        (6, "content", "is missing"),
+        (7, "id", "'a' stands already in row 2"),
+        (8, None, "has 3 cells, the header has 2"),
+        (9, None, "has 1 cells, the header has 2"),
     ]
-    assert parsed.extra["rows"]["memories"] == [1]
+    assert parsed.extra["rows"]["memories"] == [2]
 
 
 def test_rows_without_any_value_are_counted_in_a_note(write):
@@ -161,7 +161,7 @@ def test_a_header_alone_is_a_file_without_memories(write):
 def test_bytes_that_are_not_utf8_cost_their_row_alone(write):
     parsed = read(write("m.csv", "id,content", b"a,caf\xe9", "good,kept"))
     assert parsed.memories == (GOOD,)
-    assert problems(parsed) == [(1, None, "is not UTF-8 (byte 0xe9) (line 2)")]
+    assert problems(parsed) == [(2, None, "is not UTF-8 (byte 0xe9)")]
 
 
 def test_a_cell_may_be_larger_than_pythons_limit_for_cells(write):
@@ -173,7 +173,7 @@ def test_a_cell_may_be_larger_than_pythons_limit_for_cells(write):
 def test_a_broken_quote_takes_no_row_with_it(write, quote):
     parsed = read(write("m.csv", "id,content", "a,x", quote, "b,y", '"good","kept"'))
     assert [memory.id for memory in parsed.memories] == ["a", "b", "good"]
-    assert [error.row for error in parsed.errors] == [2]
+    assert [error.row for error in parsed.errors] == [3]
     assert "quote" in parsed.errors[0].reason
 
 

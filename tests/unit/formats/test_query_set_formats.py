@@ -8,7 +8,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import read
-from cems_workbench.formats.queries_jsonl import as_row
+from cems_workbench.formats.queries import as_row
 from cems_workbench.records import Judgment, Query, Relation
 
 
