@@ -135,7 +135,7 @@ def open_table(
     """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or, where they are `unique`, has one twice.
 
     The delimiter is the one under which the header names the most of `required` and `known` columns; `columns` says what the names of
-    a header mean. `hint` is said of one that lacks a column.
+    a header mean. `hint` ends the error for one that lacks a column.
     """
     lines = read_csv_lines(path)
     start = header_line(path, lines)
