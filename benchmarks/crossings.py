@@ -53,6 +53,7 @@ def carries(value: Any, query: str) -> bool:
 
 def traced(query: str, store: Path) -> list[Call]:
     """The calls of `search` that carry the query, in order, each pair of functions once."""
+    from cems_workbench.cli.options import AskedInFull, ConfigChoice
     from cems_workbench.cli.search import search_command
 
     calls: dict[tuple[CodeType | None, CodeType], Call] = {}
@@ -74,7 +75,7 @@ def traced(query: str, store: Path) -> list[Call]:
     sys.setprofile(follow)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            search_command(query, store=store)
+            search_command(query, ConfigChoice(), AskedInFull(), store=store)
     finally:
         sys.setprofile(None)
     return list(calls.values())

@@ -32,7 +32,7 @@ _HOMES = {
     "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
     "api.memories": ("MemoryReport", "WhatIfReport", "memory_use", "what_if"),
     "api.open_store": ("OpenStore", "open_store"),
-    "api.results": ("Result", "Table", "WorkbenchWarning"),
+    "api.results": ("WorkbenchWarning",),
     "api.stability": ("ExperimentalWarning",),
     "api.supersessions": ("SupersessionReport", "supersessions"),
     "api.terrier": ("SearchTransformer", "as_transformer"),
@@ -47,6 +47,7 @@ _HOMES = {
         "WorkbenchError",
     ),
     "progress": ("Cancelled",),
+    "results": ("Result", "Table"),
 }
 """Where each exported name is defined."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
     from cems_workbench.api.memories import MemoryReport, WhatIfReport, memory_use, what_if
     from cems_workbench.api.open_store import OpenStore, open_store
-    from cems_workbench.api.results import Result, Table, WorkbenchWarning
+    from cems_workbench.api.results import WorkbenchWarning
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
     from cems_workbench.api.stability import ExperimentalWarning
     from cems_workbench.api.supersessions import SupersessionReport, supersessions
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         WorkbenchError,
     )
     from cems_workbench.progress import Cancelled
+    from cems_workbench.results import Result, Table
 
 __all__ = [
     "Answer",

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.results import Result, Table, collect_warnings
+from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cems_workbench.analysis.blame import Blame
+    from cems_workbench.analysis.blame import Blame, BlamedMemory
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.api.single_query import Answer
+
+
+MARGIN, MAX_TEXT = 60, 320
+"""Characters of a text that are shown before the first and after the last word in common, and in all."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,10 +30,12 @@ class BlameReport(Result):
     Attributes:
         found: the claims with their memories, best first.
         warnings: what to read it with.
+        options: those of the commands that go on.
     """
 
     found: Blame
     warnings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     @property
     def ids(self) -> tuple[str | None, ...]:
@@ -43,61 +50,70 @@ class BlameReport(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Of each claim which memory supports it best and what became of it, that none does, or that it cannot tell."""
-        return tuple(claim.sentence for claim in self.found.claims)
+        """How many claims are supported; of each which memory supports it best, that none does, or that it cannot tell."""
+        return tuple(dict.fromkeys((self.found.sentence, *(claim.sentence for claim in self.found.claims))))
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The memories of each claim; those that say otherwise."""
-        rows, others = [], []
-        for claim in self.found.claims:
-            for rank, one in enumerate(claim.memories, 1):
-                place = one.standing
-                rows.append(
-                    (
-                        claim.claim.text,
-                        rank,
-                        one.id,
-                        one.support.verdict,
-                        one.support.score,
-                        place and place.rank,
-                        place and place.lost_at,
-                        one.stale,
-                        one.irrelevant,
-                        one.next and one.next.command(),
-                        one.support.memory.content,
-                    )
-                )
-                others += [
-                    (one.id, other.memory.id, other.source, other.words, other.standing and other.standing.rank)
-                    for other in one.otherwise
-                ]
-        columns = (
-            "claim",
-            "number",
-            "memory",
-            "verdict",
-            "support",
-            "rank",
-            "lost at",
-            "stale",
-            "irrelevant",
-            "next",
-            "content",
+        """The memories of each claim, the words in common with it in [brackets]; those that say otherwise."""
+        several = len(self.found.claims) > 1
+        memories = [(claim.claim.text, one) for claim in self.found.claims for one in claim.memories]
+        rows = tuple(
+            (
+                text if several else None,
+                one.id,
+                one.support.score,
+                one.words or None,
+                _marked(one),
+                one.support.verdict,
+                one.standing and one.standing.rank,
+                one.standing and one.standing.lost_at,
+                one.stale,
+                one.irrelevant,
+                one.next and one.next.command(self.options),
+                one.support.memory.content,
+            )
+            for text, one in memories
         )
-        tables = [Table(columns, tuple(rows), "memories that support it or come close")]
-        if others:
-            tables.append(Table(("memory", "other", "by", "why", "rank"), tuple(others), "what says otherwise"))
-        return tuple(tables)
+        further = ("verdict", "rank", "lost at", "stale", "irrelevant", "next", "content")
+        columns = ("claim", "memory", "support", "what became of it", "text", *further)
+        others = tuple(
+            (
+                one.id,
+                other.memory.id,
+                other.words,
+                other.standing and other.standing.words,
+                other.memory.content,
+                other.source,
+                other.standing and other.standing.rank,
+            )
+            for _, one in memories
+            for other in one.otherwise
+        )
+        otherwise = ("memory", "other", "why", "what became of it", "content", "by", "rank")
+        return (
+            Table(columns, rows, "memories that support it or come close", unshown=further),
+            *([Table(otherwise, others, "what says otherwise", unshown=("by", "rank"))] if others else []),
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the text was split, and what was left out."""
-        return (*self.warnings, *self.found.notes)
+        """How the text was split, under which config, and what was left out."""
+        split = f"claims split by {self.found.split_by}"
+        under = f"; config {self.found.config_name}" if self.found.query is not None else ""
+        return (*self.warnings, split + under, *(f"note: {note}" for note in self.found.notes))
 
     def to_json(self) -> dict[str, Any]:
         """The whole result as plain values, as `blame --json` prints it."""
-        return self.found.to_json()
+        return self.found.to_json(self.options)
+
+
+def _marked(one: BlamedMemory) -> str:
+    """The stretch of the content with the words in common, each in brackets."""
+    from cems_workbench.analysis.support import marked_pieces
+
+    pieces = marked_pieces(one.support.memory.content, one.support.overlap.content, MAX_TEXT, MARGIN)
+    return " ".join("".join(f"[{text}]" if common else text for text, common in pieces).split())
 
 
 def blame(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
-from cems_workbench.api.results import Result, Table
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.drift import Drift

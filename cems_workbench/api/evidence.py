@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.api.configs import load_config
-from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.api.results import warn
 from cems_workbench.api.stability import experimental
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.api.configs import ConfigLike

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
-from cems_workbench.api.results import Result, Table
 from cems_workbench.errors import InputError
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.losses_of_set import Losses, Rows

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.results import Result, Table
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import MAX_ROWS, Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.memory_use import MemoryUse
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.memory_use import UsesOf
 
 
+MAX_SHOWN = 40
+"""Memories or queries that a person is shown."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class MemoryReport(Result):
     """How judged queries use the memories, and the queries of one memory.
@@ -27,10 +31,12 @@ class MemoryReport(Result):
     Attributes:
         found: the counts of every memory.
         memory_id: the memory whose queries are listed; None for none.
+        options: those of the commands that explain a query.
     """
 
     found: UsesOf
     memory_id: str | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -40,20 +46,39 @@ class MemoryReport(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What the queries do with the memory; how many hubs and orphans there are."""
+        """What the queries do with the memory, under which config, and how many of them are judged; how many hubs and orphans there are."""
         uses = self.found.uses
-        own = () if self.memory_id is None else (uses.sentence(self.memory_id),)
-        return (*own, uses.hubs_sentence, self.found.orphans_sentence)
+        if self.memory_id is None:
+            return uses.hubs_sentence, self.found.orphans_sentence
+        judged = f"config {uses.config_name}, {uses.judged:,} of {uses.queries:,} queries have a judged memory"
+        return uses.sentence(self.memory_id), judged
 
     @property
     def hubs(self) -> Table:
         """The memories returned for many queries that judge them irrelevant, those of most queries first."""
-        return _counts(self.found.uses.hubs(), "hubs")
+        return self._counts(self.found.uses.hubs(), "hubs")
 
     @property
     def orphans(self) -> Table:
         """The memories that no query returns, those that most queries want first."""
-        return _counts(self.found.orphans(), "orphans")
+        return self._counts(self.found.orphans(), "orphans")
+
+    def _counts(self, uses: list[MemoryUse], title: str) -> Table:
+        k = self.found.uses.k
+        rows = (
+            (
+                use.memory_id,
+                use.candidate,
+                use.returned,
+                use.irrelevant,
+                use.wanted,
+                use.found,
+                ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items()) or None,
+            )
+            for use in uses
+        )
+        columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost")
+        return Table(columns, tuple(rows), title, shown=MAX_SHOWN)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -61,27 +86,22 @@ class MemoryReport(Result):
         if self.memory_id is None:
             return self.hubs, self.orphans
         rows = tuple(
-            (row.query.qid, row.status, row.grade, row.rank, row.words, row.next_command())
+            (row.query.qid, row.status, row.grade, row.rank, row.words, row.next_command(self.options))
             for row in self.found.uses.rows.get(self.memory_id, ())
         )
-        return (Table(("qid", "status", "grade", "rank", "what happened", "next"), rows),)
+        columns = ("qid", "status", "grade", "rank", "what happened", "next")
+        return (Table(columns, rows, shown=MAX_SHOWN),)
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain values, as `memory --json` prints them."""
         uses = self.found.uses
         if self.memory_id is not None:
-            return uses.to_json(self.memory_id)
+            return uses.to_json(self.memory_id, self.options)
         hubs, orphans = uses.hubs(), self.found.orphans()
         return uses.over() | {
             "hubs": [use.to_json(uses.k) for use in hubs],
             "orphans": [use.to_json(uses.k) for use in orphans],
         }
-
-
-def _counts(uses: list[MemoryUse], title: str) -> Table:
-    columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found")
-    rows = ((use.memory_id, use.candidate, use.returned, use.irrelevant, use.wanted, use.found) for use in uses)
-    return Table(columns, tuple(rows), title)
 
 
 def memory_use(
@@ -151,17 +171,34 @@ class WhatIfReport(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The other results that move; the judged queries that change."""
-        moved = tuple((one.memory_id, one.before, one.after) for one in self.found.others())
-        tables = [Table(("memory", "rank before", "rank"), moved, "other results that move")]
-        if self.effect is not None:
-            rows = tuple(
-                (row.query.qid, row.before, row.after, ", ".join(row.came), ", ".join(row.left), row.difference)
-                for row in self.effect.changed
+        """The other results that move, the ranks of the memory in the lists, and the judged queries that change."""
+        others = (
+            (one.memory_id, one.before, one.after, self.found.text_of(one.memory_id)) for one in self.found.others()
+        )
+        lists = (
+            (pair.name, pair.before and pair.before.rank, pair.after and pair.after.rank)
+            for pair in self.found.lists()
+            if pair.before or pair.after
+        )
+        tables = (
+            Table(("memory", "rank before", "rank", "text"), tuple(others), "other results that move", shown=MAX_ROWS),
+            Table(("list", "rank before", "rank"), tuple(lists)),
+        )
+        if self.effect is None:
+            return tables
+        rows = tuple(
+            (
+                row.query.qid,
+                row.before,
+                row.after,
+                ", ".join(row.came) or None,
+                ", ".join(row.left) or None,
+                row.difference,
             )
-            columns = ("qid", "rank before", "rank", "came", "left", str(self.effect.first.measure))
-            tables.append(Table(columns, rows, "judged queries that change"))
-        return tuple(tables)
+            for row in self.effect.changed
+        )
+        columns = ("qid", "rank before", "rank", "came", "left", str(self.effect.first.measure))
+        return (*tables, Table(columns, rows, "judged queries that change", shown=MAX_ROWS))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -181,6 +218,7 @@ def what_if(
     text: str | None = None,
     title: str | None = None,
     project: str | None = None,
+    scope: str = "personal",
     queries: str | None = None,
     progress: Progress = silent,
 ) -> WhatIfReport:
@@ -193,6 +231,7 @@ def what_if(
         text: or the text of a memory that does not exist yet, with its `title` and `project`.
         title: its title.
         project: its project, org/repo.
+        scope: its scope, personal or shared.
         queries: also try it on the judged queries of this set, or of `all`; missing evidence is gathered.
         progress: called with a label, a count and a total.
 
@@ -210,7 +249,7 @@ def what_if(
     if without is not None:
         edit = absence(without, resources)
     else:
-        edit = presence(new_memory(text or "", resources, title=title, project=project), resources)
+        edit = presence(new_memory(text or "", resources, title=title, project=project, scope=scope), resources)
     found = applied(edit, answer.evidence, answer.config, answer.request, switched_off=answer.off, progress=progress)
     effect = None if queries is None else effect_on_queries(edit, answer.config, queries, progress=progress)
     return WhatIfReport(found, effect)

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.api.results import warn
 from cems_workbench.errors import InputError
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources

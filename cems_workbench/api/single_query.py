@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,18 +10,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.configs import load_config
-from cems_workbench.api.results import Result, Table, warn
-from cems_workbench.errors import InputError
+from cems_workbench.api.results import warn
+from cems_workbench.errors import InputError, one_line
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import EXCERPT_CHARS, Result, Table
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.expansion import VariantContribution
+    from cems_workbench.analysis.stage_mistakes import KnownMistake
     from cems_workbench.analysis.supersession import Staleness
     from cems_workbench.analysis.why import Why
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence, Trace
-    from cems_workbench.pipeline.gather import Request
+    from cems_workbench.pipeline.gather import JudgeScope, Request
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,9 +63,9 @@ class Answer(Result):
 
     @property
     def stages(self) -> Table:
-        """The stages with the candidates that went in and came out of each, and its milliseconds."""
-        rows = tuple((s.name, s.candidates_in, s.candidates_out, s.elapsed_ms) for s in self.trace.stages)
-        return Table(("stage", "in", "out", "ms"), rows, f"stages of {self.config.name}")
+        """The stages with the candidates that went in and came out of each, its milliseconds, and its warnings."""
+        rows = ((s.name, s.candidates_in, s.candidates_out, s.elapsed_ms, len(s.warnings)) for s in self.trace.stages)
+        return Table(("stage", "in", "out", "ms", "warnings"), tuple(rows), f"stages of {self.config.name}")
 
     def journey(self, memory_id: str) -> Table:
         """The way of one memory through the stages. Raises InputError where it is not among the candidates."""
@@ -88,6 +91,23 @@ class Answer(Result):
         columns, rows = table.to_table()
         return Table(tuple(columns), tuple(map(tuple, rows)), f"{len(rows)} candidates side by side")
 
+    def parts(self, grades: Mapping[str, int] | None = None) -> Table:
+        """Of each result its rank and score in every list and after every stage that did something, and what the score is made of."""
+        from cems_workbench.analysis.side_by_side import parts_words, side_by_side
+
+        table, rows = side_by_side(self.trace, grades), list[tuple[Any, ...]]()
+        for row in table.rows:
+            if row.final_rank is None:
+                break
+            head: tuple[Any, ...] = (row.final_rank, row.memory_id)
+            for key, cell in row.cells.items():
+                column = table.column(key)
+                last = column.kind == "rank"
+                made_of = (parts_words(column.kind, cell.parts), row.moved_words if last else "")
+                rows.append((*head, "final" if last else key, cell.rank, cell.score, "; ".join(filter(None, made_of))))
+                head = ("", "")  # said once for each result
+        return Table(("rank", "memory", "where", "rank there", "score", "made of"), tuple(rows))
+
     @property
     def title(self) -> str:
         """How many results of which query under which config."""
@@ -95,13 +115,17 @@ class Answer(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The results by rank."""
-        stale = self.staleness
+        """The results by rank; where several queries were searched at once, what each of them found and gave to a result."""
+        from cems_workbench.analysis.expansion import variant_contributions
+
+        stale, several = self.staleness, len(self.evidence.variants) > 1
+        shares = {one.memory_id: one for one in variant_contributions(self.trace)} if several else {}
         rows = tuple(
             (
                 one.rank,
                 one.score,
                 one.memory_id,
+                _given(shares[one.memory_id]) if several else None,
                 stale[one.memory_id].words if one.memory_id in stale else None,
                 one.project,
                 one.title,
@@ -109,7 +133,23 @@ class Answer(Result):
             )
             for one in self.trace.results
         )
-        return (Table(("rank", "score", "memory", "out of date", "project", "title", "content"), rows),)
+        columns = ("rank", "score", "memory", "given by query", "out of date", "project", "title", "content")
+        results = Table(columns, rows, unshown=("project", "title"))
+        if not several:
+            return (results,)
+        queries = []
+        for i, variant in enumerate(self.evidence.variants):
+            found = [key for key, one in shares.items() if i in one.by_variant]
+            queries.append(
+                (
+                    i,
+                    variant.kind,
+                    one_line(variant.text, EXCERPT_CHARS),
+                    len(found),
+                    sum(key in self.ids for key in found),
+                )
+            )
+        return results, Table(("query", "kind", "text", "found", "in results"), tuple(queries))
 
     @property
     def staleness(self) -> Mapping[str, Staleness]:
@@ -131,19 +171,75 @@ class Answer(Result):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The warnings of the stages, and what this config asks for that the evidence does not hold."""
+        """Tokens, what project and moment do, what was searched and who answered; known mistakes, warnings and what the evidence lacks."""
+        from cems_workbench.analysis.known_mistakes import known_mistakes
+        from cems_workbench.pipeline.stages.judge import JUDGE
         from cems_workbench.pipeline.stages.result import ScoreNeed
 
+        mistakes = known_mistakes(self.trace)
+        said = {mistake.words for mistake in mistakes}
+        # The judge changes no ranking: its warnings are those of `trace`.
+        warned = (line for line in self.trace.warnings if line[1] not in said and line[0] != JUDGE.name)
         needs = (
-            f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter
+            (need.stage, f"{len(need.memory_ids)} scores of {need.model}")
+            if isinstance(need, ScoreNeed)
+            else (need.stage, need.parameter)
             for need in self.trace.needs
         )
-        said = [f"warning: {stage}: {text}" for stage, text in self.trace.warnings]
-        return (*said, *(f"the evidence does not hold: {need}; search again with this config" for need in needs))
+        return (
+            *self._remarks(),
+            *(f"known mistake: {mistake.line}" for mistake in mistakes),
+            *(f"warning: {stage}: {text}" for stage, text in warned),
+            *(f"warning: {stage}: needs a gather: {need}" for stage, need in needs),
+        )
+
+    @property
+    def judge_warnings(self) -> tuple[str, ...]:
+        """What the judge warns of. It changes no ranking."""
+        from cems_workbench.pipeline.stages.judge import JUDGE
+
+        return tuple(f"warning: {stage}: {text}" for stage, text in self.trace.warnings if stage == JUDGE.name)
+
+    def _remarks(self) -> Iterator[str]:
+        from cems_workbench.config import depth_notes
+        from cems_workbench.pipeline.list_provenance import answered_lists, searched_lines
+        from cems_workbench.pipeline.request_effects import later_words
+        from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+        from cems_workbench.pipeline.stages.lists import LISTS
+
+        trace, lists = self.trace, self.evidence.lists
+        if trace.external:
+            yield f"{trace.tokens_used} tokens; stages as another pipeline recorded them: no config changes them"
+            return
+        budget, left_out = trace.stage(ASSEMBLY).fields.budget, len(trace.skipped_for_budget)
+        used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
+        yield f"{used}{f', {left_out} memories did not fit' if left_out else ''}; config {self.config.name}"
+        yield from depth_notes(self.config)
+        yield from effects(self.evidence, self.config, self.request is None or self.request.as_of is not None)
+        yield from searched_lines(self.evidence)
+        shown = trace.stage(LISTS).fields.shown(self.config, inner=True)
+        for line in (
+            later_words(trace),
+            answered_lists(self.evidence, [one.name for one in lists if one.name in shown]),
+        ):
+            if line:
+                yield line
+        if any(one.source == "source_hybrid" for one in lists):
+            from cems_workbench.analysis.engine_fusion import compare_fusions
+
+            if fusions := compare_fusions(trace):
+                yield fusions.line
 
     def to_json(self) -> dict[str, Any]:
-        """The whole trace as plain values, as `replay --json` prints it."""
-        return self.trace.to_json()
+        """The whole trace as plain values, and what is to be said of it, as `search --json` and `replay --json` print it."""
+        from cems_workbench.analysis.known_mistakes import known_mistakes
+        from cems_workbench.pipeline.request_effects import results_written_later
+
+        return self.trace.to_json() | {
+            "written_later": results_written_later(self.trace),
+            "out_of_date": {memory_id: found.to_json() for memory_id, found in self.staleness.items()},
+            "known_mistakes": [mistake.to_json() for mistake in known_mistakes(self.trace)],
+        }
 
     def save(self, path: str | Path, *, redact: bool = False) -> Path:
         """Write the evidence as a bundle, which `replay` reads on any machine.
@@ -160,6 +256,23 @@ class Answer(Result):
 
         write_bundle(redacted(self.evidence) if redact else self.evidence, Path(path))
         return Path(path)
+
+
+def effects(evidence: Evidence, config: PipelineConfig, as_of_given: bool = True) -> Iterator[str]:
+    """What project and moment of the query do under the config, a line each; of a moment that was not given only an effect."""
+    from cems_workbench.pipeline.request_effects import as_of_effect, project_effect
+
+    if evidence.project is not None:
+        only = bool((evidence.notes.get("query") or {}).get("only_project"))
+        yield f"project {evidence.project}: {project_effect(config, only).words}"
+    if evidence.as_of is not None and (as_of_given or not as_of_effect(config).ignored):
+        yield f"as of {evidence.as_of:%Y-%m-%d}: {as_of_effect(config).words}"
+
+
+def _given(shares: VariantContribution) -> str:
+    """What each query gave to the fused raw score, and the boost, as in "0: 0.0164, 2: 0.0161 ×1.1"."""
+    terms = ", ".join(f"{i}: {gave:.4f}{'*' if i == shares.decisive else ''}" for i, gave in shares.by_variant.items())
+    return terms + (f" ×{shares.boost:g}" if shares.boost != 1 else "")
 
 
 def search(
@@ -199,8 +312,7 @@ def search(
     A project that no memory is of is a `WorkbenchWarning`; with `only_project` an InputError.
     """
     from cems_workbench.config import with_values
-    from cems_workbench.pipeline.gather import Request, gather
-    from cems_workbench.pipeline.replay import replay as replayed
+    from cems_workbench.pipeline.gather import Request
     from cems_workbench.platform.parsing import parse_datetime
 
     chosen = load_config(config)
@@ -217,8 +329,36 @@ def search(
     if as_of is not None and as_of.tzinfo is None:
         raise InputError(f"as_of {as_of.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
     request = Request(query, project, as_of, only_project, tuple(variants), searched, dict(engine_queries or {}))
-    evidence = gather(request, chosen, store.resources, progress)
-    return Answer(replayed(evidence, chosen, clock=perf_counter), request)
+    return answered(store, request, chosen, progress=progress)
+
+
+def answered(
+    store: OpenStore,
+    request: Request,
+    config: PipelineConfig,
+    off: Sequence[int] = (),
+    *,
+    named: str = "off",
+    judge: JudgeScope = "results",
+    progress: Progress = silent,
+) -> Answer:
+    """The answer to a request; `judge` is what the judge scores. Raises InputError for a variant in `off` that is not there, as `named`."""
+    from cems_workbench.pipeline.gather import gather_lists, gather_scores
+    from cems_workbench.pipeline.replay import replay as replayed
+
+    lists = gather_lists(request, config, store.resources, progress)
+    left_out = known_variants(off, lists, named)
+    evidence = gather_scores(lists, config, store.resources, progress, judge=judge, switched_off=left_out)
+    trace = replayed(evidence, config, switched_off=left_out, clock=perf_counter)
+    return Answer(trace, request, left_out)
+
+
+def known_variants(off: Sequence[int], evidence: Evidence, name: str) -> tuple[int, ...]:
+    """The query variants to leave out; raises InputError when there is no such variant, under the argument's name."""
+    missing = sorted(number for number in off if not 0 <= number < len(evidence.variants))
+    if missing:
+        raise InputError(f"{name} {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0")
+    return tuple(off)
 
 
 def replay(
@@ -254,10 +394,8 @@ def replay(
         chosen = traced_config()
     else:
         chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
-    missing = sorted(number for number in off if not 0 <= number < len(found.variants))
-    if missing:
-        raise InputError(f"off {missing[0]}: there are {len(found.variants)} query variants, counted from 0")
-    return Answer(replayed(found, chosen, switched_off=tuple(off), clock=perf_counter), request, tuple(off))
+    left_out = known_variants(off, found, "off")
+    return Answer(replayed(found, chosen, switched_off=left_out, clock=perf_counter), request, left_out)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,11 +404,18 @@ class Explanation(Result):
 
     Attributes:
         why: path, cause, counterfactuals and verdict.
-        config: the config that is explained.
+        answer: the answer that is explained.
+        taken: which memory was taken for a piece of text; empty for an id.
     """
 
     why: Why
-    config: PipelineConfig
+    answer: Answer
+    taken: str = ""
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The config that is explained."""
+        return self.answer.config
 
     @property
     def cause(self) -> str:
@@ -314,43 +459,29 @@ class Explanation(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The fix, the cause, a vector that is not of the text, known mistakes and the verdict."""
-        vector = [self.why.vector.sentence] if self.why.vector else []
-        mistakes = (f"known mistake: {one.line}" for one in self.why.mistakes)
-        return (*([self.fix] if self.fix else []), self.cause, *vector, *mistakes, self.verdict)
+        """The memory that was meant, the fix, the cause, what is known of the memory, known mistakes and the verdict."""
+        return (self.taken, *self.why.lines) if self.taken else self.why.lines
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """The counterfactuals, or what comes nearest; the way through the stages; the place in each list."""
-        found = self.why
-        counterfactuals = found.counterfactuals or ((found.nearest,) if found.nearest else ())
-        title = (
-            "changes that bring it in"
-            if found.counterfactuals
-            else "what comes nearest"
-            if found.nearest
-            else "changes"
-        )
-        changes = tuple(
-            (
-                one.words,
-                one.rank,
-                one.gathers,
-                one.side_effects.tau,
-                one.side_effects.gone,
-                one.needs,
-                one.labelled.gain if one.labelled else None,
+        return self.why.tables
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read the changes, what project and moment do, and who answered; warnings of recorded stages."""
+        from cems_workbench.pipeline.list_provenance import answered_lists
+
+        evidence, asked = self.answer.evidence, self.answer.request
+        answered = answered_lists(evidence, [ranked.name for ranked in evidence.lists])
+        if evidence.external:
+            said = {mistake.words for mistake in self.why.mistakes}
+            further: Iterator[str] = (
+                f"warning: {stage}: {text}" for stage, text in self.answer.trace.warnings if text not in said
             )
-            for one in counterfactuals
-        )
-        columns = ("change", "rank", "gathers", "tau of others", "others dropped", "scores lacking", "gain nDCG@10")
-        steps = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in found.path.steps)
-        places = tuple((place.list, place.rank, place.score, place.words) for place in found.path.places)
-        tables = [Table(columns, changes, title)] if changes else []
-        tables.append(Table(("stage", "rank in", "rank", "score", "what happened"), steps, "its way"))
-        return (*tables, Table(("list", "rank", "score", "whole store"), places, "its place in each list"))[
-            : len(tables) + bool(places)
-        ]
+        else:
+            further = effects(evidence, self.config, asked is not None and asked.as_of is not None)
+        return (*self.why.notes, *further, *([answered] if answered else []))
 
     def to_json(self) -> dict[str, Any]:
         """The whole answer as plain values, as `why --json` prints it."""
@@ -380,32 +511,45 @@ def why(
     Raises:
         InputError: there is no such memory, or several have the text, naming the nearest; or the store is needed and was not given.
     """
-    from cems_workbench.analysis.why import explain, known_memory, stored_memory
-    from cems_workbench.jobs.evidence_memory import checking_set
-
     if k is not None and k < 1:
         raise InputError(f"k {k}: it is counted from 1")
-    if store is None:
-        if labelled:
-            raise InputError("labelled needs the store: why(answer, memory_id, store=store, labelled=True)")
-        memory_id = known_memory(memory_id, answer.evidence.memories)
-        return Explanation(
-            explain(memory_id, answer.evidence, answer.config, k=k, switched_off=answer.off, progress=progress),
-            answer.config,
-        )
-    if answer.request is None:
+    if store is None and labelled:
+        raise InputError("labelled needs the store: why(answer, memory_id, store=store, labelled=True)")
+    if store is not None and answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
-    memory_id = stored_memory(memory_id, store.resources)
-    judged = checking_set(answer.config, store.resources, labelled, progress)
+    return explanation(answer, memory_id, store, k, labelled, progress=progress)
+
+
+def explanation(
+    answer: Answer,
+    named: str,
+    store: OpenStore | None = None,
+    k: int | None = None,
+    labelled: bool = False,
+    *,
+    of_set: Sequence[KnownMistake] = (),
+    progress: Progress = silent,
+) -> Explanation:
+    """As `why`, with the known mistakes of the set that the query is of, where it is one of external traces."""
+    from cems_workbench.analysis.why import explain, known_memory, stored_memory, taken
+    from cems_workbench.jobs.evidence_memory import checking_set
+
+    if store is None:
+        memory_id = known_memory(named, answer.evidence.memories)
+        memory = answer.evidence.memories.get(memory_id)
+    else:
+        memory_id = stored_memory(named, store.resources)
+        memory = store.resources.store.memories.get(memory_id)
     found = explain(
         memory_id,
         answer.evidence,
         answer.config,
         k=k,
-        request=answer.request,
-        resources=store.resources,
-        labelled=judged,
+        request=None if store is None else answer.request,
+        resources=None if store is None else store.resources,
+        labelled=None if store is None else checking_set(answer.config, store.resources, labelled, progress),
         switched_off=answer.off,
+        of_set=of_set,
         progress=progress,
     )
-    return Explanation(found, answer.config)
+    return Explanation(found, answer, "" if memory is None else taken(named, memory))

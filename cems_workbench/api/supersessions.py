@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.results import Result, Table
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.proposed_edges import Proposals

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
-from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.api.results import warn
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.api.configs import ConfigLike

@@ -18,6 +18,7 @@ import typer
 from cems_workbench import __version__
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.next_command import first_search, say_next
+from cems_workbench.cli.options import grouped, open_existing_store
 from cems_workbench.cli.terminal import say
 from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
@@ -43,11 +44,11 @@ COMMANDS = {
     "reindex": "reindex:reindex_command",
     "connect": "connect:connect_command",
     "search": "search:search_command",
-    "replay": "replay:replay_command",
+    "replay": "search:replay_command",
     "why": "why:why_command",
-    "what-if": "what_if:what_if_command",
+    "what-if": "why:what_if_command",
     "memory": "memory:memory_command",
-    "blame": "blame:blame_command",
+    "blame": "memory:blame_command",
     "gather": "gather:gather_command",
     "fill-scores": "fill_scores:fill_scores_command",
     "evaluate": "evaluate:evaluate_command",
@@ -106,7 +107,7 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
         if isinstance(command, typer.Typer):
             root.add_typer(command, name=name)
         else:
-            root.command(name, cls=getattr(module, CLASSES[name]) if name in CLASSES else None)(command)
+            root.command(name, cls=getattr(module, CLASSES[name]) if name in CLASSES else None)(grouped(command))
     return root
 
 
@@ -177,8 +178,6 @@ def main() -> None:
 
 def _to_begin_with() -> list[list[str] | None]:
     """What to type first: the import of the sample, or with memories in the default store a search and the app."""
-    from cems_workbench.cli.options import open_existing_store
-
     try:
         with open_existing_store(None) as store:
             search_first = first_search(store)

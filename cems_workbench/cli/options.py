@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
 from cems_workbench.cli.progress_lines import progress_lines
-from cems_workbench.cli.terminal import literal, say
+from cems_workbench.cli.terminal import literal, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
 
 if TYPE_CHECKING:
+    from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import EvidenceSet
-    from cems_workbench.pipeline import Variant
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
+    from cems_workbench.results import Result
+    from cems_workbench.results import Table as ResultTable
     from cems_workbench.settings import Settings
     from cems_workbench.store import Store
 
@@ -117,6 +122,15 @@ def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Re
         yield resources
 
 
+@contextmanager
+def opened_store(store: Path | None) -> Iterator[OpenStore]:
+    """The same as the API takes it."""
+    from cems_workbench.api.open_store import OpenStore
+
+    with filled_resources(store) as resources:
+        yield OpenStore(resources)
+
+
 def queries_of(store: Store, query_set: str | None) -> list[Query]:
     """The queries of a set, or all of them when none is named; raises StoreError for a set that is not there."""
     return store.queries.read() if query_set is None else store.query_sets.queries(query_set)
@@ -179,6 +193,31 @@ def print_table(
         title = None
 
 
+def present(result: Result, as_json: bool = False, *, also: Sequence[ResultTable] = ()) -> None:
+    """Print a result: as JSON, or its lines, its tables and further ones, and its notes; those that begin with their kind go to stderr."""
+    if as_json:
+        return put_json(result.to_json())
+    for line in result.lines:
+        say_wrapped(line)
+    for place, table in enumerate(table for table in (*result.tables, *also) if table):
+        if place or result.lines:
+            say()
+        print_rows(table)
+    if result.notes:
+        say()
+    for note in result.notes:
+        say_wrapped(note, err=note.startswith(("warning:", "note:")))
+
+
+def print_rows(table: ResultTable) -> None:
+    """Print the rows of a table that are shown, and how many more there are; nothing without rows."""
+    if table:
+        drawn = table.drawn
+        print_table(drawn.columns, drawn.rows, drawn.title or None)
+        if drawn.left_out:
+            say(f"and {drawn.left_out} more; --json lists them all")
+
+
 COLUMN_GAP = 2
 MAX_WORD_WIDTH = 28
 """Longer words may be broken."""
@@ -229,23 +268,13 @@ def _widths(narrowest: list[int], natural: list[int], width: int) -> list[int]:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
+    if value is None or value != value:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
     return _LONG_WORD.sub(lambda word: f"{word[0][: MAX_WORD_CHARS - 1]}…", literal(str(value)))
-
-
-def warn_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
-    """Warn that no memory is in this project, with the nearest name.
-
-    Raises InputError if the search is restricted to it.
-    """
-    problem = store.memories.project_problem(project)
-    if problem and only_project:
-        raise InputError(f"--project: {problem}")
-    if problem:
-        say(f"warning: --project: {problem}", err=True)
 
 
 @contextmanager
@@ -315,17 +344,6 @@ WithoutVariantOption = Annotated[
         "--without-variant", metavar="N", min=0, help="Leave out query variant N (0: the query itself); repeatable."
     ),
 ]
-StagesOption = Annotated[
-    bool,
-    typer.Option("--stages", help="Also show each stage below the ranking: candidates in and out, time, warnings."),
-]
-ExplainOption = Annotated[
-    bool,
-    typer.Option(
-        "--explain",
-        help="Also show what each score is made of: rank and score of a result in every list and after every stage, and the parts.",
-    ),
-]
 CutoffOption = Annotated[
     int | None,
     typer.Option(
@@ -335,6 +353,96 @@ CutoffOption = Annotated[
         help="A memory below this rank counts as missing (default: the result limit).",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ConfigChoice:
+    """The config of a command."""
+
+    preset: PresetOption = None
+    config: ConfigOption = None
+    changes: SetOption = None
+
+    def read(self) -> PipelineConfig:
+        """The chosen config. Raises InputError as `chosen_config` does."""
+        return chosen_config(self.preset, self.config, self.changes)
+
+    def words(self, store: Path | None = None) -> list[str]:
+        """The options that were given, and the store, as words for the command that goes on."""
+        return given_options(self.preset, self.config, self.changes, store)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a query is asked with."""
+
+    project: ProjectOption = None
+    only_project: OnlyProjectOption = False
+    as_of: AsOfOption = None
+
+    def request(self, query: str, config: PipelineConfig) -> tuple[Request, PipelineConfig]:
+        """The request, and the config that it is answered with. Raises InputError."""
+        from cems_workbench.pipeline.gather import Request
+
+        if self.only_project and not self.project:
+            raise InputError("--only-project needs a --project")
+        return Request(query, self.project, parse_as_of(self.as_of), self.only_project), config
+
+    def check_project(self, store: Store) -> None:
+        """Warn that no memory is in the project, with the nearest name; InputError if the search is restricted to it."""
+        problem = store.memories.project_problem(self.project)
+        if problem and self.only_project:
+            raise InputError(f"--project: {problem}")
+        if problem:
+            say(f"warning: --project: {problem}", err=True)
+
+
+@dataclass(frozen=True)
+class AskedInFull(Asked):
+    """What a query is asked with, its variants and texts for engines too."""
+
+    variants: VariantOption = None
+    searched: SearchedOption = None
+    engine_queries: EngineQueryOption = None
+    without: WithoutVariantOption = None
+
+    def request(self, query: str, config: PipelineConfig) -> tuple[Request, PipelineConfig]:
+        """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
+        from cems_workbench.config import with_values
+
+        request, _ = super().request(query, config)
+        if self.variants and config.expansion.backend == "none":
+            config = with_values(config, {"expansion.backend": "manual"})
+        by_list = dict(_engine_query(text) for text in self.engine_queries or ())
+        return replace(
+            request, variants=tuple(self.variants or ()), searched=self.searched, engine_queries=by_list
+        ), config
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for typer: a parameter that is a dataclass of options is replaced by its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[Parameter] = []
+    for one in signature(command).parameters.values():
+        if one.name in groups:
+            types = get_type_hints(groups[one.name], include_extras=True)
+            parameters += [
+                Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+                for field in fields(groups[one.name])
+            ]
+        else:
+            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[one.name]))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 def given_options(
@@ -353,42 +461,12 @@ def given_options(
     return [word for name, value in given if value is not None for word in (name, str(value))]
 
 
-def request_and_config(
-    query: str,
-    project: str | None,
-    only_project: bool,
-    as_of: str | None,
-    variants: Sequence[str] | None,
-    config: PipelineConfig,
-    searched: str | None = None,
-    engine_queries: Sequence[str] | None = None,
-) -> tuple[Request, PipelineConfig]:
-    """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
-    if only_project and not project:
-        raise InputError("--only-project needs a --project")
-    from cems_workbench.config import with_values
-    from cems_workbench.pipeline.gather import Request
-
-    if variants and config.expansion.backend == "none":
-        config = with_values(config, {"expansion.backend": "manual"})
-    by_list = dict(_engine_query(text) for text in engine_queries or ())
-    return Request(query, project, parse_as_of(as_of), only_project, tuple(variants or ()), searched, by_list), config
-
-
 def _engine_query(text: str) -> tuple[str, str]:
     """(list, text) of LIST=TEXT. Raises InputError."""
     name, equals, query = text.partition("=")
     if not equals:
         raise InputError(f"--engine-query {text[:60]}: write LIST=TEXT, such as lexical=WORDS")
     return name.strip(), query
-
-
-def require_variants(off: Sequence[int] | None, variants: Sequence[Variant]) -> tuple[int, ...]:
-    """The query variants to leave out; raises InputError when there is no such variant."""
-    missing = sorted(number for number in off or () if number >= len(variants))
-    if missing:
-        raise InputError(f"--without-variant {missing[0]}: there are {len(variants)} query variants, counted from 0")
-    return tuple(off or ())
 
 
 def parse_as_of(text: str | None) -> datetime | None:

@@ -21,30 +21,20 @@ from cems_workbench.cli.gather import PerQueryProjectOption, SeedOption
 from cems_workbench.cli.named_evidence import NamesArgument, evidence_files, labelled_evidence
 from cems_workbench.cli.next_command import config_options, say_next, words_of
 from cems_workbench.cli.options import (
-    AsOfOption,
-    ConfigOption,
+    AskedInFull,
+    ConfigChoice,
     ConfigsOption,
     CutoffOption,
-    EngineQueryOption,
-    OnlyProjectOption,
-    PresetOption,
-    ProjectOption,
-    SearchedOption,
     SetOption,
     StoreOption,
-    VariantOption,
-    WithoutVariantOption,
-    chosen_config,
-    filled_resources,
     given_options,
+    grouped,
+    open_existing_store,
     preset_help,
     progress_bar,
-    request_and_config,
-    require_variants,
-    warn_unknown_project,
 )
 from cems_workbench.cli.terminal import say
-from cems_workbench.cli.why import next_commands
+from cems_workbench.cli.why import LabelledOption, MissingArgument, QueryArgument, explained, next_commands
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
@@ -164,26 +154,15 @@ def compare_command(
 
 
 @group.command("why")
+@grouped
 def why_command(
-    query: Annotated[str, typer.Argument(help="The query.")],
-    memory_id: Annotated[
-        str, typer.Argument(metavar="MEMORY", help="The memory that is missing: its id, or a piece of its text.")
-    ],
+    query: QueryArgument,
+    memory_id: MissingArgument,
     out: OutOption,
-    preset: PresetOption = None,
-    config: ConfigOption = None,
-    changes: SetOption = None,
+    choice: ConfigChoice,
+    asked: AskedInFull,
     cutoff: CutoffOption = None,
-    project: ProjectOption = None,
-    only_project: OnlyProjectOption = False,
-    as_of: AsOfOption = None,
-    variants: VariantOption = None,
-    searched_text: SearchedOption = None,
-    engine_queries: EngineQueryOption = None,
-    without: WithoutVariantOption = None,
-    labelled: Annotated[
-        bool, typer.Option("--labelled", help="Sort the changes by their gain on the store's judged queries.")
-    ] = False,
+    labelled: LabelledOption = False,
     redact: RedactOption = False,
     store: StoreOption = None,
 ) -> None:
@@ -191,39 +170,16 @@ def why_command(
 
     It searches the store: of an external trace, `why --evidence SET` names the stage.
     """
-    chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(
-        query, project, only_project, as_of, variants, chosen, searched_text, engine_queries
-    )
-    from cems_workbench.analysis.why import explain, stored_memory
-    from cems_workbench.jobs.evidence_memory import checking_set
-    from cems_workbench.pipeline.gather import gather_lists, gather_scores
-    from cems_workbench.pipeline.replay import replay
     from cems_workbench.report.investigation import investigation_report
 
-    with progress_bar() as progress, filled_resources(store) as resources:
-        memory_id = stored_memory(memory_id, resources)
-        warn_unknown_project(resources.store, project, only_project)
-        lists = gather_lists(request, chosen, resources)
-        left_out = require_variants(without, lists.variants)
-        evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)
-        found = explain(
-            memory_id,
-            evidence,
-            chosen,
-            k=cutoff,
-            request=request,
-            resources=resources,
-            labelled=checking_set(chosen, resources, labelled, progress),
-            switched_off=left_out,
-            progress=progress,
-        )
-        memory = resources.store.memories.get(memory_id)
-    trace = replay(evidence, chosen, switched_off=left_out)
-    _write(out, investigation_report(found, trace, datetime.now(UTC), memory=memory, redact=redact))
+    found = explained(query, memory_id, choice, asked, cutoff, labelled, store, quiet=False)
+    with open_existing_store(store) as opened:
+        memory = opened.memories.get(found.why.path.memory_id)
+    trace = found.answer.trace
+    _write(out, investigation_report(found.why, trace, datetime.now(UTC), memory=memory, redact=redact))
     say(found.cause)
-    options = given_options(preset, config, changes, store)
-    say_next(*next_commands(found, request, left_out, options))
+    assert found.answer.request is not None
+    say_next(*next_commands(found.why, found.answer.request, found.answer.off, choice.words(store)))
 
 
 def _write(out: Path, page: str) -> None:

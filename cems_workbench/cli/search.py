@@ -1,60 +1,57 @@
-"""`search`: one query through the whole pipeline."""
+"""`search` and `replay`: one query through the whole pipeline, and its evidence under a config."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cems_workbench.cli.next_command import after_search, say_next
 from cems_workbench.cli.options import (
-    AsOfOption,
-    ConfigOption,
-    EngineQueryOption,
-    ExplainOption,
+    AskedInFull,
+    ConfigChoice,
     JsonOption,
-    OnlyProjectOption,
-    PresetOption,
-    ProjectOption,
-    SearchedOption,
-    SetOption,
-    StagesOption,
     StoreOption,
-    VariantOption,
-    WithoutVariantOption,
-    chosen_config,
-    filled_resources,
     given_options,
+    opened_store,
+    present,
+    print_rows,
     progress_bar,
-    request_and_config,
-    require_variants,
-    warn_unknown_project,
 )
-from cems_workbench.cli.terminal import say_wrapped
-from cems_workbench.command_words import words_of
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
+from cems_workbench.command_words import why_command, words_of
 from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cems_workbench.api.single_query import Answer
+
+StagesOption = Annotated[
+    bool,
+    typer.Option("--stages", help="Also show each stage below the ranking: candidates in and out, time, warnings."),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Also show what each score is made of: rank and score of a result in every list and after every stage, and the parts.",
+    ),
+]
 
 
 def search_command(
     query: Annotated[str, typer.Argument(help="The query.")],
-    preset: PresetOption = None,
-    config: ConfigOption = None,
-    changes: SetOption = None,
-    project: ProjectOption = None,
-    only_project: OnlyProjectOption = False,
-    as_of: AsOfOption = None,
-    variants: VariantOption = None,
-    searched: SearchedOption = None,
-    engine_queries: EngineQueryOption = None,
+    choice: ConfigChoice,
+    asked: AskedInFull,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", metavar="FILE", help="Also write the evidence bundle to this file.")
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Write the bundle without texts; it replays to the same numbers.")
     ] = False,
-    without: WithoutVariantOption = None,
     explain: ExplainOption = False,
     stages: StagesOption = False,
     store: StoreOption = None,
@@ -64,40 +61,77 @@ def search_command(
 
     Shows the ranking first, and what each stage did with --stages.
     """
-    chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(
-        query, project, only_project, as_of, variants, chosen, searched, engine_queries
-    )
+    request, chosen = asked.request(query, choice.read())
     from cems_workbench.analysis.next_step import next_step
-    from cems_workbench.cli.tracing import print_trace
+    from cems_workbench.api.single_query import answered
     from cems_workbench.jobs.query_grades import QueryGrades, query_grades
-    from cems_workbench.pipeline import replay, write_bundle
-    from cems_workbench.pipeline.gather import gather
 
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        warn_unknown_project(resources.store, project, only_project)
-        evidence = gather(request, chosen, resources, progress)
-        judged = QueryGrades() if as_json and not explain else query_grades(request, resources.store)
-    left_out = require_variants(without, evidence.variants)
+    with progress_bar(as_json) as progress, opened_store(store) as opened:
+        asked.check_project(opened.resources.store)
+        answer = answered(opened, request, chosen, asked.without or (), named="--without-variant", progress=progress)
+        judged = QueryGrades() if as_json and not explain else query_grades(request, opened.resources.store)
     if bundle is not None:
-        from cems_workbench.pipeline.redact import redacted
-
-        write_bundle(redacted(evidence) if redact else evidence, bundle)
-    trace = replay(evidence, chosen, switched_off=left_out, clock=time.perf_counter)
-    print_trace(
-        trace,
-        as_json,
-        stages=stages,
-        explain=explain,
-        grades=judged.grades,
-        as_of_given=request.as_of is not None,
-    )
+        answer.save(bundle, redact=redact)
+    _print(answer, as_json, stages, explain, judged.grades)
     if as_json:
         return
-    step = next_step(trace, judged.grades, judged.relevant_from, judged.answerable)
+    step = next_step(answer.trace, judged.grades, judged.relevant_from, judged.answerable)
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
         say_wrapped(step.words)
-    label = words_of("app", options=given_options(None, None, None, store)) if step.place == "label" else None
-    say_next(*after_search(step, trace, request, left_out, given_options(preset, config, changes, store)), label)
+    label = words_of("app", options=given_options(store=store)) if step.place == "label" else None
+    say_next(*after_search(step, answer.trace, request, answer.off, choice.words(store)), label)
+
+
+def replay_command(
+    bundle: Annotated[Path, typer.Argument(help="An evidence bundle.")],
+    choice: ConfigChoice,
+    explain: ExplainOption = False,
+    stages: StagesOption = False,
+    spans: Annotated[
+        Path | None,
+        typer.Option(
+            "--spans",
+            metavar="FILE",
+            help="Also write the stages as OpenInference spans, which other tools and `import` read.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay an evidence bundle under a config.
+
+    The same bundle and config give the same trace on any machine. No store and no model is needed.
+    """
+    chosen = choice.read()
+    from cems_workbench.api.single_query import Answer
+    from cems_workbench.pipeline import read_bundle, replay
+    from cems_workbench.pipeline.trace_spans import trace_spans
+    from cems_workbench.platform.atomic_write import write_text
+
+    evidence = read_bundle(bundle)
+    answer = Answer(replay(evidence, chosen, clock=time.perf_counter))
+    if spans is not None:
+        write_text(spans, "".join(f"{line}\n" for line in trace_spans(answer.trace)))
+    _print(answer, as_json, stages, explain)
+    if as_json:
+        return
+    missing = next((memory_id for memory_id in evidence.memories if memory_id not in answer.ids), None)
+    if missing is not None:
+        options = ["--evidence", str(bundle), *choice.words()]
+        say_next(why_command(evidence.query, missing, options=options).words())
+
+
+def _print(answer: Answer, as_json: bool, stages: bool, explain: bool, grades: Mapping[str, int] | None = None) -> None:
+    """Print an answer, with `explain` the parts of each score, with `stages` a row for each stage; `grades` are by memory id."""
+    if as_json and explain:
+        from cems_workbench.analysis.side_by_side import side_by_side
+
+        return put_json(answer.to_json() | {"side_by_side": side_by_side(answer.trace, grades).to_json()})
+    present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [])
+    if (stages or explain) and not as_json:  # the judge changes no ranking: it warns only if the stages are shown
+        for line in answer.judge_warnings:
+            say(line, err=True)
+    if stages and not as_json:
+        say()
+        print_rows(answer.stages)

@@ -33,11 +33,11 @@ def say(text: str = "", *, err: bool = False) -> None:
     typer.echo(literal(text), err=err)
 
 
-def say_wrapped(text: str) -> None:
+def say_wrapped(text: str, *, err: bool = False) -> None:
     """Print words, wrapped at words to fit the terminal; ids and numbers stay whole."""
     width = shutil.get_terminal_size().columns
     for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
-        say(line)
+        say(line, err=err)
 
 
 def put(text: str) -> None:

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from cems_workbench.analysis.supersession import stale_words
-from cems_workbench.analysis.why import Counterfactual, Why
-from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
+from cems_workbench.analysis.why import Why
 from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
@@ -26,18 +25,8 @@ from cems_workbench.report.page import Facts, Texts, made, render
 
 FIRST, AROUND = 5, 3
 """Candidates whose contributions are shown: the first, and so many on either side of the memory."""
-MAX_CHANGES = 20
 LIST_COLOURS = 6
 """Colours of lists in the style sheet, taken in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _CounterfactualRow:
-    words: str
-    rank: str
-    at: str
-    effects: str
-    gain: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +38,6 @@ class _Bar:
     parts: tuple[Part, ...]
     here: bool
     words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    rank: int
-    memory_id: str
-    title: str
-    text: str
-    score: str
-    here: bool
-    stale: str
 
 
 def investigation_report(
@@ -76,7 +54,8 @@ def investigation_report(
     """
     texts, path = Texts(redact), found.path
     memory = memory or trace.evidence.memories.get(path.memory_id)
-    counterfactuals = found.counterfactuals[:MAX_CHANGES] or ((found.nearest,) if found.nearest else ())
+    if redact:
+        found = found.redacted
     bars, legend = _bars(trace, path.memory_id, texts)
     warnings = [f"{stage}: {texts.line(text)}" for stage, text in trace.warnings]
     return render(
@@ -84,7 +63,6 @@ def investigation_report(
         title=f"Why {path.memory_id} is " + ("among the results" if path.status == "in the top k" else "missing"),
         query=texts.line(found.query),
         found=found,
-        fix="" if found.fix is None else (found.fix.redacted if redact else found.fix).sentence,
         memory_title=texts.title(memory.title) if memory else "",
         memory_text=texts.excerpt(memory.content) if memory else "",
         facts=(
@@ -93,28 +71,10 @@ def investigation_report(
             (path.lost_at or DASH, "stage that lost it"),
             (str(len(found.counterfactuals)), "changes that bring it in"),
         ),
-        steps=tuple(
-            (
-                step.stage,
-                _whole(step.rank_in),
-                _whole(step.rank),
-                number(step.score),
-                step.words,
-                step.stage == path.lost_at,
-            )
-            for step in path.steps
-        ),
-        places=tuple(
-            (list_label(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places
-        ),
-        counterfactuals=tuple(_counterfactual(one, redact) for one in counterfactuals),
-        labelled=any(one.labelled for one in counterfactuals),
-        order=order_text(found.counterfactuals) if found.counterfactuals else "",
-        more=max(0, len(found.counterfactuals) - MAX_CHANGES),
-        unscored=any(one.needs for one in counterfactuals),
         bars=bars,
         legend=legend,
-        results=_results(trace, path.memory_id, path.k, texts),
+        results=[(one, stale_words(trace, one.memory_id, path.k)) for one in trace.results[: path.k]],
+        texts=texts,
         warnings=tuple(dict.fromkeys(warnings)),
         origin=_origin(trace) + made(moment),
         redact=redact,
@@ -123,25 +83,6 @@ def investigation_report(
 
 def _whole(value: int | None) -> str:
     return DASH if value is None else str(value)
-
-
-def _counterfactual(counterfactual: Counterfactual, redact: bool) -> _CounterfactualRow:
-    """A change as `why` prints it; a further query to search for is a text."""
-    if redact:
-        counterfactual = counterfactual.redacted
-    moved, effect = counterfactual.side_effects, counterfactual.labelled
-    points = [f"{change.breakpoint.succeeds:.6g}" for change in counterfactual.changes if change.breakpoint]
-    gain = DASH
-    if effect is not None:
-        hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
-        gain = f"{effect.verdict.kind}: {number(effect.gain, '+.3f')} ({interval_text(effect)}), {hits}"
-    return _CounterfactualRow(
-        counterfactual.words + ("*" if counterfactual.needs else ""),
-        _whole(counterfactual.rank),
-        ", ".join(points) or DASH,
-        f"{moved_text(moved)}, {moved.gone or 'none'} dropped",
-        gain,
-    )
 
 
 def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...], tuple[tuple[str, str], ...]]:
@@ -187,21 +128,6 @@ def _bar(
         tuple(drawn),
         row.memory_id == memory_id,
         words,
-    )
-
-
-def _results(trace: Trace, memory_id: str, k: int, texts: Texts) -> tuple[_Result, ...]:
-    return tuple(
-        _Result(
-            one.rank,
-            one.memory_id,
-            texts.title(one.title),
-            texts.excerpt(one.content),
-            number(one.score),
-            one.memory_id == memory_id,
-            stale_words(trace, one.memory_id, k) or "",
-        )
-        for one in trace.results[:k]
     )
 
 

@@ -22,6 +22,7 @@ from cems_workbench.errors import one_line
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.platform.bidi import neutralise
+from cems_workbench.report.figures import number, signed
 
 FOLDER = Path(__file__).resolve().parent
 EXCERPT_CHARS = 200
@@ -78,7 +79,7 @@ def made(moment: datetime) -> Facts:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -87,6 +88,8 @@ def _environment() -> Environment:
         auto_reload=False,
         finalize=lambda value: neutralise(value) if type(value) is str else value,
     )
+    environment.filters |= {"number": number, "signed": signed}
+    return environment
 
 
 def render(template: str, **values: Any) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-from contextlib import redirect_stdout
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,7 +14,6 @@ from cems_workbench.analysis.fidelity.answer import RecordedResult, match_result
 from cems_workbench.analysis.rank_flow import rank_flow
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Why, cause, memory_path
-from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, THRESHOLD, candidate_stages
@@ -85,11 +82,8 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
         rows = str(path_html(trace, memory_id, asked)).split("<tr")
         assert [row.split("<th>")[1].split("<")[0] for row in rows if "lost here" in row] == ([stage] if stage else [])
     if ids:
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            print_why(Why("", path, sentence, (), None, "", 0))
-        rows = [row.split() for row in printed.getvalue().splitlines() if "lost here:" in row]
-        assert [row[0] for row in rows] == ([stage] if stage else [])
+        way = Why("", path, sentence, (), None, "", 0).way
+        assert [row[0] for row in way.rows if row[-1].startswith("lost here:")] == ([stage] if stage else [])
 
 
 @settings(max_examples=4 * EXAMPLES)

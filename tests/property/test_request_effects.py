@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import NOW, configs, evidences
 
-from cems_workbench.cli.tracing import print_trace
+from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.replay import Trace
@@ -78,14 +75,13 @@ def test_page_and_command_name_the_same_results_from_the_future_of_the_query(evi
         assert (result.memory_id in results_written_later(trace)) == later
         assert (f" {result.memory_id}" in later_words(trace).replace(",", "")) or not later
     assert results_html(trace, {}).count(LATER) == len(results_written_later(trace))
-    with redirect_stdout(io.StringIO()) as printed:
-        print_trace(trace, as_json=False)
-    assert project_effect(config).words in printed.getvalue() and as_of_effect(config).words in printed.getvalue()
-    assert later_words(trace) in printed.getvalue()
-    assert (LATER in printed.getvalue()) == bool(results_written_later(trace))
-    with redirect_stdout(io.StringIO()) as printed:
-        print_trace(trace, as_json=True)
-    assert json.loads(printed.getvalue())["written_later"] == results_written_later(trace)
+    answer = Answer(trace)
+    assert {project_effect(config).words, as_of_effect(config).words} <= {
+        note.split(": ", 1)[-1] for note in answer.notes
+    }
+    said = later_words(trace)
+    assert (said in answer.notes) == any(LATER in note for note in answer.notes) == bool(results_written_later(trace))
+    assert answer.to_json()["written_later"] == results_written_later(trace)
 
 
 def test_one_effect_under_several_configs_is_said_once() -> None:

@@ -14,6 +14,9 @@ from cems_workbench.analysis.supersession import standing_sentence
 from cems_workbench.analysis.why.causes import cause_parameters
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
+    interval_text,
+    moved_text,
+    order_text,
     ordered,
     supersession_counterfactuals,
     with_labels,
@@ -30,8 +33,9 @@ from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Table
 
 NO_FIX = (
     "This pipeline was traced, not run here, so no fix can be computed: that needs a pipeline that can be replayed. "
@@ -41,6 +45,8 @@ NO_FIX = (
 
 
 SINGLE = "single parameter"
+MAX_CHANGES = 12
+"""Changes that a person is shown."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,72 @@ class Why:
     vector: StoredVector | None = None
     """A vector of the memory that is not of its text; None if all are."""
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The fix, the cause, a vector that is not of the text, what supersedes it, known mistakes, and the verdict."""
+        said = [self.fix and self.fix.sentence, self.cause, self.vector and self.vector.sentence, self.standing]
+        said += [f"known mistake: {mistake.line}" for mistake in self.mistakes]
+        return tuple(line for line in (*said, self.verdict) if line)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The changes if there are any, the way through the stages, and the place in each list if it is known."""
+        return (*([self.changes] if self.changes else []), self.way, *([self.in_lists] if self.in_lists else []))
+
+    @property
+    def changes(self) -> Table:
+        """The changes that bring the memory in, else what comes nearest, with what they do to the other results."""
+        rows = tuple(_change(one) for one in self.counterfactuals or ([self.nearest] if self.nearest else []))
+        title = "changes that bring it in" if self.counterfactuals else "what comes nearest"
+        columns = ("change", "rank", "breakpoint", "side effects", "scores lacking", "on the judged queries")
+        further = ("gathers", "tau of others", "others dropped", "gain nDCG@10")
+        return Table((*columns, *further), rows, title, shown=MAX_CHANGES, unshown=further)
+
+    @property
+    def way(self) -> Table:
+        """Its way: a row for each stage."""
+        rows = (
+            (
+                step.stage,
+                step.rank_in,
+                step.rank,
+                step.score,
+                ("lost here: " if step.stage == self.path.lost_at else "") + step.words,
+            )
+            for step in self.path.steps
+        )
+        return Table(("stage", "rank in", "rank", "score", "what happened"), tuple(rows), "its way")
+
+    @property
+    def in_lists(self) -> Table:
+        """Its place in each list when the whole store is searched."""
+        rows = ((list_label(place.list), place.rank, place.score, place.words) for place in self.path.places)
+        return Table(("list", "rank", "score", "whole store"), tuple(rows), "its place in each list")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the changes are ordered, and what their columns say."""
+        found, said = self.counterfactuals, []
+        if found:
+            said.append(order_text(found))
+        if any(one.labelled for one in found):
+            said.append(
+                "on the judged queries: verdict and gain of mean nDCG@10, its 95 % interval, and those that gain and lose their only hit"
+            )
+        if any(one.needs for one in found):
+            said.append("scores lacking: candidates that the reranker never scored; the result may differ once it has")
+        return tuple(said)
+
+    @property
+    def redacted(self) -> Why:
+        """The same without the words that were searched for."""
+        return replace(
+            self,
+            fix=self.fix and self.fix.redacted,
+            counterfactuals=tuple(one.redacted for one in self.counterfactuals),
+            nearest=self.nearest and self.nearest.redacted,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {
@@ -88,6 +160,28 @@ class Why:
             "replays": self.replays,
             "known_mistakes": [mistake.to_json() for mistake in self.mistakes],
         }
+
+
+def _change(one: Counterfactual) -> tuple[Any, ...]:
+    """A row of `Why.changes`."""
+    effect, judged = one.labelled, None
+    if effect is not None:
+        unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""
+        hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
+        judged = f"{effect.verdict.kind}: {effect.gain:+.3f}, {interval_text(effect)}; {hits}{unscored}"
+    points = [f"{change.breakpoint.succeeds:.6g}" for change in one.changes if change.breakpoint]
+    return (
+        one.words,
+        one.rank,
+        ", ".join(points) or None,
+        f"{moved_text(one.side_effects)}, {one.side_effects.gone or 'none'} dropped",
+        one.needs or None,
+        judged,
+        one.gathers,
+        one.side_effects.tau,
+        one.side_effects.gone,
+        effect and effect.gain,
+    )
 
 
 def explain(

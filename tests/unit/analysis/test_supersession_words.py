@@ -1,6 +1,5 @@
 """Which memory supersedes a ranked one, in words: where that one is, how much later it was written, what has expired."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +18,6 @@ from cems_workbench.analysis.supersession import (
 )
 from cems_workbench.analysis.why import explain
 from cems_workbench.api.single_query import Answer
-from cems_workbench.cli.tracing import print_trace
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.mcp.tools.queries import _candidate
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
@@ -110,22 +108,13 @@ def test_sentence_names_what_a_memory_supersedes_too():
     assert standing_sentence(traced("ab", {}), "a") == ""
 
 
-def test_same_words_are_in_the_command_line_the_report_python_and_mcp(capsys):
+def test_same_words_are_in_the_answer_the_report_and_mcp():
     trace = traced("acb", {"a": ["b"]}, ages={"a": 10})
     words = "superseded by b (9 days later), which is below 2 in every list (best: 3rd in vector:0)"
-    assert stale_words(trace, "a") == words
-    print_trace(trace, as_json=False)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert f"The first result, a, is {words}." in printed
-    print_trace(trace, as_json=True)
-    assert json.loads(capsys.readouterr().out)["out_of_date"]["a"] == {
-        "words": words,
-        "stale": True,
-        "superseded_by": "b",
-    }
     answer = Answer(trace)
     assert answer.lines == (f"The first result, a, is {words}.",)
-    assert [row[3] for row in answer.tables[0].rows] == [words, None]
+    assert list(answer.to_pandas()["out of date"]) == [words, None]
+    assert answer.to_json()["out_of_date"]["a"] == {"words": words, "stale": True, "superseded_by": "b"}
     assert _candidate(trace, "a").out_of_date == words and _candidate(trace, "c").out_of_date is None
     found = explain("a", trace.evidence, trace.config)
     assert found.standing == f"a is {words}."
