@@ -113,7 +113,7 @@ def test_same_words_are_in_the_answer_the_report_and_mcp():
     words = "superseded by b (9 days later), which is below 2 in every list (best: 3rd in vector:0)"
     answer = Answer(trace)
     assert answer.lines == (f"The first result, a, is {words}.",)
-    assert list(answer.to_pandas()["out of date"]) == [words, None]
+    assert [row[4] for row in answer.tables[0].rows] == [words, None]
     assert answer.to_json()["out_of_date"]["a"] == {"words": words, "stale": True, "superseded_by": "b"}
     assert _candidate(trace, "a").out_of_date == words and _candidate(trace, "c").out_of_date is None
     found = explain("a", trace.evidence, trace.config)
