@@ -54,6 +54,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " (did you mean title?)" for a mistyped name; empty if nothing is close."""
+    like = nearest(name, known)
+    return f" (did you mean {like}?)" if like else ""
+
+
 def one_line(text: str, chars: int = 200) -> str:
     """Whitespace and control characters as single spaces, cut to `chars` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -35,7 +35,7 @@ class ConnectCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the addresses below the options."""
-        from cems_workbench.sources.kinds import ANY, importable
+        from cems_workbench.sources.address import ANY, importable
 
         rows = [(form, kind.description) for kind in importable() for form in kind.addresses]
         with formatter.section("Addresses"):
@@ -132,7 +132,7 @@ def connect_command(
 
 
 def _print_kinds(as_json: bool) -> None:
-    from cems_workbench.sources.kinds import SOURCE_KINDS, importable, installation
+    from cems_workbench.sources.address import SOURCE_KINDS, importable, installation
 
     kinds = importable()
     if as_json:

@@ -158,7 +158,7 @@ def extensions_check() -> list[Check]:
     from cems_workbench.pipeline.fusion_methods import FUSION_METHODS
     from cems_workbench.pipeline.rerankers import RERANKERS
     from cems_workbench.pipeline.retrievers import RETRIEVERS
-    from cems_workbench.sources.kinds import SOURCE_KINDS
+    from cems_workbench.sources.address import SOURCE_KINDS
 
     registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
         ("format", FORMATS),

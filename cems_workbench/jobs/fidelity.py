@@ -64,8 +64,7 @@ from cems_workbench.pipeline.wording import equal_scores
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.sources.address import parse
-from cems_workbench.sources.kinds import SOURCE_KINDS, address_forms, askable
+from cems_workbench.sources.address import SOURCE_KINDS, address_forms, askable, parse
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
 

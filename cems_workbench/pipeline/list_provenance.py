@@ -103,7 +103,7 @@ def provenance(*evidences: Evidence) -> str:
 
     For several requests the times are the first and the last: "from … to …".
     """
-    from cems_workbench.sources.kinds import display_name
+    from cems_workbench.sources.address import display_name
 
     notes = [note for evidence in evidences if (note := evidence.notes.get("engine"))]
     if not notes:

@@ -1,9 +1,11 @@
-"""Addresses of sources: URLs, parsed so that no secret stays in them.
+"""Addresses of sources, and the kinds of sources that they name: URLs, parsed so that no secret stays in them.
 
     KIND://USER@HOST:PORT/NAME   KIND:/FOLDER/NAME   env:NAME (the URL in an environment variable)
 
-The kinds of sources say what their addresses look like (`kinds`). Options follow a `?`: `user=ID` takes the memories of one user,
-others are the kind's own.
+The kinds of sources say what their addresses look like. A kind is a module of `kinds`, named as it, that declares
+`SOURCE = SourceKind(...)`, or an entry point in the group `cems_workbench.sources`, as those of `plugins/workbench_stores/kinds.py` and of
+other packages are. Messages, help, pages and docs/reference/sources.md derive from these records. Options follow a `?`: `user=ID` takes
+the memories of one user, others are the kind's own.
 
 A password in the URL is moved to `Address.secret`, which stays in memory; so is every query parameter whose name sounds like one. If the
 URL has none, it is that of the kind's environment variable, for PostgreSQL also of `.pgpass`, or typed at a prompt.
@@ -13,15 +15,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from pydantic import SecretStr
 
-from cems_workbench.errors import InputError
-from cems_workbench.sources.kinds import SourceKind, address_forms, kind_of
+from cems_workbench import extensions
+from cems_workbench.errors import InputError, install_extra
+
+if TYPE_CHECKING:
+    from cems_workbench.formats.recorded_answers import Recording
+    from cems_workbench.progress import Progress
+    from cems_workbench.records import Query
+    from cems_workbench.sources.source import ListName, Source
 
 FROM_ADDRESS = "the address"
 """`Address.secret_from` of a secret that was in the address itself."""
@@ -65,19 +75,98 @@ class Address:
         return replace(self, secret=SecretStr(secret), secret_from=secret_from)
 
 
-def source_kind(address: Address) -> SourceKind:
-    """The kind of source at an address. Raises InputError if none is known, as for one whose package is not installed."""
-    return _known_kind(address.scheme, address.plain)
+ANY = "env:NAME"
+"""The address in an environment variable: not of one kind."""
 
 
-def _known_kind(scheme: str, where: str) -> SourceKind:
-    kind = kind_of(scheme)
-    if kind is None and not scheme:
-        raise InputError(
-            f"{where} names no kind of source, as sqlite:/FILE does; it should be one of {address_forms()}"
-        )
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """One kind of source.
+
+    `addresses` are forms of its address, the usual one first, with placeholders in capitals; `description` says what such an address is.
+    `open` takes the address, the mapping of its fields if there is one, and the seconds a request may take. It raises InputError if the
+    address or the mapping does not fit and SourceError if the source cannot be read. None: the system answers queries and has no
+    memories to take. `ask` gives its present answers to queries (`fidelity --ask`), those that failed as errors of the recording; None:
+    it cannot be asked. `lists` are the live lists that a source of this kind can answer; a source itself says which (`SourceInfo.lists`).
+
+    Every address that is parsed loads all records, so drivers are imported within `open`.
+    """
+
+    name: str
+    title: str
+    addresses: tuple[str, ...]
+    description: str
+    schemes: tuple[str, ...]
+    open: Callable[[Address, Mapping[str, Any] | None, float], Source] | None
+    ask: Callable[[Address, Sequence[Query], Progress], Recording] | None = None
+    credential_variable: str = ""
+    """The environment variable of its password or key; empty if it has none."""
+    package: str = ""
+    """What `open` imports that not everybody has installed."""
+    extra: str = ""
+    """The extra of the workbench that installs it; empty: the package is installed by its name."""
+    lists: tuple[ListName, ...] = ("vector",)
+    products: Mapping[str, str] = field(default_factory=dict)
+    """Names by `SourceInfo.kind`, if sources of this kind say another one than `name`."""
+    path_is_name: bool = False
+    """Whether the path of an address without a host is a database's name, not a file's path."""
+    place: int = extensions.DEFAULT_PLACE
+
+
+SOURCE_KINDS = extensions.Registry(extensions.SOURCES, SourceKind, "cems_workbench.sources.kinds", "SOURCE")
+"""Every kind of source by name."""
+
+
+def kind_of(scheme: str) -> SourceKind | None:
+    """The kind whose addresses begin with a scheme; the first by place if two kinds claim it, ours before others."""
+    claims = [kind for kind in SOURCE_KINDS.values() if scheme in kind.schemes]
+    return min(claims, key=lambda kind: SOURCE_KINDS.origin(kind.name) is not None, default=None)
+
+
+def importable() -> list[SourceKind]:
+    """The kinds that memories can be taken from."""
+    return [kind for kind in SOURCE_KINDS.values() if kind.open is not None]
+
+
+def askable() -> list[SourceKind]:
+    """The kinds that answer queries (`fidelity --ask`)."""
+    return [kind for kind in SOURCE_KINDS.values() if kind.ask is not None]
+
+
+def installation(kind: SourceKind) -> str | None:
+    """What has to be installed before a source of a kind can be opened, and how; None if nothing has."""
+    if not kind.package or find_spec(kind.package) is not None:
+        return None
+    if kind.extra:
+        return install_extra(kind.package, kind.extra)
+    return f"{kind.package} is not installed; {kind.title} needs it"
+
+
+def address_forms(kinds: Iterable[SourceKind] | None = None) -> str:
+    """The usual address of each kind (all unless given) in one line."""
+    kinds = SOURCE_KINDS.values() if kinds is None else kinds
+    return f"{', '.join(kind.addresses[0] for kind in kinds)} or {ANY}"
+
+
+def credential_variables() -> list[str]:
+    """The environment variables that passwords and keys are read from."""
+    return [kind.credential_variable for kind in importable() if kind.credential_variable]
+
+
+def display_name(kind: str) -> str | None:
+    """The product's name of a source by its `SourceInfo.kind`; None if no kind here names it."""
+    names = {kind.name: kind.title for kind in SOURCE_KINDS.values() if not kind.products}
+    for each in SOURCE_KINDS.values():
+        names.update(each.products)
+    return names.get(kind)
+
+
+def source_kind(address: Address, where: str = "") -> SourceKind:
+    """The kind of source at an address, which the error calls `where`. Raises InputError if none is known, as without its package."""
+    kind = kind_of(address.scheme)
     if kind is None:
-        raise InputError(f"{where} begins with {scheme!r}; it should be one of {address_forms()}")
+        said = f"begins with {address.scheme!r}" if address.scheme else "names no kind of source, as sqlite:/FILE does"
+        raise InputError(f"{where or address.plain} {said}; it should be one of {address_forms()}")
     return kind
 
 
@@ -98,7 +187,7 @@ def parse(text: str, environment: Mapping[str, str] = os.environ) -> Address:
 
 def _parse_url(text: str, environment: Mapping[str, str], where: str) -> Address:
     address = _split(text, where)
-    kind = _known_kind(address.scheme, where)
+    kind = source_kind(address, where)
     if kind.path_is_name:
         address = replace(address, path=address.path.removeprefix("/"))
     secret = environment.get(kind.credential_variable) if kind.credential_variable else None

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Relation
-from cems_workbench.sources.address import Address, source_kind
-from cems_workbench.sources.kinds import SOURCE_KINDS, installation
+from cems_workbench.sources.address import SOURCE_KINDS, Address, installation, source_kind
 from cems_workbench.sources.source import (
     NO_TRIAL,
     Batch,

@@ -2,13 +2,12 @@
 
     LlamaIndex     "key: value" lines of the metadata, a blank line, the text (MetadataMode.EMBED), by the templates in `_node_content`
     Haystack       values of fields of `meta`, a line each, then the text (`meta_fields_to_embed` of an embedder)
-    LangGraph      the whole value as JSON with sorted keys (the field `$`)
 
 Each is an `EmbeddedText`, so that another content can be put into it. Which one a store has is found by embedding some of them again
 (`jobs/embedder_match.py`).
 
-Source: llama-index-core 0.14.25 `TextNode.get_content`, haystack-ai 3.4.1 `SentenceTransformersDocumentEmbedder`, langgraph-checkpoint
-4.3.2 `get_text_at_path`; recorded by running them.
+Source: llama-index-core 0.14.25 `TextNode.get_content`, haystack-ai 3.4.1 `SentenceTransformersDocumentEmbedder`; recorded by running
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from cems_workbench.records import EmbeddedText
 
 LLAMA_INDEX = "LlamaIndex's text: metadata lines, a blank line, the content"
 HAYSTACK = "Haystack's text: {fields} above the content"
-JSON_VALUE = "the whole value as JSON"
 MAX_FIELD_CHARS = 200
 """Longer values of Haystack's `meta` are not tried."""
 MAX_FIELDS = 4
@@ -95,18 +93,6 @@ def haystack_texts(meta: Mapping[str, Any], text: str) -> dict[str, EmbeddedText
         HAYSTACK.format(fields=" and ".join(group)): EmbeddedText("".join(f"{short[name]}\n" for name in group))
         for group in groups
     }
-
-
-def json_text(value: Any, content: str) -> dict[str, EmbeddedText]:
-    """The whole value as LangGraph embeds it, if the content is in it exactly once; else nothing."""
-    try:
-        whole = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return {}
-    before, found, after = whole.partition(json.dumps(content, ensure_ascii=False)[1:-1])
-    if not content or not found or json.dumps(content, ensure_ascii=False)[1:-1] in after:
-        return {}
-    return {JSON_VALUE: EmbeddedText(before, after, "json")} if len(before) + len(after) <= MAX_AROUND_CHARS else {}
 
 
 def filled(template: str, values: Mapping[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cems_workbench.sources.kinds import ANY, SOURCE_KINDS, SourceKind, importable
+from cems_workbench.sources.address import ANY, SOURCE_KINDS, SourceKind, importable
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
 HEAD = f"""\

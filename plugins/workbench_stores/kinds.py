@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.progress import Progress
-from cems_workbench.sources.kinds import SourceKind
+from cems_workbench.sources.address import SourceKind
 
 if TYPE_CHECKING:
     from cems_workbench.formats.recorded_answers import Recording

@@ -22,9 +22,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
@@ -40,9 +41,6 @@ from cems_workbench.sources.collection import (
 )
 from cems_workbench.sources.requests import ask, check_options
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial, Vector
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 OPTIONS = ("table", "distance", "id", "vector", "text", "user")
 SUFFIX = ".lance"
@@ -450,21 +448,15 @@ def _vectors(column: pa.ChunkedArray) -> list[Vector | None]:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     return any(test(kind) for test in tests)
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_integer(kind))
 
 

@@ -29,9 +29,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from importlib import metadata
+from typing import Any, cast
 
 import numpy as np
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from cems_workbench.errors import InputError, server_message
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
@@ -42,12 +45,8 @@ from cems_workbench.sources.collection import ClientHit, ClientQuery, Collection
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial
-from workbench_stores.qdrant_edge import CONFIG_FILE, EdgeClient, is_shard
+from workbench_stores.qdrant_edge import CONFIG_FILE, PACKAGE, EdgeClient, is_shard
 from workbench_stores.sparse_bm25 import QueryWeight, Reproduction, query_vector, reproduced
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
-    from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
 
 OPTIONS = ("vector", "user", "sparse", "sparse_query", "fusion", "prefetch", "text_index")
 CHOICES: Mapping[str, tuple[str, ...]] = {"sparse_query": ("one", "document"), "fusion": ("rrf", "dbsf")}
@@ -83,7 +82,7 @@ class _Collection:
 
     name: str
     vector: str
-    parameters: VectorParams
+    parameters: models.VectorParams
     sparse: str = ""
     """The name of the sparse vector; empty if it has none."""
     idf: bool = False
@@ -92,7 +91,7 @@ class _Collection:
     """The field of the payload whose text index ranks by BM25, instead of sparse vectors; empty without one."""
 
 
-def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
+def _vector(address: Address, found: models.CollectionInfo) -> tuple[str, models.VectorParams]:
     """The vector that the address chooses, or the only one. Raises InputError that lists the vectors."""
     vectors, asked = found.config.params.vectors, address.options.get("vector", "")
     if isinstance(vectors, dict):
@@ -121,13 +120,11 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
     return name, parameters
 
 
-def _sparse(address: Address, found: CollectionInfo) -> tuple[str, bool]:
+def _sparse(address: Address, found: models.CollectionInfo) -> tuple[str, bool]:
     """The sparse vector that the address chooses, or the only one, and whether it has idf; an empty name without one.
 
     Raises InputError that lists the sparse vectors.
     """
-    from qdrant_client.models import Modifier
-
     vectors, asked = found.config.params.sparse_vectors or {}, address.options.get("sparse", "")
     if asked and asked not in vectors:
         named = f"there are: {', '.join(sorted(vectors))}" if vectors else "it has none"
@@ -135,10 +132,10 @@ def _sparse(address: Address, found: CollectionInfo) -> tuple[str, bool]:
     if not asked and len(vectors) != 1:
         return "", False
     name = asked or next(iter(vectors))
-    return name, vectors[name].modifier == Modifier.IDF
+    return name, vectors[name].modifier == models.Modifier.IDF
 
 
-def _text_index(address: Address, found: CollectionInfo) -> str:
+def _text_index(address: Address, found: models.CollectionInfo) -> str:
     """The field whose text index the address names, or without sparse vectors the only one that ranks; empty without one."""
     if asked := address.options.get("text_index", ""):
         if "sparse" in address.options:
@@ -150,14 +147,12 @@ def _text_index(address: Address, found: CollectionInfo) -> str:
     return ranked[0] if len(ranked) == 1 and not found.config.params.sparse_vectors else ""
 
 
-class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
+class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
     """A collection of Qdrant."""
 
     marker_file = "meta.json"
 
     def server(self, timeout: float) -> QdrantClient:
-        from qdrant_client import QdrantClient
-
         address = self._address
         secure = address.scheme.endswith("https")
         port = address.port or (443 if secure else PORT)
@@ -178,8 +173,6 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             )
 
     def directory(self, path: str) -> QdrantClient:
-        from qdrant_client import QdrantClient
-
         with warnings.catch_warnings():
             # It warns that local mode is slow with many points.
             warnings.simplefilter("ignore", UserWarning)
@@ -197,8 +190,6 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         return _Collection(name, *_vector(self._address, found), *_sparse(self._address, found), text)
 
     def reason(self, error: Exception) -> str | None:
-        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
-
         if isinstance(error, UnexpectedResponse):
             message = server_message(error.content.decode("utf-8", "replace")) or error.reason_phrase
             if error.status_code in (401, 403):
@@ -252,7 +243,16 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
             distance=DISTANCES[parameters.distance.value],
             index=f"HNSW (m {m}, ef_construct {ef}, full_scan_threshold {scanned} KB)" if indexed else None,
             lists=self.lists(),
-            settings=(Setting("hnsw_ef", str(ef), "nodes of the graph looked at", _others(ef)),) if indexed else (),
+            settings=(
+                Setting(
+                    "hnsw_ef",
+                    str(ef),
+                    "nodes of the graph looked at",
+                    tuple(str(value) for value in EF_CHOICES if value != ef),
+                ),
+            )
+            if indexed
+            else (),
             notes=tuple(notes),
         )
 
@@ -306,7 +306,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         usual: QueryWeight = "document" if self._collection.sparse == "bm25" else "one"
         return cast(QueryWeight, self._address.options.get("sparse_query", usual))
 
-    def _sparse_notes(self, found: CollectionInfo) -> list[str]:
+    def _sparse_notes(self, found: models.CollectionInfo) -> list[str]:
         """The facts about the sparse vectors or the text index, with the consequence."""
         if text := self._collection.text:
             return [
@@ -403,8 +403,6 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
 
     def _question(self, query: ClientQuery) -> dict[str, Any] | None:
         """What `query_points` is asked for a list; None for sparse vectors of a query of which no word is left."""
-        from qdrant_client.models import Fusion, FusionQuery, Prefetch, SparseVector
-
         condition, parameters = self._filter(query), self._parameters(query.trial)
         dense = {"query": query.vector.tolist(), "using": self._collection.vector or None}
         if query.name == "vector":
@@ -413,35 +411,34 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         if self._collection.text:
             sparse = {"query": _text_query(query.text), "using": self._collection.text}
         elif words := query_vector(query.text, self._query_weight):
-            vector = SparseVector(indices=list(words), values=list(words.values()))
+            vector = models.SparseVector(indices=list(words), values=list(words.values()))
             sparse = {"query": vector, "using": self._collection.sparse}
         if query.name == "sparse":
             return None if sparse is None else {**sparse, "query_filter": condition}
         rows = int(self._address.options.get("prefetch", query.rows))
         # As langchain-qdrant asks: the dense list first, which decides equal scores in local mode.
-        parts = [Prefetch(**dense, filter=condition, params=parameters, limit=rows)]
+        parts = [models.Prefetch(**dense, filter=condition, params=parameters, limit=rows)]
         if sparse is not None:
-            parts.append(Prefetch(**sparse, filter=condition, limit=rows))
-        return {"prefetch": parts, "query": FusionQuery(fusion=Fusion(self._fusion))}
+            parts.append(models.Prefetch(**sparse, filter=condition, limit=rows))
+        return {"prefetch": parts, "query": models.FusionQuery(fusion=models.Fusion(self._fusion))}
 
-    def _filter(self, query: ClientQuery | None = None) -> Filter | None:
+    def _filter(self, query: ClientQuery | None = None) -> models.Filter | None:
         """The filter for the owner's points and the query's scope; None: all points."""
-        from qdrant_client.models import FieldCondition, Filter, MatchAny, MatchValue
-
         must: list[Any] = []
         must_not: list[Any] = []
         if self.owner is not None:
-            of_user = [FieldCondition(key=self.owner.field, match=MatchValue(value=each)) for each in self.owner.values]
-            must.append(Filter(should=of_user))
+            of_user = [
+                models.FieldCondition(key=self.owner.field, match=models.MatchValue(value=each))
+                for each in self.owner.values
+            ]
+            must.append(models.Filter(should=of_user))
         if query is not None and query.scope is not None:
-            shared = FieldCondition(key=query.scope_field, match=MatchAny(any=list(SHARED_WORDS)))
+            shared = models.FieldCondition(key=query.scope_field, match=models.MatchAny(any=list(SHARED_WORDS)))
             (must if query.scope == "shared" else must_not).append(shared)
-        return Filter(must=must, must_not=must_not) if must or must_not else None
+        return models.Filter(must=must, must_not=must_not) if must or must_not else None
 
-    def _parameters(self, trial: Trial) -> SearchParams | None:
+    def _parameters(self, trial: Trial) -> models.SearchParams | None:
         """Search parameters of a trial; None for none. Raises SourceError for an unknown setting."""
-        from qdrant_client.models import SearchParams
-
         for name, value in trial.settings.items():
             if name not in SETTINGS:
                 raise SourceError(
@@ -454,7 +451,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         if not trial.settings and not trial.exact:
             return None
         ef = trial.settings.get("hnsw_ef")
-        return SearchParams(
+        return models.SearchParams(
             hnsw_ef=int(ef) if ef else None,
             exact=trial.exact,
             indexed_only=trial.settings.get("indexed_only") == "true",
@@ -478,17 +475,11 @@ class _Shard(_Qdrant):
         return super().reason(error) or (str(error) if known and type(error) is not InputError else None)
 
     def _product(self) -> str:
-        return f"Qdrant Edge {self._client.info().version}"
+        return f"Qdrant Edge {metadata.version(PACKAGE)}"
 
 
 def _text_query(text: str) -> Any:
     """A query of a text index. Raises InputError if the client has none."""
-    from qdrant_client import models
-
     if not hasattr(models, "TextQuery"):
         raise InputError("a text index that ranks needs qdrant-client 1.20 or newer")
     return models.TextQuery(text=text)
-
-
-def _others(present: int) -> tuple[str, ...]:
-    return tuple(str(value) for value in EF_CHOICES if value != present)

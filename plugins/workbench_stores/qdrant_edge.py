@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from qdrant_client import models
 
 from cems_workbench.errors import InputError
-
-if TYPE_CHECKING:
-    from qdrant_client.models import CollectionInfo, Filter
 
 CONFIG_FILE = "edge_config.json"
 """A file that every shard has."""
@@ -48,13 +46,6 @@ class EdgeAnswer:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeVersion:
-    """The version of the package."""
-
-    version: str
-
-
 class EdgeClient:
     """A shard with the methods of `QdrantClient` that reading needs; every argument for a collection is ignored."""
 
@@ -72,14 +63,8 @@ class EdgeClient:
         """Close the shard."""
         self._shard.close()
 
-    def info(self) -> EdgeVersion:
-        """The version of the package."""
-        return EdgeVersion(metadata.version(PACKAGE))
-
-    def get_collection(self, name: str) -> CollectionInfo:
+    def get_collection(self, name: str) -> models.CollectionInfo:
         """The shard as a collection. Raises InputError for a configuration that is not known."""
-        from qdrant_client import models
-
         found = self._shard.info()
         vectors = {key: models.VectorParams(**_known(each)) for key, each in self._config.get("vectors", {}).items()}
         sparse = {
@@ -107,7 +92,7 @@ class EdgeClient:
             payload_schema={},
         )
 
-    def count(self, name: str, count_filter: Filter | None = None, exact: bool = True) -> EdgeAnswer:
+    def count(self, name: str, count_filter: models.Filter | None = None, exact: bool = True) -> EdgeAnswer:
         """The number of points that pass."""
         request = self._edge.CountRequest(exact=exact, filter=self._filter(count_filter))
         return EdgeAnswer(count=self._shard.count(request))
@@ -115,7 +100,7 @@ class EdgeClient:
     def scroll(
         self,
         name: str,
-        scroll_filter: Filter | None = None,
+        scroll_filter: models.Filter | None = None,
         limit: int = 10,
         offset: Any = None,
         with_payload: Any = True,
@@ -145,7 +130,7 @@ class EdgeClient:
         query: Any = None,
         using: str | None = None,
         prefetch: Sequence[Any] = (),
-        query_filter: Filter | None = None,
+        query_filter: models.Filter | None = None,
         search_params: Any = None,
         limit: int = 10,
         with_payload: Any = True,
@@ -171,8 +156,6 @@ class EdgeClient:
         return EdgeAnswer([_point(each) for each in self._shard.query(request)])
 
     def _query(self, query: Any, using: str | None) -> Any:
-        from qdrant_client import models
-
         if isinstance(query, models.FusionQuery):
             # The server's constant: positions count from 0, the first is worth 1/2.
             return self._edge.Fusion.Rrf(k=2) if query.fusion == models.Fusion.RRF else self._edge.Fusion.Dbsf()

@@ -145,7 +145,7 @@ import numpy as np
 from cems_workbench.jobs.connecting import probe_source, SourceSpec, take_snapshot
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.kinds import SOURCE_KINDS, address_forms
+from cems_workbench.sources.address import SOURCE_KINDS, address_forms
 from cems_workbench.sources.source import EngineHit, EngineQuery
 from cems_workbench.store import Store
 rows = [

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +18,10 @@ import pytest
 
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.settings import Settings
+from tests.strangers import install
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "tests" / "plugin"
-EntryPoints = Mapping[str, Mapping[str, str]]
 NOTES = {
     "deploy": "The release train leaves on Tuesday.",
     "lunch": "The kitchen closes at two.",
@@ -30,21 +29,6 @@ NOTES = {
 }
 QUERY = "roll a release back"
 SECONDS = 300
-
-
-def install(site: Path, name: str, entry_points: EntryPoints, package: Path | None = None) -> None:
-    """What pip leaves in a folder of packages: the package, its metadata, its entry points."""
-    info = site / f"{name.replace('-', '_')}-0.1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
-    lines = [
-        line
-        for group, entries in entry_points.items()
-        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in entries.items()))
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    if package is not None:
-        shutil.copytree(package, site / package.name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 DRIVER = """

@@ -26,9 +26,8 @@ from collection_rows import files_of, memories, taken
 from cems_workbench.errors import InputError
 from cems_workbench.models.chunking import qmd_pieces
 from cems_workbench.records import DELETED_MARK
-from cems_workbench.sources.address import parse
+from cems_workbench.sources.address import SOURCE_KINDS, parse
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.kinds import SOURCE_KINDS
 from cems_workbench.sources.source import EngineQuery, Source
 from tests import recorded_stores
 from workbench_stores.sqlite.layouts import basic_memory, claude_mem, engram, layouts, qmd

@@ -5,6 +5,7 @@ Expectations come from answers.json, which the library gave (recorded_stores.py)
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +19,22 @@ import pytest
 from collection_rows import memories, taken
 from postgres_server import Server
 
+from cems_workbench import extensions
+from cems_workbench.errors import InputError
 from cems_workbench.jobs.embedder_match import match_texts
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DELETED_MARK
+from cems_workbench.sources import address
 from cems_workbench.sources.address import parse, source_kind
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.embedded_text import LLAMA_INDEX
-from cems_workbench.sources.source import EngineQuery, Source
+from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 from cems_workbench.store.sources import SampleText
 from tests import recorded_stores as recorded
 from tests import store_matrix
 from tests.store_matrix import MATRIX
+from tests.strangers import install, with_source_kinds
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
 Opened = Callable[..., Source]
@@ -216,6 +221,51 @@ def test_another_collection_of_pgvector_is_apart(opened: Opened) -> None:
             [(hit.memory_id, hit.score) for hit in found.hits],
             [(key, 1 - distance) for key, distance in search["hits"]],
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["stranger", "langgraph_pg", "sqlite_vec", "langchain_qdrant", "lancedb", "mem0_faiss"]
+)
+def test_kinds_of_our_plugin_and_of_a_stranger_keep_the_same_protocol(
+    name: str, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "stranger":
+        package = Path(__file__).parents[1] / "plugin" / "cems_workbench_example"
+        install(tmp_path / "site", "stranger", {extensions.SOURCES: {"jsonl": f"{package.name}.jsonl:SOURCE"}}, package)
+        with_source_kinds(tmp_path / "site", monkeypatch)
+        rows = [
+            {"id": f"m{n}", "text": text, "vector": recorded.vector(text).tolist()}
+            for n, text in enumerate(recorded.texts()[:5])
+        ]
+        (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with closing(
+        open_source(parse(f"jsonl:{tmp_path}/notes.jsonl", {})) if name == "stranger" else opened(name)
+    ) as source:
+        kind = source_kind(parse(source.address, {}))
+        assert kind.name in extensions.declared(extensions.SOURCES) or name == "stranger"
+        assert (address.SOURCE_KINDS.origin(kind.name) is None) == (name != "stranger")
+        info, batches = source.probe(), taken(source)
+        found = memories(batches)
+        assert set(info.lists) <= set(kind.lists) and (kind.products.get(info.kind) or info.kind)
+        assert sorted(id for batch in batches for id in batch.seen) == sorted(found) and len(found) >= 5
+        for each in found.values():
+            for vector in [chunk.vector for chunk in each.chunks] or [each.vector]:
+                assert vector is None or vector.shape == (info.dimension,)
+        known = {id: each.marker for id, each in found.items()}
+        again = taken(
+            source, lambda ids, markers: [id for id, m in zip(ids, markers, strict=True) if known.get(id) != m]
+        )
+        assert {id for batch in again for id in batch.seen} == set(found) and not memories(again)
+        query = EngineQuery("deploy", recorded.vectors()[0], {called: 3 for called in info.lists})
+        for answer in source.search(query):
+            assert answer.name in info.lists and len(answer.hits) <= answer.asked == 3
+            assert {hit.memory_id for hit in answer.hits} <= set(found)
+            assert [hit.score for hit in answer.hits] == sorted((hit.score for hit in answer.hits), reverse=True)
+        with pytest.raises((SourceError, InputError)):
+            source.search(query, Trial({"no_such_setting": "1"}))
+        with pytest.raises(InputError, match="no_such_option"):
+            opened_with = parse(f"{source.address}{'&' if '?' in source.address else '?'}no_such_option=1", {})
+            open_source(opened_with)
 
 
 class Recorded:

@@ -37,7 +37,7 @@ LEFT_OUT = (
 """What only the extras bring."""
 NAMES = """
 from cems_workbench.formats import FORMATS
-from cems_workbench.sources.kinds import SOURCE_KINDS
+from cems_workbench.sources.address import SOURCE_KINDS
 print(*FORMATS, *SOURCE_KINDS, *(SOURCE_KINDS.origin(name) for name in SOURCE_KINDS))
 """
 """Prints what plugins and modules add."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.sources.kinds import SourceKind
+from cems_workbench.sources.address import SourceKind
 
 if TYPE_CHECKING:
     from cems_workbench.sources.address import Address

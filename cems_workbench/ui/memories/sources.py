@@ -27,7 +27,7 @@ from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapsho
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
-from cems_workbench.sources.kinds import ANY, credential_variables, importable
+from cems_workbench.sources.address import ANY, credential_variables, importable
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import html, session

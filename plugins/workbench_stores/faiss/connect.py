@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 
 from cems_workbench.errors import InputError
@@ -228,6 +229,4 @@ class FaissFolder(CollectionClient):
 
 
 def _version() -> str:
-    import faiss
-
     return str(faiss.__version__)

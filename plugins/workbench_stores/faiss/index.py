@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +30,6 @@ class FaissIndex:
 
     def __init__(self, path: Path) -> None:
         """Raises RuntimeError for a file that is no index, and SourceError for one that cannot be read as a source."""
-        import faiss
-
         self._index = faiss.read_index(str(path))
         if self._index.metric_type not in (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2):
             raise SourceError(f"{path.name}: its metric {self._index.metric_type} is neither the inner product nor L2")
@@ -48,23 +47,17 @@ class FaissIndex:
     @property
     def distance(self) -> Distance:
         """How it compares."""
-        import faiss
-
         return "ip" if self._index.metric_type == faiss.METRIC_INNER_PRODUCT else "l2"
 
     @cached_property
     def _inner(self) -> Any:
         """The index that has the vectors: without the wrapper that gives them labels."""
-        import faiss
-
         index = faiss.downcast_index(self._index)
         return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2) else index
 
     @cached_property
     def _innermost(self) -> Any:
         """The same behind a transformation of the vectors."""
-        import faiss
-
         return (
             faiss.downcast_index(self._inner.index) if isinstance(self._inner, faiss.IndexPreTransform) else self._inner
         )
@@ -72,8 +65,6 @@ class FaissIndex:
     @cached_property
     def labels(self) -> Labels:
         """The label of each vector, shape (size,)."""
-        import faiss
-
         index = faiss.downcast_index(self._index)
         if isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2):
             return np.asarray(faiss.vector_to_array(index.id_map), np.int64)
@@ -97,27 +88,19 @@ class FaissIndex:
 
     @property
     def _has_labels(self) -> bool:
-        import faiss
-
         return isinstance(faiss.downcast_index(self._index), faiss.IndexIDMap | faiss.IndexIDMap2)
 
     @property
     def _is_ivf(self) -> bool:
-        import faiss
-
         return isinstance(self._innermost, faiss.IndexIVF)
 
     @property
     def _is_hnsw(self) -> bool:
-        import faiss
-
         return isinstance(self._innermost, faiss.IndexHNSW)
 
     @property
     def exact(self) -> bool:
         """Whether every search compares every whole vector."""
-        import faiss
-
         return isinstance(self._inner, faiss.IndexFlat)
 
     @property
@@ -143,8 +126,6 @@ class FaissIndex:
 
     def vectors(self, labels: Sequence[int]) -> list[Vector | None]:
         """The vectors of these labels; None for one that is not there."""
-        import faiss
-
         found = [self._positions.get(label) for label in labels]
         known = np.array([place for place in found if place is not None], np.int64)
         if self._is_ivf:
@@ -176,8 +157,6 @@ class FaissIndex:
     def _nearest(
         self, vector: Vector, rows: int, among: Labels | None, settings: Mapping[str, str]
     ) -> list[tuple[int, float]]:
-        import faiss
-
         chosen: dict[str, Any] = {} if among is None else {"sel": faiss.IDSelectorBatch(among)}
         if self._is_ivf:
             params = faiss.SearchParametersIVF(nprobe=int(settings.get(NPROBE, self._innermost.nprobe)), **chosen)

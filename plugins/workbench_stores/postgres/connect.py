@@ -9,12 +9,12 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
-from workbench_stores.postgres import catalog, cems, lexical
+from workbench_stores.postgres import catalog, cems, hindsight, langgraph, lexical
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.cems import TABLES
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader
-from workbench_stores.postgres.layout import Layout
-from workbench_stores.postgres.layouts import EVERY, PostgresLayout, layouts, recognised
+from workbench_stores.postgres.layout import EVERY, Layout, PostgresLayout
+from workbench_stores.postgres.libraries import LIBRARIES
 from workbench_stores.postgres.mapping import (
     checked_distance,
     corrected,
@@ -24,6 +24,20 @@ from workbench_stores.postgres.mapping import (
     validate,
 )
 from workbench_stores.postgres.source import TableSource
+
+LAYOUTS: Sequence[PostgresLayout] = sorted(
+    (*LIBRARIES, hindsight.LAYOUT, langgraph.LAYOUT), key=lambda each: each.place
+)
+"""Every layout; the first that finds a table has it."""
+
+
+def recognised(tables: Sequence[Table]) -> list[tuple[PostgresLayout, Table]]:
+    """(layout, table) of the tables that a layout finds, in the order of the tables."""
+    found: dict[int, PostgresLayout] = {}
+    for layout in LAYOUTS:
+        for table in layout.found(tables):
+            found.setdefault(table.oid, layout)
+    return [(found[table.oid], table) for table in tables if table.oid in found]
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> TableSource:
@@ -51,7 +65,7 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any]) -> T
     name = mapping.get("table") or address.options.get("table")
     if name is None and not mapping and all(catalog.table(reader, each) for each in TABLES):
         _refuse(address, ("collection", "distance"), "CEMS has no collections, and searches by cosine")
-        others = [name for layout in layouts().values() for name in layout.options]
+        others = [name for layout in LAYOUTS for name in layout.options]
         _refuse(address, (*others, *FUSION_OPTIONS), "the tables are CEMS's")
         return TableSource(database, lambda reader: cems.layout(reader, address))
     if name is None:
@@ -116,7 +130,7 @@ def _known(table: Table, address: Address) -> PostgresLayout | None:
     known = next((layout for layout, _ in recognised([table])), None)
     if known is None or not known.collections:
         _refuse(address, ("collection",), f"{table} has no collections")
-    for other in layouts().values():
+    for other in LAYOUTS:
         own = known.options if known else ()
         _refuse(address, [name for name in other.options if name not in own], f"{table} is no table of {other.title}")
     return known

@@ -18,7 +18,7 @@ from typing import Any, LiteralString, TypeAlias
 import psycopg
 from psycopg import errors, sql
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
@@ -128,8 +128,7 @@ class Database:
         known = (*OWN_OPTIONS, *SETTING_OPTIONS, *FUSION_OPTIONS, *LIBPQ_OPTIONS)
         unknown = [name for name in address.options if name not in known]
         if unknown:
-            like = nearest(unknown[0], known)
-            hint = f" (did you mean {like}?)" if like else ""
+            hint = did_you_mean(unknown[0], known)
             raise InputError(f"{address.plain}: unknown option {unknown[0]!r}{hint}; known are {', '.join(known)}")
         self.address, self.timeout = address, timeout
         self._connection: psycopg.Connection[Row] | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from psycopg import sql
 
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import (
     ANY_NAMES,
@@ -24,6 +25,7 @@ from cems_workbench.formats.base.payload import (
     Payload,
 )
 from cems_workbench.records import TIMES, RowProblem, TakenChunk, place_of_chunk
+from cems_workbench.sources.address import Address
 from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
 from cems_workbench.sources.recognised import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
@@ -99,7 +101,7 @@ class Layout:
     """
 
     kind: str
-    """`SourceInfo.kind`: the name of a `PostgresLayout`, or "table"."""
+    """`SourceInfo.kind`: the name of a `PostgresLayout`, "cems" or "table"."""
     table: Table
     id: sql.Composable
     id_type: str
@@ -361,3 +363,59 @@ def table_layout(
         known=frozenset((id, text, vector, *known)),
         notes=notes,
     )
+
+
+EVERY = "*"
+"""The collection or bank of an address that takes all of them."""
+MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresLayout:
+    """Tables of one library or server, known by their columns.
+
+    `layout` says where in such a table the memories are; it raises InputError for an address whose options do not fit, and SourceError.
+    """
+
+    name: str
+    title: str
+    layout: Callable[[Reader, Table, Address], Layout]
+    columns: Mapping[str, Collection[str]]
+    """Columns that a table with a column of vectors must have, with their types."""
+    chosen: Callable[[Sequence[Table]], Sequence[Table]] = lambda tables: tables
+    """Which of several such tables have memories."""
+    collections: bool = False
+    """Whether one table has several collections, which `?collection=NAME` chooses from."""
+    options: tuple[str, ...] = ()
+    """Options of an address that this layout has."""
+    joined: bool = False
+    """Whether a memory is in several tables, so that a mapping of one of them is of any table."""
+    place: int = 50
+
+    def found(self, tables: Sequence[Table]) -> Sequence[Table]:
+        """Its tables with memories among tables that have a column of vectors."""
+        return self.chosen(
+            [
+                table
+                for table in tables
+                if all(
+                    name in table.columns and table.columns[name].type in types for name, types in self.columns.items()
+                )
+            ]
+        )
+
+
+def listed(names: Collection[str]) -> str:
+    """Names in one line."""
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names][:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def wrong_choice(address: Address, option: str, counts: Mapping[str, int]) -> InputError:
+    """The error of an address whose `option` names none of these (by their memories), or nothing where there are several."""
+    named, wanted = listed([f"{name} ({count:,})" for name, count in counts.items()]), address.options.get(option)
+    if wanted is None:
+        line = f"several {option}s: {named}; ?{option}=NAME chooses one, ?{option}={EVERY} takes all"
+    else:
+        line = f"there is no {option} {wanted!r}{did_you_mean(wanted, counts)}; there are {named or 'none'}"
+    return InputError(f"{address.plain}: {line}")

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from psycopg import sql
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
 from cems_workbench.sources.recognised import SAMPLE_ROWS
@@ -49,8 +49,7 @@ def validate(mapping: Mapping[str, Any]) -> bool:
     known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
     for name, value in mapping.items():
         if name not in known:
-            like = nearest(str(name), known)
-            hint = f" (did you mean {like}?)" if like else ""
+            hint = did_you_mean(str(name), known)
             raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
         if not isinstance(value, str) or not value:
             raise InputError(f"mapping: {name}: must be a name, found {value!r}")
@@ -148,8 +147,7 @@ def _check_path(table: Table, field: str, path: str) -> None:
 
 
 def _no_column(table: Table, field: str, name: str) -> InputError:
-    like = nearest(name, table.columns)
-    hint = f" (did you mean {like}?)" if like else ""
+    hint = did_you_mean(name, table.columns)
     return InputError(f"mapping: {field}: {table} has no column {name!r}{hint}; it has {', '.join(table.columns)}")
 
 

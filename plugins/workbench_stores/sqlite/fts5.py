@@ -19,16 +19,8 @@ _WORDS = re.compile(r"\w+")
 
 def any_word(text: str) -> str | None:
     """A query that any of the words matches, each quoted: "deploy" OR "keys"."""
-    return " OR ".join(_quoted_words(text)) or None
-
-
-def all_words(text: str) -> str | None:
-    """A query that all words together match, each quoted: "deploy" "keys"."""
-    return " ".join(_quoted_words(text)) or None
-
-
-def _quoted_words(text: str) -> list[str]:
-    return [quoted(word) for word in dict.fromkeys(_WORDS.findall(text))][:MOST_WORDS]
+    words = [quoted(word) for word in dict.fromkeys(_WORDS.findall(text))][:MOST_WORDS]
+    return " OR ".join(words) or None
 
 
 def content_table(table: Table) -> str | None:

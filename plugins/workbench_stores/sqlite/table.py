@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import NESTED, USER_NAMES, Names
 from cems_workbench.sources.recognised import SAMPLE_ROWS
@@ -45,8 +45,7 @@ def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout
     known = (*REQUIRED, *OWN, *OPTIONAL_FIELDS)
     for name, value in mapping.items():
         if name not in known:
-            like = nearest(str(name), known)
-            hint = f" (did you mean {like}?)" if like else ""
+            hint = did_you_mean(str(name), known)
             raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
         if name == "dimension":
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -91,8 +90,7 @@ def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
 
 def _check_path(table: Table, field: str, path: str) -> None:
     if path not in table.columns and split_path(table, path) is None:
-        like = nearest(path.partition(".")[0], table.columns)
-        hint = f" (did you mean {like}?)" if like else ""
+        hint = did_you_mean(path.partition(".")[0], table.columns)
         raise InputError(f"mapping: {field}: {table} has no column {path!r}{hint}; it has {', '.join(table.columns)}")
 
 
@@ -221,8 +219,7 @@ def vectors_of(
     head, _, column_name = name.partition(".")
     virtual = schema.table(head)
     if virtual is None or virtual.module != "vec0":
-        like = nearest(name, [*table.columns, *(each.name for each in schema.virtual("vec0"))])
-        hint = f" (did you mean {like}?)" if like else ""
+        hint = did_you_mean(name, [*table.columns, *(each.name for each in schema.virtual("vec0"))])
         raise InputError(
             f"mapping: vector: {table} has no column {name!r}, and there is no vec0 table of that name{hint}"
         )

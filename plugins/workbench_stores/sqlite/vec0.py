@@ -21,14 +21,10 @@ from numpy.typing import NDArray
 from cems_workbench.errors import InputError
 from cems_workbench.sources.source import Distance, SourceError
 from workbench_stores.sqlite.file import Reader
-from workbench_stores.sqlite.schema import Schema, Table, options_of, quoted
+from workbench_stores.sqlite.schema import Schema, Table, quoted
 from workbench_stores.sqlite.vectors import Encoding, Matrix, VectorForm, matrix_of
 
 Role = Literal["vector", "partition", "metadata", "auxiliary"]
-CHUNK_SIZE = 1024
-"""Rows of a chunk without the option chunk_size."""
-INLINE_TEXT = 12
-"""Bytes of a metadata text that its chunk holds; a longer one is in T_metadatatextNN."""
 _TYPES: Mapping[str, Encoding] = {"float": "float32", "f32": "float32", "int8": "int8", "i8": "int8", "bit": "bit"}
 _DISTANCES: Mapping[str, Distance] = {"l2": "l2", "cosine": "cosine"}
 _VECTOR = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.I | re.S)
@@ -57,7 +53,6 @@ class Vec0Table:
     key: str = "rowid"
     """The primary key's name."""
     text_key: bool = False
-    chunk_size: int = CHUNK_SIZE
 
     @property
     def vectors(self) -> tuple[Vec0Column, ...]:
@@ -111,8 +106,7 @@ def parsed(table: Table) -> Vec0Table:
         place = counts.get(role, 0)
         counts[role] = place + 1
         columns.append(Vec0Column(found[1], role, found[2].lower(), place, form, metric))
-    size = options_of(table.arguments).get("chunk_size", "")
-    return Vec0Table(table.name, tuple(columns), key, text_key, int(size) if size.isdigit() else CHUNK_SIZE)
+    return Vec0Table(table.name, tuple(columns), key, text_key)
 
 
 def tables(schema: Schema) -> list[Vec0Table]:
@@ -147,11 +141,6 @@ def chunks(
             used, rowids, vectors = chunk
             if used.any():
                 yield Vec0Chunk(rowids[used], vectors[used])
-
-
-def count(reader: Reader, table: Vec0Table) -> int:
-    """The number of its rows. Raises SourceError."""
-    return int(reader.row(f"SELECT count(*) FROM {table.shadow('rowids')}")[0])
 
 
 def _chunk(
@@ -229,62 +218,6 @@ def ids_of(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> dict[int,
         (_json(rowids),),
     )
     return dict(rows)
-
-
-def values_of(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The values of partition, metadata and auxiliary columns by rowid and name. Raises SourceError."""
-    found: dict[int, dict[str, Any]] = {rowid: {} for rowid in rowids}
-    wanted = _json(rowids)
-    extra = [column for column in table.others if column.role == "auxiliary"]
-    if extra:
-        names = ", ".join(f"value{column.place:02d}" for column in extra)
-        chosen = (
-            f"SELECT rowid, {names} FROM {table.shadow('auxiliary')} WHERE rowid IN (SELECT value FROM json_each(?))"
-        )
-        for rowid, *values in reader.rows(chosen, (wanted,)):
-            found[rowid].update(zip((column.name for column in extra), values, strict=True))
-    keys = [column for column in table.others if column.role == "partition"]
-    metadata = [column for column in table.others if column.role == "metadata"]
-    if not keys and not metadata:
-        return found
-    places: dict[int, list[tuple[int, int]]] = {}
-    for rowid, chunk_id, offset in _places(reader, table, rowids):
-        places.setdefault(chunk_id, []).append((rowid, offset))
-    names = ", ".join(
-        [*(f"c.partition{column.place:02d}" for column in keys), *(f"m{column.place}.data" for column in metadata)]
-    )
-    joins = " ".join(
-        f"JOIN {table.shadow(f'metadatachunks{column.place:02d}')} AS m{column.place} ON m{column.place}.rowid = c.chunk_id"
-        for column in metadata
-    )
-    for chunk_id, rows in places.items():
-        got = reader.rows(
-            f"SELECT {names} FROM {table.shadow('chunks')} AS c {joins} WHERE c.chunk_id = ?", (chunk_id,)
-        )
-        for (*values,) in got:
-            for rowid, offset in rows:
-                found[rowid].update(zip((column.name for column in keys), values, strict=False))
-                for column, data in zip(metadata, values[len(keys) :], strict=True):
-                    found[rowid][column.name] = _metadata(data, column.type, offset)
-    for column in metadata:
-        if column.type == "text":
-            texts = table.shadow(f"metadatatext{column.place:02d}")
-            chosen = f"SELECT rowid, data FROM {texts} WHERE rowid IN (SELECT value FROM json_each(?))"
-            for rowid, text in reader.rows(chosen, (wanted,)):
-                found[rowid][column.name] = text
-    return found
-
-
-def _metadata(data: bytes, kind: str, offset: int) -> Any:
-    """The value at a place of a metadata chunk; a long text is cut."""
-    if kind in ("boolean", "bool"):
-        return bool(data[offset // 8] >> (offset % 8) & 1)
-    if kind in ("integer", "int"):
-        return int(np.frombuffer(data, "<i8", 1, offset * 8)[0])
-    if kind in ("float", "double", "real"):
-        return float(np.frombuffer(data, "<f8", 1, offset * 8)[0])
-    size = int(np.frombuffer(data, "<i4", 1, offset * 16)[0])
-    return data[offset * 16 + 4 : offset * 16 + 4 + min(size, INLINE_TEXT)].decode(errors="replace")
 
 
 def _places(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> list[tuple[int, int, int]]:

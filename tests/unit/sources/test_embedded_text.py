@@ -11,11 +11,9 @@ from llama_index.core.vector_stores.utils import node_to_metadata_dict
 from cems_workbench.records import EmbeddedText
 from cems_workbench.sources.embedded_text import (
     HAYSTACK,
-    JSON_VALUE,
     LLAMA_INDEX,
     embedded_texts,
     filled,
-    json_text,
     llama_index_text,
 )
 
@@ -59,12 +57,3 @@ def test_a_payload_has_the_texts_of_its_library() -> None:
         HAYSTACK.format(fields="by"): "B\na",
         HAYSTACK.format(fields="title and by"): "T\nB\na",
     }
-
-
-def test_a_value_embedded_as_json_takes_another_content() -> None:
-    value = {"text": 'say "ä"\n', "kind": "note"}
-    (made,) = json_text(value, value["text"]).values()
-    assert made.of(value["text"]) == json.dumps(value, sort_keys=True, ensure_ascii=False)
-    assert json.loads(made.of('"new"')) == {"text": '"new"', "kind": "note"}
-    assert json_text({"text": "note", "kind": "note"}, "note") == {} == json_text({"text": "a"}, "b")
-    assert JSON_VALUE in json_text({"text": "a b"}, "a b")

@@ -4,52 +4,42 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from cems_workbench import extensions
 from cems_workbench.errors import InputError
-from cems_workbench.sources import address, connect, kinds
-from cems_workbench.sources.address import parse, redact_address
-from cems_workbench.sources.kinds import SOURCE_KINDS, SourceKind
+from cems_workbench.sources import address, connect
+from cems_workbench.sources.address import SOURCE_KINDS, parse, redact_address
 from cems_workbench.sources.source import SourceError
 from tests.planted_source import Planted
+from tests.strangers import install, with_source_kinds
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class Plugin(EntryPoint):
-    """An entry point of a made-up package."""
-
-    class Distribution:
-        name, version = "plugin", "1.0"
-
-    dist = Distribution()  # type: ignore[assignment]
+STRANGER = """
+from cems_workbench.sources.address import SourceKind
+from tests.planted_source import Planted
 
 
-def opened(where: address.Address, mapping: object, timeout: float) -> Planted:
+def opened(where, mapping, timeout):
     if where.path == "broken":
         raise ZeroDivisionError("division")
     return Planted(address=where.plain)
 
 
 PLANTED = SourceKind("planted", "Planted", ("planted:/FILE",), "a test", ("planted", "chroma"), opened)
+"""
 
 
 @pytest.fixture
-def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kinds, with one of another package."""
-    monkeypatch.setattr(extensions, "_problems", {})
-    entry = Plugin("planted", f"{__name__}:PLANTED", extensions.SOURCES)
-    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.SOURCES else [])
-    extensions._declared.cache_clear()
-    added = extensions.Registry(extensions.SOURCES, SourceKind, "cems_workbench.sources.kinds", "SOURCE")
-    assert added.origins == {"planted": "plugin 1.0"}
-    extensions._declared.cache_clear()
-    for module in (kinds, connect):
-        monkeypatch.setattr(module, "SOURCE_KINDS", added)
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds, with one of a stranger's package."""
+    install(tmp_path, "plugin", {extensions.SOURCES: {"planted": "stranger:PLANTED"}})
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    with_source_kinds(tmp_path, monkeypatch)
 
 
 def test_every_scheme_is_of_one_kind() -> None:
@@ -73,17 +63,17 @@ def test_kinds_are_listed_without_a_driver() -> None:
 def test_a_kind_of_another_package_opens_its_addresses(plugin: None) -> None:
     source = connect.open_source(parse("planted:/notes", {}))
     assert source.address == "planted:/notes"
-    assert "planted:/FILE" in kinds.address_forms()
-    assert kinds.display_name("planted") == "Planted"
+    assert "planted:/FILE" in address.address_forms()
+    assert address.display_name("planted") == "Planted"
 
 
 def test_a_scheme_of_ours_stays_ours(plugin: None) -> None:
-    kind = kinds.kind_of("chroma")
+    kind = address.kind_of("chroma")
     assert kind is not None and kind.name == "chroma"
 
 
 def test_a_failure_of_another_package_names_it(plugin: None) -> None:
-    with pytest.raises(SourceError, match=r"planted of plugin 1\.0 failed: ZeroDivisionError: division"):
+    with pytest.raises(SourceError, match=r"planted of plugin 0\.1 failed: ZeroDivisionError: division"):
         connect.open_source(parse("planted://host/broken", {}))
 
 
@@ -101,7 +91,7 @@ def test_an_error_within_a_source_of_another_package_names_it(plugin: None, monk
         "search": lambda: source.search(None),  # type: ignore[arg-type]
     }.items():
         monkeypatch.setattr(Planted, name, fail)
-        with pytest.raises(SourceError, match=r"planted of plugin 1\.0 failed: KeyError: 'vector'"):
+        with pytest.raises(SourceError, match=r"planted of plugin 0\.1 failed: KeyError: 'vector'"):
             call()
 
 
@@ -117,13 +107,13 @@ def test_an_unknown_kind_is_one_line_with_the_known_ones() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "find_spec", lambda name: None)
+    monkeypatch.setattr(address, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"psycopg is not installed; pip install 'cems-workbench\[postgres\]'"):
         connect.open_source(parse("postgresql://host/db", {}))
 
 
 def test_display_names_are_those_of_the_products() -> None:
-    names = {kind: kinds.display_name(kind) for kind in ("cems", "mem0", "chroma", "qdrant", "table", "mysql")}
+    names = {kind: address.display_name(kind) for kind in ("cems", "mem0", "chroma", "qdrant", "table", "mysql")}
     assert names == {
         "cems": "CEMS",
         "mem0": "mem0",

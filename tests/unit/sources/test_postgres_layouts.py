@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cems_workbench.sources.kinds import SOURCE_KINDS
+from cems_workbench.sources.address import SOURCE_KINDS
 from workbench_stores.postgres.catalog import Column, Table
-from workbench_stores.postgres.layouts import layouts, recognised
+from workbench_stores.postgres.connect import LAYOUTS, recognised
 
 
 def table(name: str, **columns: str) -> Table:
@@ -18,7 +18,7 @@ NODE = {"id": "int8", "text": "varchar", "metadata_": "json", "node_id": "varcha
 
 def test_every_layout_is_a_product_of_postgresql() -> None:
     products = {name: title for name, title in SOURCE_KINDS["postgresql"].products.items() if name != "cems"}
-    assert products == {name: layout.title for name, layout in layouts().items()}
+    assert products == {layout.name: layout.title for layout in LAYOUTS}
 
 
 def test_tables_are_recognised_by_columns_whatever_they_are_called() -> None:

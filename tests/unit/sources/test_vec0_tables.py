@@ -100,15 +100,6 @@ def test_vectors_are_found_by_rowid_and_by_key(reader: Reader) -> None:
             assert found[rowids[key]].tolist() == vector
 
 
-def test_other_columns_are_read(reader: Reader) -> None:
-    own = table(reader, "vec_keyed")
-    rowids = vec0.rowids_of(reader, own, [row[0] for row in ANSWERS["rows"]])
-    values = vec0.values_of(reader, own, list(rowids.values()))
-    names = ("user_id", "n", "genre", "pinned", "weight", "contents")
-    for key, *recorded in ANSWERS["rows"]:
-        assert [values[rowids[key]][name] for name in names] == recorded
-
-
 def test_a_metric_that_is_not_read_is_said(path: Path) -> None:
     with closing(open_source(parse(f"sqlite:{path}"), {**MAPPING, "vector": "vec_l1"})) as source:
         info = source.probe()

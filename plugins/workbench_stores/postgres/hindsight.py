@@ -8,19 +8,23 @@ Source: hindsight-api-slim 1.1.0, engine/sql/postgresql.py, engine/search/retrie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from psycopg import sql
 
-from cems_workbench.errors import InputError, nearest
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.source import SourceError
 from workbench_stores.postgres import catalog, lexical
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
 from workbench_stores.postgres.connection import Reader
-from workbench_stores.postgres.layout import TEXT_TYPES, Layout, table_layout
-from workbench_stores.postgres.layouts import EVERY, PostgresLayout, has_columns
+from workbench_stores.postgres.layout import (
+    EVERY,
+    TEXT_TYPES,
+    Layout,
+    PostgresLayout,
+    listed,
+    table_layout,
+    wrong_choice,
+)
 
 COLUMNS = {
     "id": ("uuid",),
@@ -47,12 +51,6 @@ UNUSED = (
 FACT_TYPES = ("world", "experience", "observation")
 MOST_SHARING = 50
 """Facts of an entity from which on the entity relates none to another: all would be related to all."""
-MOST_NAMED = 8
-
-
-def found(tables: Sequence[Table]) -> list[Table]:
-    """Tables of facts."""
-    return [table for table in tables if has_columns(table, COLUMNS)]
 
 
 def layout(reader: Reader, table: Table, address: Address) -> Layout:
@@ -85,10 +83,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
 
 def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, str]:
     """(bank, note) of the bank that the address names, or that is the only one; None for all."""
-    if not table.columns["bank_id"].readable:
-        raise SourceError(
-            f"{address.plain}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
-        )
+    catalog.refuse_unless_readable(reader, table, address.plain, ("bank_id",))
     facts, wanted = table.sql, address.options.get("bank")
     if wanted is not None and wanted != EVERY:
         # Not counted: each live search comes here.
@@ -97,15 +92,10 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
             return wanted, f"the bank {wanted}"
     counts = sql.SQL("SELECT bank_id, count(*) FROM {} GROUP BY 1 ORDER BY 2 DESC, 1").format(facts)
     banks: dict[str, int] = dict(reader.rows(counts))
-    named = [f"{name} ({count:,})" for name, count in banks.items()]
-    listed = ", ".join(named[:MOST_NAMED]) + (f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else "")
-    if wanted is None and len(banks) > 1:
-        raise InputError(f"{address.plain}: several banks: {listed}; ?bank=NAME chooses one, ?bank={EVERY} takes all")
-    if wanted is None or wanted == EVERY:
-        return (next(iter(banks)), f"the only bank, {listed}") if len(banks) == 1 else (None, f"the banks {listed}")
-    like = nearest(wanted, banks)
-    hint = f" (did you mean {like}?)" if like else ""
-    raise InputError(f"{address.plain}: there is no bank {wanted!r}{hint}; there are {listed or 'none'}")
+    if wanted in (None, EVERY) and (wanted or len(banks) < 2):
+        named = listed([f"{name} ({count:,})" for name, count in banks.items()])
+        return (next(iter(banks)), f"the only bank, {named}") if len(banks) == 1 else (None, f"the banks {named}")
+    raise wrong_choice(address, "bank", banks)
 
 
 def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Composed]:
@@ -136,4 +126,4 @@ def _relations(reader: Reader, table: Table, bank: str | None) -> list[sql.Compo
     return queries
 
 
-LAYOUT = PostgresLayout("hindsight", "Hindsight", found, layout, options=("bank",), place=15)
+LAYOUT = PostgresLayout("hindsight", "Hindsight", layout, COLUMNS, options=("bank",), place=15)

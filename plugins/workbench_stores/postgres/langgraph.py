@@ -33,16 +33,10 @@ from workbench_stores.langgraph_value import OUTERS, WHOLE, content_of, embedded
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
 from workbench_stores.postgres.connection import Reader
-from workbench_stores.postgres.layout import TEXT_TYPES, Chunks, Layout, read_columns, text_at
-from workbench_stores.postgres.layouts import PostgresLayout, has_columns
+from workbench_stores.postgres.layout import TEXT_TYPES, Chunks, Layout, PostgresLayout, read_columns, text_at
 
 COLUMNS = {"prefix": TEXT_TYPES, "key": TEXT_TYPES, "field_name": TEXT_TYPES, "embedding": VECTOR_TYPES}
 _LABEL = re.compile(r"namespace(?:\.([1-9]\d?))?")
-
-
-def found(tables: Sequence[Table]) -> list[Table]:
-    """Tables of vectors of a store."""
-    return [table for table in tables if has_columns(table, COLUMNS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +157,5 @@ def _label(path: str) -> sql.Composable | None:
 
 
 LAYOUT = PostgresLayout(
-    "langgraph", "LangGraph", found, layout, options=("namespace", "omit_expired"), joined=True, place=60
+    "langgraph", "LangGraph", layout, COLUMNS, options=("namespace", "omit_expired"), joined=True, place=60
 )

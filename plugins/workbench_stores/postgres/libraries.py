@@ -1,0 +1,292 @@
+"""Tables as memory libraries make them in PostgreSQL, recognised by their columns. All were run, in the versions that are named.
+
+mem0                     mem0ai 2.2.1, vector_stores/pgvector.py and memory/main.py (`_payload_is_expired`)
+LangChain PGVector       langchain-postgres 0.0.19, vectorstores.py; earlier versions call the id `uuid`
+LangChain PGVectorStore  langchain-postgres 0.0.19, v2/engine.py and v2/async_vectorstore.py
+LlamaIndex               llama-index-vector-stores-postgres 0.9.0, base.py
+Haystack                 pgvector-haystack 8.1.2, document_store.py
+Letta                    letta 0.16.8, orm/passage.py and services/helpers/agent_manager_helper.py, ORM and managers on PostgreSQL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from psycopg import sql
+
+from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.recognised import SAMPLE_ROWS
+from cems_workbench.sources.source import SourceError
+from workbench_stores.postgres import catalog, lexical
+from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
+from workbench_stores.postgres.connection import Reader
+from workbench_stores.postgres.layout import (
+    EVERY,
+    JSON_TYPES,
+    TEXT_TYPES,
+    Layout,
+    PostgresLayout,
+    listed,
+    table_layout,
+    wrong_choice,
+)
+from workbench_stores.postgres.mapping import guessed
+
+LEMMATISED = "text_lemmatized"
+"""The key of mem0's text that keyword searches read."""
+EXPIRES = f"payload.{EXPIRATION_DATE}"
+
+
+def _mem0(reader: Reader, table: Table, address: Address) -> Layout:
+    """mem0 on pgvector: (id uuid, vector vector(N), payload jsonb), one row per memory.
+
+    The text is the payload's `data`; a search is `ORDER BY vector <=> query`, for one user if the address has one. Past the day of
+    `expiration_date` (UTC) a memory is in no search and no list of mem0, which keeps its row.
+    """
+    known = (f"payload.{LEMMATISED}",)
+    given = {"valid_until": EXPIRES}
+    made = table_layout(
+        reader, "mem0", table, "id", "payload.data", "vector", columns=("payload",), given=given, known=known
+    )
+    hidden = sql.SQL(
+        r"COALESCE({0} ~ '^\d\d\d\d-\d\d-\d\d$' AND {0} COLLATE "
+        "\"C\" < to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD'), FALSE)"
+    ).format(made.at(EXPIRES))
+    made = replace(made, distance="cosine", hidden=hidden)
+    text = sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(LEMMATISED))
+    first = "SELECT 1 FROM (SELECT payload FROM {} LIMIT {}) first WHERE {} IS NOT NULL LIMIT 1"
+    readable = table.columns["payload"].readable
+    if not readable or not reader.rows(sql.SQL(first).format(table.sql, sql.Literal(SAMPLE_ROWS), text)):
+        return made
+    note = "mem0 takes the lemmas of the query where spaCy is installed, here it is asked as typed"
+    document = sql.SQL("to_tsvector('simple', {})").format(text)
+    return replace(made, lexical=lexical.Lexical("ts_rank_cd", document, "simple", "plain", note))
+
+
+def _mem0_tables(tables: Sequence[Table]) -> list[Table]:
+    """Without mem0's tables of entities and migrations."""
+    names = {(table.schema, table.name) for table in tables}
+    return [
+        table
+        for table in tables
+        if table.name != "mem0migrations"
+        and not (table.name.endswith("_entities") and (table.schema, table.name.removesuffix("_entities")) in names)
+    ]
+
+
+def _langchain_pgvector(reader: Reader, table: Table, address: Address) -> Layout:
+    """langchain_pg_embedding(id, collection_id, embedding, document, cmetadata) and langchain_pg_collection(uuid, name).
+
+    All collections of a database share the two tables; `?collection=NAME` chooses one, `?collection=*` takes all. No column and no index
+    says which distance the application was set to. Raises InputError if the address does not say which, and SourceError if there is none.
+    """
+    id = "id" if "id" in table.columns else "uuid"
+    if id not in table.columns:
+        raise SourceError(f"{address.plain}: {table} has neither id nor uuid")
+    known = ("collection_id", "custom_id")
+    made = table_layout(
+        reader, "langchain_pgvector", table, id, "document", "embedding", columns=("cmetadata",), known=known
+    )
+    rows = reader.rows(
+        "SELECT c.confrelid::int8 FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1] "
+        "WHERE c.conrelid = %(table)s::oid AND c.contype = 'f' AND a.attname = 'collection_id'",
+        {"table": table.oid},
+    )
+    owner = catalog.table_of(reader, rows[0][0]) if rows else None
+    owner = owner or catalog.table(reader, f"{table.schema}.langchain_pg_collection")
+    if owner is None or not {"uuid", "name"} <= owner.columns.keys():
+        raise SourceError(f"{address.plain}: {table} belongs to collections, and there is no table that names them")
+    catalog.refuse_unless_readable(reader, owner, address.plain, ("uuid", "name"))
+    # A name that is NULL, which early versions allow, cannot be asked for.
+    query = sql.SQL("SELECT name, uuid::text FROM {} WHERE name IS NOT NULL ORDER BY 1, 2")
+    uuids: dict[str, str] = dict(reader.rows(query.format(owner.sql)))
+    if not uuids:
+        raise SourceError(f"{address.plain}: {owner} has no collection yet")
+    wanted = address.options.get("collection") or (next(iter(uuids)) if len(uuids) == 1 else None)
+    if wanted in uuids:
+        others = [name for name in uuids if name != wanted]
+        note = f"the collection {wanted}" + (f"; others there: {listed(others)}" if others else "")
+        of_one = sql.SQL("collection_id = {}::uuid").format(sql.Literal(uuids[wanted]))
+        return replace(made, condition=of_one, notes=(note,))
+    if wanted == EVERY:
+        return replace(
+            made, notes=(f"the documents of all {len(uuids)} collections are taken together: {listed(uuids)}",)
+        )
+    counts = sql.SQL(
+        "SELECT c.name, count(d.collection_id) FROM {} c LEFT JOIN {} d ON d.collection_id = c.uuid "
+        "WHERE c.name IS NOT NULL GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"
+    )
+    raise wrong_choice(address, "collection", dict(reader.rows(counts.format(owner.sql, table.sql))))
+
+
+ID, CONTENT, EMBEDDING, METADATA = "langchain_id", "content", "embedding", "langchain_metadata"
+DEFAULT_CONFIG, TOP_K = "pg_catalog.english", 4
+"""HybridSearchConfig's tsv_lang, and its primary_top_k and secondary_top_k."""
+
+
+def _pgvectorstore(reader: Reader, table: Table, address: Address) -> Layout:
+    """PGVectorStore: a separate table (langchain_id, content, embedding, own columns, langchain_metadata json).
+
+    Every column can be renamed; a table with none of LangChain's names is guessed as any other, with the same fields. Raises InputError
+    if it cannot tell which column has the text.
+    """
+    if {ID, CONTENT, EMBEDDING} <= table.columns.keys():
+        made = table_layout(reader, "langchain_pgvectorstore", table, ID, CONTENT, EMBEDDING)
+    else:
+        made = replace(guessed(reader, table, address.plain), kind="langchain_pgvectorstore")
+    if (document := lexical.found(reader, table)) is not None:
+        note = (
+            ""
+            if document[1]
+            else f"nothing says the text search configuration: its default {DEFAULT_CONFIG} is assumed"
+        )
+        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or DEFAULT_CONFIG, "plain", note)
+        made = replace(made, lexical=words, fusion=lexical.Fusion("weighted_sum", TOP_K, TOP_K))
+    return replace(
+        made, client_sets="PGVectorStore sets hnsw.ef_search if its program has index_query_options (40 by default)"
+    )
+
+
+def _named_as_langchain_does(tables: Sequence[Table]) -> list[Table]:
+    """Tables with an id or metadata that is called as LangChain calls it."""
+    return [
+        table
+        for table in tables
+        if ID in table.columns or (METADATA in table.columns and table.columns[METADATA].type in JSON_TYPES)
+    ]
+
+
+OF_NODES = ("_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id")
+"""Keys that LlamaIndex adds to a node's own metadata."""
+
+
+def _llamaindex(reader: Reader, table: Table, address: Address) -> Layout:
+    """data_NAME(id bigserial, text, metadata_ json or jsonb, node_id, embedding[, text_search_tsv]).
+
+    A row is a node, and LlamaIndex returns it by its node_id; `id` is only a row number. Nodes with the same `ref_doc_id` are parts of one
+    document, which LlamaIndex deletes together and never searches as one.
+    """
+    known = ("id", *(f"metadata_.{key}" for key in OF_NODES))
+    made = table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
+    if (document := lexical.found(reader, table)) is not None:
+        words = lexical.Lexical("ts_rank", document[0], document[1] or lexical.ENGLISH, "pieces")
+        made = replace(made, lexical=words, fusion=lexical.Fusion("appended"))
+    return replace(made, client_sets="LlamaIndex sets hnsw.ef_search for each query (hnsw_kwargs)")
+
+
+def _haystack(reader: Reader, table: Table, address: Address) -> Layout:
+    """PgvectorDocumentStore: (id, embedding, content, blob_data, blob_meta, blob_mime_type, meta jsonb)."""
+    made = table_layout(reader, "haystack", table, "id", "content", "embedding", columns=("meta",))
+    if (document := lexical.found(reader, table)) is not None:
+        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or lexical.ENGLISH, "plain")
+        made = replace(made, lexical=words)
+    return replace(made, client_sets="Haystack sets hnsw.ef_search if its program has hnsw_ef_search")
+
+
+OWNERS = ("archive_id", "source_id")
+
+
+def _letta(reader: Reader, table: Table, address: Address) -> Layout:
+    """archival_passages and source_passages: text, embedding vector(4096), embedding_config, tags, metadata_, is_deleted, archive_id.
+
+    Letta fills every vector up with zeros to 4,096 numbers; `embedding_config` says how many its model makes. They are cut to that number
+    where the rest is zero. A query is filled up in the same way, so distances are those of the cut vectors; a search is by cosine distance.
+    A deleted passage stays in the table. Here: project is the archive (of source_passages: the source), author the organisation; a mapping
+    can choose others.
+    """
+    project = next(name for name in OWNERS if name in table.columns)
+    columns = ("tags", "metadata_", "created_at", "updated_at", "file_name", "is_deleted", project, "organization_id")
+    made = table_layout(
+        reader,
+        "letta",
+        table,
+        "id",
+        "text",
+        "embedding",
+        columns=[name for name in columns if name in table.columns],
+        given={"project": project, "author": "organization_id"},
+        known=("embedding_config",),
+    )
+    made = replace(made, distance="cosine")
+    rows = reader.rows(
+        sql.SQL(
+            "SELECT embedding_config ->> 'embedding_dim', embedding_config ->> 'embedding_model', count(*) FROM "
+            "(SELECT embedding_config FROM {} WHERE embedding IS NOT NULL AND NOT is_deleted LIMIT {}) s GROUP BY 1, 2 ORDER BY 3 DESC, 1"
+        ).format(table.sql, sql.Literal(SAMPLE_ROWS))
+    )
+    if not rows:
+        return made
+    width, model, _ = rows[0]
+    if len(rows) > 1:
+        named = ", ".join(f"{name} of {numbers} numbers ({count})" for numbers, name, count in rows)
+        several = f"passages of several embedding models are in one table: {named}; a search compares all of them"
+        made = replace(made, missing=(*made.missing, several))
+    made = replace(made, model=model)
+    stored = made.vector.dimension
+    if width is None or not width.isdecimal() or stored is None or not 0 < int(width) < stored:
+        return made
+    padded = sql.SQL(
+        "(embedding_config ->> 'embedding_dim' = {} AND vector_norm(subvector(embedding, {}, {})::vector) = 0)"
+    ).format(sql.Literal(width), sql.Literal(int(width) + 1), sql.Literal(stored - int(width)))
+    note = f"vectors are filled up with zeros to {stored:,} numbers: cut to {width}, as embedding_config says"
+    return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
+
+
+LIBRARIES = (
+    PostgresLayout(
+        "mem0", "mem0", _mem0, {"id": ("uuid",), "vector": VECTOR_TYPES, "payload": ("jsonb",)}, _mem0_tables, place=10
+    ),
+    PostgresLayout(
+        "langchain_pgvector",
+        "LangChain PGVector",
+        _langchain_pgvector,
+        {"collection_id": ("uuid",), "embedding": VECTOR_TYPES, "document": TEXT_TYPES, "cmetadata": JSON_TYPES},
+        collections=True,
+        place=20,
+    ),
+    PostgresLayout(
+        "langchain_pgvectorstore",
+        "LangChain PGVectorStore",
+        _pgvectorstore,
+        {},
+        _named_as_langchain_does,
+        place=30,
+    ),
+    PostgresLayout(
+        "llamaindex",
+        "LlamaIndex",
+        _llamaindex,
+        {"text": TEXT_TYPES, "metadata_": JSON_TYPES, "node_id": TEXT_TYPES, "embedding": VECTOR_TYPES},
+        place=40,
+    ),
+    PostgresLayout(
+        "haystack",
+        "Haystack",
+        _haystack,
+        {
+            "id": TEXT_TYPES,
+            "embedding": VECTOR_TYPES,
+            "content": TEXT_TYPES,
+            "meta": JSON_TYPES,
+            "blob_data": ("bytea",),
+        },
+        place=50,
+    ),
+    PostgresLayout(
+        "letta",
+        "Letta",
+        _letta,
+        {
+            "id": TEXT_TYPES,
+            "text": TEXT_TYPES,
+            "embedding": VECTOR_TYPES,
+            "embedding_config": JSON_TYPES,
+            "is_deleted": ("bool",),
+            "organization_id": TEXT_TYPES,
+        },
+        lambda tables: [table for table in tables if any(name in table.columns for name in OWNERS)],
+        place=60,
+    ),
+)
