@@ -146,7 +146,7 @@ def open_table(
     missing = [name for name in required if name not in there]
     if missing:
         raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}{hint}")
-    twice = sorted({name for name in named if named.count(name) > 1})
+    twice = sorted({header[named.index(name)] for name in named if named.count(name) > 1})
     if twice and unique:
         raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
     padded = is_padded(lines[start], delimiter)

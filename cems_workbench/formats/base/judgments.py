@@ -21,8 +21,6 @@ from cems_workbench.formats.base.judgment_names import words_of
 from cems_workbench.formats.base.records import Collected, derived_id
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
 
-Unrated = tuple[int, str, str]
-"""A row without a judgment: its number, the words of its query, its document, empty where it has none."""
 TRIMMED = frozenset(
     " \t\n\v\f\r\0\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
     + "".join(map(chr, range(0x2000, 0x200B)))
@@ -71,14 +69,6 @@ def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[J
                 f"{qid} {memory_id}: {grades}; the format has one grade per pair: adjudicate, or choose a judge"
             )
     return agreed
-
-
-def judgment_by_words(row: Mapping[str, Any], field: str, rating: Any, judge: str = "human") -> tuple[Judgment, str]:
-    """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
-    words, document = query_words(row), row.get("docid")
-    named = {"docid": cells.blank_restored(document) if isinstance(document, str) else document}
-    qid, docid = derived_id("q", words), identifier(named, "docid")
-    return graded(field, rating, lambda grade: Judgment(qid, docid, grade, judge), words), words
 
 
 def query_words(row: Mapping[str, Any]) -> str:
@@ -143,47 +133,66 @@ def not_by_words(judgment: Judgment, words: str) -> str:
     return ""
 
 
-def parsed_by_words(
-    source: str,
-    name: str,
-    collected: Collected[Judgment],
-    words: Mapping[str, str],
-    errors: Iterable[RowError],
-    notes: Iterable[str] = (),
-    grade_column: str = "rating",
-    unrated: Iterable[Unrated] = (),
-) -> ParsedInput:
-    """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge.
+@dataclass
+class ByWords:
+    """The queries of a file that names them by their words alone, and its rows without a judgment.
 
-    `unrated` are rows without a judgment: their queries are to be judged, and their pairs in a labelling queue, if one is wanted.
+    Those are (number, words, document, empty where it has none): their queries are to be judged, and their pairs in a labelling queue, if
+    one is wanted.
     """
-    first: dict[str, int] = {}
-    said: dict[str, str] = {}
-    listed: dict[str, int] = {}
-    pairs: dict[tuple[str, str], None] = {}
-    for row, text, docid in unrated:
-        qid = derived_id("q", text)
-        said.setdefault(qid, text)
-        listed.setdefault(qid, row)
-        if docid.strip():
-            pairs.setdefault((qid, docid))
-    for judgment, row in zip(collected.records, collected.rows, strict=True):
-        first.setdefault(judgment.qid, row)
-    named = {qid: words[qid] for qid in first} | said
-    first = first | {qid: row for qid, row in listed.items() if qid not in first}
-    return ParsedInput(
-        source,
-        name,
-        queries=tuple(Query(qid, named[qid]) for qid in first),
-        judgments=tuple(collected.records),
-        errors=tuple(errors),
-        notes=(*collected.notes, *notes),
-        extra={
-            "rows": {"judgments": collected.rows, "queries": list(first.values())},
-            "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
-            "queries_by_words": True,
-            "listed": listed.keys(),
-            "pairs": tuple(pairs),
-        },
-        ungraded=tuple(collected.ungraded),
-    )
+
+    words: dict[str, str] = field(default_factory=dict)
+    unrated: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def judgment(self, row: Mapping[str, Any], column: str, rating: Any, judge: str = "human") -> Judgment:
+        """The judgment of a row with `query` and `docid`, whose rating is in a column; raises FieldError."""
+        words, document = query_words(row), row.get("docid")
+        named = {"docid": cells.blank_restored(document) if isinstance(document, str) else document}
+        qid, docid = derived_id("q", words), identifier(named, "docid")
+        made = graded(column, rating, lambda grade: Judgment(qid, docid, grade, judge), words)
+        self.words[qid] = words
+        return made
+
+    def unrate(self, number: int, row: Mapping[str, Any]) -> None:
+        """Keep a row without a judgment; raises FieldError if it names no query."""
+        self.unrated.append((number, query_words(row), str(row["docid"] or "")))
+
+    def parsed(
+        self,
+        source: str,
+        name: str,
+        collected: Collected[Judgment],
+        errors: Iterable[RowError],
+        notes: Iterable[str] = (),
+        grade_column: str = "rating",
+    ) -> ParsedInput:
+        """The judgments with the queries they name; an empty `grade_column` is named by the judge."""
+        first: dict[str, int] = {}
+        for judgment, row in zip(collected.records, collected.rows, strict=True):
+            first.setdefault(judgment.qid, row)
+        named = {qid: self.words[qid] for qid in first}
+        listed: dict[str, int] = {}
+        pairs: dict[tuple[str, str], None] = {}
+        for row, text, docid in self.unrated:
+            qid = derived_id("q", text)
+            named[qid] = text
+            listed.setdefault(qid, row)
+            first.setdefault(qid, row)
+            if docid.strip():
+                pairs.setdefault((qid, docid))
+        return ParsedInput(
+            source,
+            name,
+            queries=tuple(Query(qid, named[qid]) for qid in first),
+            judgments=tuple(collected.records),
+            errors=tuple(errors),
+            notes=(*collected.notes, *notes),
+            extra={
+                "rows": {"judgments": collected.rows, "queries": list(first.values())},
+                "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
+                "queries_by_words": True,
+                "listed": listed.keys(),
+                "pairs": tuple(pairs),
+            },
+            ungraded=tuple(collected.ungraded),
+        )

@@ -1,4 +1,4 @@
-"""Judgments by words as JSON: Quepid's exports, ratings of RRE, and judgments of the OpenSearch Search Relevance Workbench.
+"""Judgments by words as JSON: Quepid's exports, ratings of RRE, and judgments of the OpenSearch Search Relevance Workbench (SRW).
 
 | from | where the judgments are |
 | Quepid book | `query_doc_pairs: [{query_text, doc_id, judgements: [{rating, user_email}]}]` |
@@ -9,10 +9,12 @@
 | Search Relevance Workbench | `judgmentRatings: [{query, ratings: [{docId, rating}]}]`, also in the `hits` of a search of its index |
 | the same, a query set | `querySetQueries: [{queryText, referenceAnswer?}]` |
 
-A query is named by its words. One without ratings, or a pair without one, names a query to be judged.
+All are read as `quepid-json`. A query is named by its words. One without ratings, or a pair without one, names a query to be judged.
+`srw-json` is written as `PUT _plugins/_search_relevance/judgments` takes it: a rating is text, which the importer reads as a float.
 
 Source: the views of quepid 8.5 (app/views/api/v1/export), and what imports a book there (app/services/book_importer.rb at f80322f,
-August 2026); RRE's ratings files; docs.opensearch.org, judgments.
+August 2026); RRE's ratings files; docs.opensearch.org, judgments; RestPutJudgmentAction.java, ImportJudgmentsProcessor.java and
+TextValidationUtil.java of opensearch-project/search-relevance at d8be5d1, June 2025.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +30,13 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgments import (
-    Unrated,
-    judgment_by_words,
-    one_grade_each,
-    parsed_by_words,
-    query_words,
-)
+from cems_workbench.formats.base.judgments import ByWords, one_grade_each
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
-NAME = "quepid-json"
+TITLE = "Judgments of the CEMS Workbench"
+"""Without quotes, backslashes and < >, which the importer of SRW refuses in a name."""
 PAIRS, GROUPS, RATINGS, QUERIES, TOPICS = "query_doc_pairs", "query_groups", "judgmentRatings", "queries", "topics"
 QUERY_SET, ANSWER = "querySetQueries", "referenceAnswer"
 JUDGE = "human"
@@ -50,7 +48,7 @@ _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 Row = dict[str, Any]
 
 
-def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
+def _write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book that Quepid imports; `words` are those of each qid.
 
     Quepid knows a judge by the address that is its `user_email`; any other judge is nobody there. Its scale is whole numbers.
@@ -63,13 +61,23 @@ def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
         lowest, highest = min(lowest, each.grade), max(highest, each.grade)
     scale = [str(grade) for grade in range(lowest, highest + 1)]
     document = {
-        "name": "Judgments of the CEMS Workbench",
+        "name": TITLE,
         "show_rank": False,
         "support_implicit_judgements": False,
         "scale": ",".join(scale),
         "scale_with_labels": {grade: grade for grade in scale},
         PAIRS: [{"query_text": query, "doc_id": docid, "judgements": rated} for (query, docid), rated in pairs.items()],
     }
+    return f"{json.dumps(document, ensure_ascii=False, indent=1)}\n"
+
+
+def _write_srw(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
+    """The judgments as SRW imports them; the judge is not written: there must be one grade per pair."""
+    rated: dict[str, list[Row]] = {}
+    for each in judgments:
+        rated.setdefault(words[each.qid], []).append({"docId": each.memory_id, "rating": f"{each.grade}.0"})
+    ratings = [{"query": query, "ratings": rows} for query, rows in rated.items()]
+    document = {"name": TITLE, "description": TITLE, "type": "IMPORT_JUDGMENT", RATINGS: ratings}
     return f"{json.dumps(document, ensure_ascii=False, indent=1)}\n"
 
 
@@ -92,43 +100,36 @@ def _refused(judgment: Judgment, words: str) -> str:
     return ""
 
 
-def read(path: Path, progress: Progress) -> ParsedInput:
+def _read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; raises InputError when it has none of these lists."""
     document = read_document(path)
     errors: list[RowError] = []
-    words: dict[str, str] = {}
-    unrated: list[Unrated] = []
+    by_words = ByWords()
 
     def rated() -> Iterator[tuple[int, Row]]:
         for number, row in enumerate(_rows(path, document), start=1):
-            if row["rating"] is None:
-                try:
-                    unrated.append((number, query_words(row), str(row["docid"] or "")))
-                except FieldError as error:
-                    errors.append(RowError(str(path), number, error.reason, error.field))
-            else:
+            if row["rating"] is not None:
                 yield number, row
+                continue
+            try:
+                by_words.unrate(number, row)
+            except FieldError as error:
+                errors.append(RowError(str(path), number, error.reason, error.field))
 
     def parse(row: Row) -> Judgment:
-        judgment, query = judgment_by_words(row, "rating", row["rating"], identifier(row, "judge"))
-        words[judgment.qid] = query
-        return judgment
+        return by_words.judgment(row, "rating", row["rating"], identifier(row, "judge"))
 
     collected = collect_judgments(str(path), rated(), parse, errors)
-    lacking = len({words for _, words, _ in unrated})
-    count = f"{lacking:,} quer{'y has' if lacking == 1 else 'ies have'}"
-    notes = (
-        [f"{count} nothing, or a pair without a rating; what is not judged is there to be judged"] if unrated else []
-    )
-    answered = sum(
-        ANSWER in row for read_item, items in _found(document) if read_item is _of_query for row in map(_object, items)
-    )
-    notes += (
-        [f"{ANSWER} of {answered:,} quer{'y' if answered == 1 else 'ies'} is left out: a query set has no answers"]
-        if answered
-        else []
-    )
-    return parsed_by_words(str(path), NAME, collected, words, errors, notes, unrated=unrated)
+    notes = []
+    if lacking := len({words for _, words, _ in by_words.unrated}):
+        count = f"{lacking:,} quer{'y has' if lacking == 1 else 'ies have'}"
+        notes.append(f"{count} nothing, or a pair without a rating; what is not judged is there to be judged")
+    queries = [row for read_item, items in _found(document) if read_item is _of_query for row in map(_object, items)]
+    if answered := sum(ANSWER in row for row in queries):
+        notes.append(
+            f"{ANSWER} of {answered:,} quer{'y' if answered == 1 else 'ies'} is left out: a query set has no answers"
+        )
+    return by_words.parsed(str(path), "quepid-json", collected, errors, notes)
 
 
 def _rows(path: Path, document: Any) -> Iterator[Row]:
@@ -215,20 +216,31 @@ def _object(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def sniff(sample: Sample) -> bool:
+def _sniff(sample: Sample) -> bool:
     """A document with one of these lists."""
     return bool(_found(sample.document))
 
 
-FORMAT = Format(
-    NAME,
+QUEPID = Format(
+    "quepid-json",
     "a Quepid book or case, RRE ratings, judgments or a query set of the Search Relevance Workbench as .json",
     order=3,
-    sniff=sniff,
-    read=read,
+    sniff=_sniff,
+    read=_read,
     suffixes=(".json",),
-    judgments=JudgmentWriter(write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),
+    judgments=JudgmentWriter(_write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),
     place=19,
     shape="a document with query_doc_pairs, query_groups, judgmentRatings or querySetQueries, or with queries that have ratings",
     needs=((PAIRS, GROUPS, RATINGS, QUERY_SET),),
+)
+SRW = Format(
+    "srw-json",
+    "OpenSearch judgments as JSON to import there (read as quepid-json)",
+    order=3,
+    sniff=lambda sample: False,
+    read=lambda path, progress: replace(_read(path, progress), format="srw-json"),
+    suffixes=(".json",),
+    judgments=JudgmentWriter(_write_srw, by_words=True, judges=False, place=5),
+    place=25,
+    shape="one object with judgmentRatings",
 )
