@@ -12,7 +12,7 @@ from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_sco
 from cems_workbench.evaluation.comparison import Comparison, interval_words, significance
 from cems_workbench.evaluation.evaluate import Evaluation, number, stale_lines
 from cems_workbench.evaluation.verdict import Verdict, verdicts_of
-from cems_workbench.formats.trec_run import RunRow, write
+from cems_workbench.formats.runs import RunRow, write
 
 
 def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -> dict[str, Any]:

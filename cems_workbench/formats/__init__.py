@@ -16,11 +16,12 @@ from cems_workbench.formats.base.choosing import (
     write_dataset,
     write_judgments,
 )
-from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import (
     FORMATS,
+    DataSet,
     DatasetWriter,
+    Exported,
     Format,
     JudgmentWriter,
     dataset_writers,

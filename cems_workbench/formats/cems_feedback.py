@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats.base import fields
-from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import Sample, read_records
-from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError

@@ -18,11 +18,10 @@ from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import headers, left_out, open_table, read_rows, written
-from cems_workbench.formats.base.dataset import json_line
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
-from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import TakenInPartError, graded
-from cems_workbench.formats.base.judgment_names import (
+from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
+from cems_workbench.formats.base.judgments import WordsBeside
+from cems_workbench.formats.base.names import (
     IGNORED,
     NAMES,
     WORDS,
@@ -31,8 +30,7 @@ from cems_workbench.formats.base.judgment_names import (
     names_words,
     renamed,
 )
-from cems_workbench.formats.base.judgments import WordsBeside
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.records import TakenInPartError, collect_judgments, graded
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
 

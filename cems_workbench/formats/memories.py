@@ -34,10 +34,9 @@ from typing import Any
 
 from cems_workbench.formats.base import cells, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
-from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
-from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
 from cems_workbench.formats.base.memory_fields import NAMES, TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, derived_id, memories_of
 from cems_workbench.progress import Progress

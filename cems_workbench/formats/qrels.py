@@ -15,9 +15,8 @@ from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines, take_sample
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import graded, whole_grade
-from cems_workbench.formats.base.judgment_names import fields_of, names_judgments
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.names import fields_of, names_judgments
+from cems_workbench.formats.base.records import collect_judgments, graded, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 

@@ -25,11 +25,10 @@ from cems_workbench.formats.base.csv_table import (
     read_csv_lines,
     read_rows,
 )
-from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
-from cems_workbench.formats.base.format import DatasetWriter, Format
-from cems_workbench.formats.base.judgment_names import IGNORED, NAMES, RUN, WORDS, fields_of, names_judgments, plain
+from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
+from cems_workbench.formats.base.names import IGNORED, NAMES, RUN, WORDS, fields_of, names_judgments, plain
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError

@@ -16,10 +16,10 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.expected_names import WANTED, named
 from cems_workbench.formats.base.files import Sample, parse_json, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
+from cems_workbench.formats.base.names import WANTED, named
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RecordedAnswer, RowError

@@ -25,21 +25,21 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats import judgments, memories, qrels, queries
 from cems_workbench.formats.base import fields
-from cems_workbench.formats.base.dataset import (
+from cems_workbench.formats.base.files import Sample, as_object, is_comment, read_lines, read_records, take_sample
+from cems_workbench.formats.base.format import (
     DataSet,
+    DatasetWriter,
     Exported,
+    Format,
     Losses,
     json_line,
     nothing_to_write,
     put_rows,
 )
-from cems_workbench.formats.base.files import Sample, as_object, is_comment, read_lines, read_records, take_sample
-from cems_workbench.formats.base.format import DatasetWriter, Format
-from cems_workbench.formats.base.grades import graded
-from cems_workbench.formats.base.judgment_names import renamed
 from cems_workbench.formats.base.judgments import one_grade_each
+from cems_workbench.formats.base.names import renamed
 from cems_workbench.formats.base.packed import unpacked
-from cems_workbench.formats.base.records import collect, collect_judgments
+from cems_workbench.formats.base.records import collect, collect_judgments, graded
 from cems_workbench.platform.atomic_write import output_path, write_text
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError

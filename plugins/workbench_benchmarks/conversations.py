@@ -16,9 +16,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import memory_fields
-from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.format import DatasetWriter
+from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Losses, judged
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress

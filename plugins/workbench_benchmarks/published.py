@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import take_sample
-from cems_workbench.formats.base.judgment_names import names_judgments
+from cems_workbench.formats.base.names import names_judgments
 from cems_workbench.formats.base.packed import unpacked
 
 ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".parquet")

@@ -22,9 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.expected_names import (
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.judgments import clean_words
+from cems_workbench.formats.base.names import (
     ANY_ROW,
     ASKED,
+    NAMES,
     QIDS,
     RETURNED,
     SURE,
@@ -34,14 +39,9 @@ from cems_workbench.formats.base.expected_names import (
     items_of,
     named,
     only_ids,
+    plain,
 )
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text
-from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects
-from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.grades import graded
-from cems_workbench.formats.base.judgment_names import NAMES, plain
-from cems_workbench.formats.base.judgments import clean_words
-from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id
+from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id, graded
 from cems_workbench.formats.queries import parse_query
 from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RowError

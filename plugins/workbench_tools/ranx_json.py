@@ -14,8 +14,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document, type_name
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.grades import graded, whole_grade
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.records import collect_judgments, graded, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 

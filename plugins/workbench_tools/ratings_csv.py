@@ -41,8 +41,8 @@ from cems_workbench.formats.base.csv_table import (
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_lines
 from cems_workbench.formats.base.format import Format, JudgmentWriter
-from cems_workbench.formats.base.judgment_names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.judgments import ByWords, not_by_words
+from cems_workbench.formats.base.names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.records import Collected, collect_judgments
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress

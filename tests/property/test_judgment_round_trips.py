@@ -12,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.formats import detect, judgment_writers, read, trec_run, write_judgments
+from cems_workbench.formats import detect, judgment_writers, read, runs, write_judgments
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
 from cems_workbench.formats.queries import write as queries_written
-from cems_workbench.formats.runs import run_of
-from cems_workbench.formats.trec_run import RunRow
+from cems_workbench.formats.runs import RunRow, run_of
 from cems_workbench.records import Judgment, Query, RowError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -218,7 +217,7 @@ BARE = NAMES.filter(lambda name: name.split() == [name] and not name.startswith(
 )
 def test_runs_lose_no_bit_of_a_score(rows):
     errors: list[RowError] = []
-    run = run_of(trec_run.write(rows), "run.txt", errors)
+    run = run_of(runs.write(rows), "run.txt", errors)
     assert run is not None and errors == []
     scores = {(qid, one.memory_id): one.score for qid, results in run.results.items() for one in results}
     assert scores == {(row.qid, row.docno): row.score for row in rows}

@@ -20,7 +20,7 @@ import pytest
 
 from cems_workbench.formats import FORMATS, read
 from cems_workbench.formats.base.cells import guarded
-from cems_workbench.formats.base.judgment_names import NAMES
+from cems_workbench.formats.base.names import NAMES
 from tests.thoroughly import THOROUGH, partly
 
 FILES = 500 if THOROUGH else 90

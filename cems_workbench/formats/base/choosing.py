@@ -9,9 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError, nearest, one_line
-from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import regular_file, take_sample
-from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
+from cems_workbench.formats.base.format import (
+    FORMATS,
+    DataSet,
+    Exported,
+    Format,
+    dataset_writers,
+    judgment_writers,
+    unknown,
+)
 from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
 from cems_workbench.formats.base.packed import unpacked
 from cems_workbench.formats.base.recognising import DECIDE, Recognised, recognise

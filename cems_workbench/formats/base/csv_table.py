@@ -16,7 +16,7 @@ from pathlib import Path
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.files import is_comment, open_file
-from cems_workbench.formats.base.judgment_names import plain
+from cems_workbench.formats.base.names import plain
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
 

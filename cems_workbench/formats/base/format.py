@@ -1,22 +1,172 @@
 """What a format is: a name, a way to recognise its files, a way to read one, and ways to write one where there are any.
 
-Each format is a module of `cems_workbench.formats` that declares `FORMAT = Format(...)`, or an entry point of another package in the
-group `cems_workbench.formats` that names such a thing. Nothing lists them: FORMATS finds them.
+Each format is a module of `cems_workbench.formats` that declares `FORMAT = Format(...)`, or a tuple of several, or an entry point of
+another package in the group `cems_workbench.formats` that names such a thing. Nothing lists them: FORMATS finds them.
+
+Written records read back unchanged. Rows are written as they come, so that a store of any size goes through; each is read as it
+will be read from the file before it is written, and what a form cannot hold is found by comparing the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats.base.dataset import DataSet, Exported
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.traces import TracesReader
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, ParsedInput
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
+
+Record = TypeVar("Record", Memory, Query, Judgment, Relation)
+Line = Callable[[Record], tuple[str, Record]]
+"""The line of a record, without its end, and the record it is read as; raises FieldError when it is none."""
+KINDS = {Memory: "memories", Query: "queries", Judgment: "judgments", Relation: "relations"}
+
+
+@dataclass
+class Losses:
+    """What is left out of a file as a whole, a line each, and which fields are not kept of how many records."""
+
+    left_out: list[str] = field(default_factory=list)
+    held: int = 0
+    """Places that are held by empty turns or questions, so that those after them keep their ids and times."""
+    _changed: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Say that a record is not in the file."""
+        self.left_out.append(f"{name}: {reason}")
+
+    def compare(self, name: str, before: Record, after: Record) -> None:
+        """Count the fields of a record that are read back otherwise."""
+        if before == after:
+            return
+        for compared in dataclass_fields(before):
+            if getattr(before, compared.name) != getattr(after, compared.name):
+                key = (KINDS[type(before)], compared.name)
+                count, example = self._changed.get(key, (0, name))
+                self._changed[key] = (count + 1, example)
+
+    def not_kept(self) -> tuple[str, ...]:
+        """A line for each field that does not come back, with the number of records and one of them."""
+        order = list(KINDS.values())
+        most_first: Sequence[tuple[tuple[str, str], tuple[int, str]]] = sorted(
+            self._changed.items(), key=lambda item: (order.index(item[0][0]), -item[1][0], item[0][1])
+        )
+        return tuple(f"{name} of {count} {kind}, e.g. {example}" for (kind, name), (count, example) in most_first)
+
+
+def judged(judgment: Judgment) -> str:
+    """A judgment's name in a message."""
+    return f"{judgment.qid} {judgment.memory_id} by {judgment.judge}"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Memories with the queries and judgments about them. `memories` is gone through once; `total` is how many there are.
+
+    `validity` is False where no memory has a `valid_from` or `valid_until`: a table then needs no column for them.
+    """
+
+    memories: Iterable[Memory]
+    total: int = 0
+    relations: Iterable[Relation] = ()
+    queries: Sequence[Query] = ()
+    judgments: Sequence[Judgment] = ()
+    validity: bool = True
+
+    def counted(self, progress: Progress, name: str) -> Iterator[Memory]:
+        """The memories, with progress."""
+        number = 0
+        for number, memory in enumerate(self.memories, start=1):
+            if number % 1_000 == 1:
+                progress(f"writing {name}", number - 1, max(self.total, number))
+            yield memory
+        progress(f"writing {name}", number, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many rows of each kind were written, what was left out and what of the rest does not come back when it is read."""
+
+    rows: dict[str, int]
+    left_out: tuple[str, ...] = ()
+    not_kept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(cls, rows: dict[str, int], losses: Losses, *notes: str) -> Exported:
+        """The outcome with these losses."""
+        held = (f"{losses.held} places are held by empty turns or questions, which reading reports",)
+        return cls(rows, tuple(losses.left_out), losses.not_kept(), (*notes, *(held if losses.held else ())))
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """A row as one line of JSON."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def put_rows(records: Iterable[Record], line: Line[Record], losses: Losses, path: Path, header: str = "") -> int:
+    """Write the records whose rows are read back as them, and count them; no file when there are none."""
+    count = 0
+    with path.open("wb") as file:
+        file.write(header.encode())
+        for record in records:
+            try:
+                text, back = line(record)
+                raw = f"{text}\n".encode()
+            except (FieldError, UnicodeEncodeError) as error:
+                losses.leave_out(_name(record), str(error))
+                continue
+            if _key(back) != _key(record):
+                losses.leave_out(_name(record), "would be read back under another id or with another text")
+                continue
+            losses.compare(_name(record), record, back)
+            file.write(raw)
+            count += 1
+    if not count:
+        path.unlink()
+    return count
+
+
+def write_rows(records: Iterable[Record], line: Line[Record], kind: str, path: Path, header: str = "") -> Exported:
+    """Write one file of such rows; raises InputError when there is nothing that can be written."""
+    losses = Losses()
+    with output_path(path) as place:
+        count = put_rows(records, line, losses, place, header)
+        if not count:
+            raise nothing_to_write(path, kind, losses)
+    return Exported.of({kind: count}, losses)
+
+
+def nothing_to_write(path: Path, kind: str, losses: Losses) -> InputError:
+    """The error for a file without a row, with the first reason there is."""
+    why = f", e.g. {losses.left_out[0]}" if losses.left_out else ""
+    return InputError(f"{path}: there are no {kind} to write{why}")
+
+
+def _name(record: Memory | Query | Judgment | Relation) -> str:
+    if isinstance(record, Judgment):
+        return judged(record)
+    if isinstance(record, Relation):
+        return f"{record.source_id} {record.target_id}"
+    return record.id if isinstance(record, Memory) else record.qid
+
+
+def _key(record: Memory | Query | Judgment | Relation) -> tuple[object, ...]:
+    """The fields that must read back unchanged for a row to be the same row."""
+    if isinstance(record, Judgment):
+        return record.qid, record.memory_id, record.grade
+    if isinstance(record, Relation):
+        return record.source_id, record.target_id, record.kind
+    return (record.id, record.content) if isinstance(record, Memory) else (record.qid, record.query)
 
 
 def _no_folder(directory: Path) -> frozenset[str]:

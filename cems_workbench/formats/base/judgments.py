@@ -16,9 +16,8 @@ from typing import Any
 
 from cems_workbench.formats.base import cells
 from cems_workbench.formats.base.fields import identifier, required_text
-from cems_workbench.formats.base.grades import graded
-from cems_workbench.formats.base.judgment_names import words_of
-from cems_workbench.formats.base.records import Collected, derived_id
+from cems_workbench.formats.base.names import words_of
+from cems_workbench.formats.base.records import Collected, derived_id, graded
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
 
 TRIMMED = frozenset(

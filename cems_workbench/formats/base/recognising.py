@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
-from cems_workbench.formats.base.expected_names import RETURNED, named
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, is_comment, parse_json, type_name
 from cems_workbench.formats.base.format import FORMATS, Format
-from cems_workbench.formats.base.judgment_names import RUN, fields_of, plain
+from cems_workbench.formats.base.names import RETURNED, RUN, fields_of, named, plain
 
 MAX_NAMES = 8
 """Names of a header, or of an object, that a refusal shows."""

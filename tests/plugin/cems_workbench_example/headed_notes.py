@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cems_workbench.formats import DataSet, DatasetWriter, Exported, Format, Sample
-from cems_workbench.formats.base.dataset import write_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.files import read_lines
+from cems_workbench.formats.base.format import write_rows
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, RowError

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import judgment_writers, read, trec_run, write_judgments
-from cems_workbench.formats.trec_run import RunRow
+from cems_workbench.formats import judgment_writers, read, runs, write_judgments
+from cems_workbench.formats.runs import RunRow
 from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
 
@@ -127,7 +127,7 @@ def test_cems_feedback_becomes_judgments_of_a_model(write):
 
 def test_a_run_cannot_hold_an_id_with_a_blank():
     with pytest.raises(ValueError, match="blanks"):
-        trec_run.write([RunRow("q", "m n", 1, 0.5, "tag")])
+        runs.write([RunRow("q", "m n", 1, 0.5, "tag")])
 
 
 def test_where_judges_disagree_a_format_of_one_grade_says_so_and_leaves_the_pair_out():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.formats import DataSet, read_path, write_dataset, write_judgments
-from cems_workbench.formats.trec_run import RunRow
-from cems_workbench.formats.trec_run import write as write_run
+from cems_workbench.formats.runs import RunRow
+from cems_workbench.formats.runs import write as write_run
 from cems_workbench.records import Judgment, Memory, Query
 
 WORDS = {"q1": "-no-cache, image “build”", "2": "Größe 文書", "q 3": "three", "q4": "four"}
