@@ -34,8 +34,7 @@ def mcp_command(
     if port is not None and not http:
         raise InputError("--port needs --http")
     from cems_workbench.mcp.served_store import ServedStore
-    from cems_workbench.mcp.server import WorkbenchServer
-    from cems_workbench.mcp.transports import quiet_logs, serve_http, serve_stdio
+    from cems_workbench.mcp.server import WorkbenchServer, quiet_logs, serve_http, serve_stdio
 
     quiet_logs()
     served = ServedStore(store, write=write, judge=judge)

@@ -108,7 +108,7 @@ class ServedStore:
         """The config to measure on some evidence: if none is named, that of external traces, which no other config changes."""
         return evidence.config if evidence.evidence.external and not named else chosen
 
-    def traced(self, query_set: str, query: str) -> tuple[Evidence, PipelineConfig]:
+    def traced(self, query_set: str, query: str) -> Evidence:
         """The recorded stages of a query of a set of external traces, by its words or its id. Raises InputError."""
         found = read_traced(self.resources.store, query_set)
         if found is None:
@@ -118,7 +118,7 @@ class ServedStore:
         qid = next((one.qid for one in found.queries if query.strip() in (one.query, one.qid)), None)
         if qid is None or qid not in found.evidences:
             raise InputError(f"query: {query_set} has no trace of it, neither by its words nor by its id")
-        return found.evidences[qid], found.header.config
+        return found.evidences[qid]
 
     def evidence(self, query_set: str, config: PipelineConfig, queries: int, progress: Progress) -> LoadedEvidence:
         """The evidence of the judged queries of a set, gathered if missing; or an evidence file.

@@ -26,14 +26,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
+from benchmarks.bench_mcp import listed_bytes
 from cems_workbench.errors import InputError
-from cems_workbench.mcp import transports
-from cems_workbench.mcp.responses import EXCERPT
+from cems_workbench.mcp import memories, query_sets
+from cems_workbench.mcp.protocol import EXCERPT, Arguments
 from cems_workbench.mcp.served_store import ServedStore
-from cems_workbench.mcp.server import WorkbenchServer
-from cems_workbench.mcp.tools import ALL_TOOLS, allowance
-from cems_workbench.mcp.tools.labelling import LabellingTools
-from cems_workbench.mcp.transports import serve_http
+from cems_workbench.mcp.server import TOOLS, WorkbenchServer, serve_http
 from cems_workbench.platform import process_lock
 from cems_workbench.store import Store
 from tests.integration.mcp_store import FIRST_THREE, LONG, LOST, MILLION, ORDERS, QUERY, TEXTS, made
@@ -121,7 +119,7 @@ def asked(served: ServedStore, ask: Callable[[Asked], Coroutine[Any, Any, Any]])
 
 
 async def all_called(client: Client) -> dict[str, Any]:
-    """Every tool that is listed, called; the client holds each reply against the tool's schema."""
+    """Every tool that is listed, called."""
     names = [tool.name for tool in (await client.list_tools()).tools]
     call = Asked(client)
     return {name: await call(name, **arguments) for name, arguments in CALLS if name in names}
@@ -228,11 +226,11 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("search", {"query": None}, "query: Input should be a valid string"),
     ("search", {"qeury": QUERY}, "there is no argument 'qeury'; did you mean query?"),
     ("search", {"query": QUERY, MEGABYTE: 1}, "there is no argument"),
-    ("serch", {"query": QUERY}, "no such tool; there are overview"),
+    ("serch", {"query": QUERY}, "no such tool; did you mean search? There are overview"),
     ("what_if", dict(ASKED), "changes: Field required"),
     ("what_if", {**ASKED, "changes": {}}, "name at least one parameter"),
     ("what_if_memory", {**ASKED, "memory_id": LOST}, "pass a text or title"),
-    ("what_if_memory", {**ASKED}, "text: it is empty"),
+    ("what_if_memory", {**ASKED}, "content: pass the text of a new memory"),
     ("what_if_memory", {**ASKED, "absent": True}, "absent: pass a memory_id"),
     ("what_if_memory", {**ASKED, "memory_id": LOST, "content": MEGABYTE}, "content: String should have at most"),
     ("read_memory", {"memory_id": LOST, "offset": 10_000}, "characters, counted from 0"),
@@ -257,10 +255,21 @@ def test_what_is_wrong_is_said_in_one_line_that_says_what_to_do(reader: ServedSt
     asked(reader, ask)
 
 
+def test_the_list_of_tools_is_short_and_says_what_each_needs(reader: ServedStore) -> None:
+    tools = anyio.run(WorkbenchServer(reader).list_tools)
+    assert len(tools) == 13 and listed_bytes(tools) <= 16_000
+    for tool in tools:
+        assert tool.description and tool.output_schema is None
+        for name, about in tool.input_schema["properties"].items():
+            assert about["type"] and (about.get("description") or "default" in about), (tool.name, name)
+    assert {"minimum": 1, "maximum": 100, "default": 5}.items() <= tools[4].input_schema["properties"]["limit"].items()
+
+
 def test_a_reader_may_not_label_however_it_asks(reader: ServedStore) -> None:
-    for give in (lambda: LabellingTools(reader).label("argo", 3, qid="q1"), LabellingTools(reader).undo_label):
+    asked = memories.Label(memory_id="argo", grade=3, qid="q1")
+    for give, given in ((memories.label, asked), (memories.undo_label, Arguments())):
         with pytest.raises(InputError, match="a reader may not label"):
-            give()
+            give(reader, given)
 
 
 def test_with_write_labels_are_those_of_a_model_and_can_be_taken_back(store: Path) -> None:
@@ -326,7 +335,7 @@ def test_a_search_of_a_set_that_takes_too_long_goes_on_at_the_next_call(
 ) -> None:
     served = ServedStore(store)
     clock = iter([0.0, 50.0, *range(100, 120)])
-    monkeypatch.setattr(allowance, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(query_sets, "monotonic", lambda: next(clock))
     try:
         first, second = asked(served, lambda call: both(call))
     finally:
@@ -384,7 +393,7 @@ def serving(server: WorkbenchServer, token: str) -> Iterator[str]:
             running.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transports.uvicorn, "Server", Kept)
+        patch.setattr(uvicorn, "Server", Kept)
         thread = threading.Thread(target=serve_http, args=(server, 0, token, addresses.put))
         thread.start()
         said = addresses.get(timeout=30)
@@ -402,7 +411,7 @@ def test_http_serves_who_has_the_token_and_writes_nothing_without_write(store: P
     try:
         with serving(WorkbenchServer(served), "secret") as url:
             given = in_a_thread(over_http, url)
-            assert [*given] == [entry.name for entry in ALL_TOOLS if not entry.writes]
+            assert [*given] == [tool.name for tool in TOOLS if not tool.writes]
             assert all(isinstance(found, dict) for found in given.values()), given
             port = urlsplit(url).port
             right = {"Authorization": "Bearer secret", "Host": f"localhost:{port}"}

@@ -19,7 +19,7 @@ from cems_workbench.analysis.supersession import (
 from cems_workbench.analysis.why import explain
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.mcp.tools.queries import _candidate
+from cems_workbench.mcp.queries import _candidate
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED
 from cems_workbench.records import Memory
@@ -115,7 +115,7 @@ def test_same_words_are_in_the_answer_the_report_and_mcp():
     assert answer.lines == (f"The first result, a, is {words}.",)
     assert [row[4] for row in answer.tables[0].rows] == [words, None]
     assert answer.to_json()["out_of_date"]["a"] == {"words": words, "stale": True, "superseded_by": "b"}
-    assert _candidate(trace, "a").out_of_date == words and _candidate(trace, "c").out_of_date is None
+    assert _candidate(trace, "a")["out_of_date"] == words and "out_of_date" not in _candidate(trace, "c")
     found = explain("a", trace.evidence, trace.config)
     assert found.standing == f"a is {words}."
     report = investigation_report(found, trace, NOW)

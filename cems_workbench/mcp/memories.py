@@ -1,0 +1,239 @@
+"""What the store holds: an overview, its memories, the parameters of a config, and labels of the agent."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from cems_workbench.builtin import default_preset, preset_names
+from cems_workbench.config import field_specs
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.jobs.access import may
+from cems_workbench.jobs.labelling import add_to_set
+from cems_workbench.jobs.query_grades import stored_query
+from cems_workbench.mcp.protocol import (
+    EXCERPT,
+    MAX_NAME,
+    MAX_NUMBER,
+    MAX_QUERY,
+    TITLE,
+    Arguments,
+    MemoryId,
+    Name,
+    Page,
+    Reply,
+    WithConfig,
+    counted,
+    cut,
+    page,
+    reply,
+    text_of,
+)
+from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.platform.parsing import parse_datetime
+from cems_workbench.records import Judgment
+from cems_workbench.store.selection import Selection
+
+MAX_PROJECTS, MAX_TAGS = 20, 20
+MAX_PAGE_CHARS = 20_000
+SECTION_HINT = "Name a section, such as the stage that dropped the memory, or words."
+MODEL = "model"
+AGENTS_QUERY_SET = "asked by agents"
+"""The query set for queries that the agent grades and that are in no other set."""
+
+
+def overview(served: ServedStore, asked: Arguments) -> Reply:
+    """What the store holds, and the names that other tools take: query sets, presets, saved configs, projects."""
+    store = served.resources.store
+    judged = {row.qid for row in store.judgments.read()}
+    projects, kept = store.memories.projects(), served.kept_configs()
+    return reply(
+        memories=store.memories.count(),
+        query_sets=[
+            {
+                "name": known.name,
+                "queries": known.size,
+                "judged": sum(q.qid in judged or q.answerable is False for q in store.query_sets.queries(known.name)),
+            }
+            for known in store.query_sets.latest()
+        ],
+        default_config=default_preset(served.settings.preset)[0],
+        presets=preset_names(),
+        kept_configs=kept[:MAX_NAMES],
+        more_kept_configs=max(0, len(kept) - MAX_NAMES) or None,
+        labels=f"label saves a model's grades under the name {served.judge}"
+        if may(served.role, "reviewer")
+        else "read-only: the server was started without --write",
+        untrusted=[{"project": cut(name, TITLE), "memories": count} for name, count in projects[:MAX_PROJECTS]],
+        more_projects=max(0, len(projects) - MAX_PROJECTS) or None,
+        notes=[line for line in (*served.resources.notices, served.resources.behind) if line],
+    )
+
+
+class FindMemories(Page):
+    """Arguments of `find_memories`."""
+
+    words: str = Field(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Matched as they are, ignoring case, in id, title, text and tags.",
+    )
+    project: Name = Field("", description="org/repo.")
+
+
+def find_memories(served: ServedStore, asked: FindMemories) -> Reply:
+    """Ids of the memories that contain these words literally, newest first. It does not run the pipeline: search does."""
+    memories = served.resources.store.memories
+    problem = memories.project_problem(asked.project or None)
+    if problem:
+        raise InputError(f"project: {problem}")
+    projects = (asked.project,) if asked.project else ()
+    found = memories.find(Selection(text=asked.words, projects=projects), asked.limit, asked.offset)
+    return reply(
+        **counted(found.total, asked),
+        memories=[reply(memory_id=memory.id, untrusted=text_of(memory)) for memory in found.memories],
+        said=[] if found.total else ["No memory contains these words literally: try fewer words, or search."],
+    )
+
+
+class ReadMemory(Arguments):
+    """Arguments of `read_memory`."""
+
+    memory_id: MemoryId
+    offset: int = Field(0, ge=0, le=MAX_NUMBER, description="First character.")
+    length: int = Field(4000, ge=1, le=MAX_PAGE_CHARS, description="Characters.")
+
+
+def read_memory(served: ServedStore, asked: ReadMemory) -> Reply:
+    """The text of a memory, with the dates, counters and priority that ranking uses."""
+    memory = served.store.memory(asked.memory_id)
+    if asked.offset and asked.offset >= len(memory.content):
+        raise InputError(f"offset: {memory.id} has {len(memory.content)} characters, counted from 0")
+    return reply(
+        memory_id=memory.id,
+        offset=asked.offset,
+        created_at=memory.created_at and memory.created_at.isoformat(),
+        last_accessed=memory.last_accessed and memory.last_accessed.isoformat(),
+        access_count=memory.access_count,
+        importance=memory.importance,
+        priority=memory.priority,
+        pinned=memory.pinned,
+        untrusted=reply(
+            **text_of(memory, asked.offset, asked.length),
+            category=cut(memory.category, TITLE),
+            session=cut(memory.session, TITLE),
+            author=cut(memory.author, TITLE),
+            tags=[cut(tag, EXCERPT) for tag in memory.tags[:MAX_TAGS]],
+            scope=memory.scope,
+        ),
+    )
+
+
+class Parameters(Page, WithConfig):
+    """Arguments of `parameters`."""
+
+    section: Name = Field("", description="Such as fusion; without words too: the sections.")
+    words: Name = Field("", description="Words of the name or help.")
+    limit: int = Field(30, ge=1, le=100, description="Rows.")
+
+
+def parameters(served: ServedStore, asked: Parameters) -> Reply:
+    """The parameters for changes: value, allowed values and help of each. gathers: a change searches again."""
+    chosen = served.config(asked.config, asked.changes)
+    sections = Counter(spec.section for spec in field_specs())
+    if asked.section and asked.section not in sections:
+        raise InputError(f"section: there is no section {asked.section[:80]!r}; there are {', '.join(sections)}")
+    wanted = asked.words.lower().split()
+    found = [
+        spec
+        for spec in field_specs()
+        if asked.section in ("", spec.section)
+        and all(word in f"{spec.path} {spec.label} {spec.help}".lower() for word in wanted)
+    ]
+    if not asked.section and not wanted:
+        return reply(total=len(found), config=chosen.name, said=[SECTION_HINT], sections=sections)
+    rows, counts = page(found, asked)
+    return reply(
+        **counts,
+        config=chosen.name,
+        parameters=[
+            {
+                "path": spec.path,
+                "value": chosen.get(spec.path),
+                "allowed": spec.range_text,
+                "gathers": spec.cost == "gather",
+                "help": spec.help,
+            }
+            for spec in rows
+        ],
+    )
+
+
+class Label(Arguments):
+    """Arguments of `label`."""
+
+    memory_id: MemoryId
+    grade: int = Field(ge=-100, le=100, description="Relevance; by default 0 not at all to 3 perfectly.")
+    query: str = Field("", max_length=MAX_QUERY, description="Its words; one that is not stored is added to query_set.")
+    qid: Name = Field("", description="Or the id of a stored query.")
+    project: Name = Field("", description="org/repo of the query.")
+    as_of: str = Field("", max_length=60, description="Time of the query, ISO 8601.")
+    query_set: Name = Field(AGENTS_QUERY_SET, description="Set of a new query.")
+    note: str = Field("", max_length=2000, description="Why.")
+
+
+def label(served: ServedStore, asked: Label) -> Reply:
+    """Grade how relevant a memory is to a query. Saved as a model's judgment, which counts unless a person has judged."""
+    served.require_writing()
+    store, qid, memory_id = served.resources.store, asked.qid, asked.memory_id
+    if bool(asked.query.strip()) == bool(qid):
+        raise InputError("query: pass the text of the query, or the qid of a stored one")
+    served.store.memory(memory_id)
+    moment = parse_datetime(asked.as_of, "as_of") if asked.as_of else None
+    request = Request(asked.query.strip(), asked.project or None, moment)
+    if qid:
+        queries = {query.qid: query for query in store.queries.read()}
+        known = queries.get(qid)
+        if known is None:
+            close = nearest(qid, queries)
+            hint = f"did you mean {close}? " if close else ""
+            raise InputError(f"qid: no query {qid[:80]!r}; {hint}evaluate lists qids")
+    else:
+        known = stored_query(request, store)
+    scale = store.query_sets.scale_of(known.qid if known else "")
+    if asked.grade not in scale:
+        raise InputError(f"grade: {asked.grade} is not on the scale, which has {scale}")
+    said = []
+    if known is None:
+        known = add_to_set(request, asked.query_set, store)
+        said.append(f"The query is new: it is {known.qid} of the query set {asked.query_set}.")
+    before = [one for one in store.judgments.read(known.qid) if one.memory_id == memory_id]
+    store.labels.give(
+        Judgment(known.qid, memory_id, asked.grade, served.judge, MODEL, note=asked.note or None),
+        {"shown": "over MCP"},
+    )
+    people = sorted({one.grade for one in before if one.kind != MODEL})
+    if people:
+        said.append(f"People graded this pair {', '.join(map(str, people))}: that counts, not this grade.")
+    return reply(
+        qid=known.qid,
+        memory_id=memory_id,
+        grade=asked.grade,
+        judge=served.judge,
+        kind=MODEL,
+        replaced=next((one.grade for one in before if (one.judge, one.kind) == (served.judge, MODEL)), None),
+        scale=dict(scale.grades),
+        said=said,
+    )
+
+
+def undo_label(served: ServedStore, asked: Arguments) -> Reply:
+    """Undo the latest label of this name and restore the one it replaced. Call again to undo the one before."""
+    served.require_writing()
+    event = served.resources.store.labels.undo(served.judge, MODEL)
+    if event is None:
+        return {"said": [f"There is no label of {served.judge} to take back."]}
+    again = event.before["grade"] if event.before else None
+    return reply(qid=event.qid, memory_id=event.memory_id, grade_again=again, said=["It is taken back."])

@@ -1,0 +1,389 @@
+"""One query: searched, explained, traced back from a wrong answer, and rerun with other parameters or with a memory edited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pydantic import Field
+
+from cems_workbench.analysis.blame import BlamedMemory, Otherwise
+from cems_workbench.analysis.edited_evidence import Edit
+from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
+from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
+from cems_workbench.analysis.supersession import stale_words
+from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, absence, applied, new_memory, presence
+from cems_workbench.analysis.why import Counterfactual, explain, stored_memory
+from cems_workbench.api import single_query
+from cems_workbench.api.blame import blame as blamed
+from cems_workbench.api.single_query import Answer
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.jobs.traced_sets import NOT_REPLAYED
+from cems_workbench.jobs.traces import traced_mistakes, traced_path
+from cems_workbench.mcp.protocol import (
+    MAX_QUERY,
+    MAX_TEXT,
+    Asked,
+    Changes,
+    FollowedId,
+    Name,
+    Page,
+    Reply,
+    Variants,
+    cut,
+    page,
+    reply,
+    rounded,
+    text_of,
+)
+from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.pipeline import Trace
+
+NO_EFFECT = ("off", "kept")
+"""Outcomes of a stage that did not affect a memory."""
+EXCERPT_CHARS, CLAIM_CHARS = 100, 300
+"""Characters of a text in rows that are about ranks, and of a claim."""
+
+
+class Search(Page, Asked):
+    """Arguments of `search`."""
+
+    variants: Variants = None
+    explain: bool = Field(False, description="Also rank, score and its parts in every list and stage.")
+
+
+def search(served: ServedStore, asked: Search) -> Reply:
+    """The pipeline's results for a query, then the candidates it dropped, with lost_at (the stage), reason and score.
+
+    out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs.
+    """
+    answer = _answer(served, asked, asked.variants)
+    rows, counts = page(_in_order(answer.trace), asked)
+    table = side_by_side(answer.trace) if asked.explain else None
+    return reply(
+        **counts,
+        config=answer.config.name,
+        results=len(answer.trace.results),
+        candidates=[_candidate(answer.trace, memory_id, table) for memory_id in rows],
+        said=answer.lines,
+        notes=answer.notes,
+    )
+
+
+class Why(Page, Asked):
+    """Arguments of `why`."""
+
+    memory_id: str = Field(min_length=1, max_length=MAX_QUERY, description="Or a piece of its text that no other has.")
+    variants: Variants = None
+    k: int = Field(0, ge=0, le=10_000, description="Missing below this rank; 0: the config's limit.")
+    traced: Name = Field("", description="Query set of external traces: explain the stages recorded there.")
+    limit: int = Field(5, ge=1, le=100, description="Rows.")
+
+
+def why(served: ServedStore, asked: Why) -> Reply:
+    """Why a memory is missing: the stage that lost it, its way, its rank in each list, and the smallest changes that return it.
+
+    fix: the first of counterfactuals, to try first. Of each: rank then; order_kept (Kendall's tau of the other results, 1: same order);
+    others_dropped beyond the one that makes room; gathers: searches again; on_judged: nDCG@10 on judged queries.
+    """
+    if asked.traced:
+        if asked.config or asked.changes:
+            raise InputError(f"traced: {asked.traced} {NOT_REPLAYED}; pass neither config nor changes")
+        answer = single_query.replay(served.traced(asked.traced, asked.query))
+        resources = served.resources
+        memory_id = stored_memory(asked.memory_id, resources)
+        of_set = traced_mistakes(traced_path(resources.store.path, asked.traced))
+        found = explain(memory_id, answer.evidence, answer.config, k=asked.k or None, of_set=of_set)
+    else:
+        answer = _answer(served, asked, asked.variants)
+        found = single_query.why(answer, asked.memory_id, store=served.store, k=asked.k or None).why
+    rows, counts = page(found.counterfactuals, asked)
+    path = found.path
+    return reply(
+        **counts,
+        memory_id=path.memory_id,
+        config=answer.config.name,
+        status=path.status,
+        rank=path.rank,
+        lost_at=path.lost_at,
+        fix=found.fix and found.fix.sentence,
+        cause=found.cause,
+        standing=found.standing,
+        vector=found.vector and found.vector.sentence,
+        verdict=found.verdict,
+        way=[
+            reply(stage=one.stage, rank_before=one.rank_in, rank=one.rank, score=rounded(one.score), what=one.words)
+            for one in path.steps
+            if one.words not in NO_EFFECT
+        ],
+        lists=[reply(name=place.list, rank=place.rank, what=place.words) for place in path.places],
+        counterfactuals=[_counterfactual(one) for one in rows],
+        nearest=found.nearest and _counterfactual(found.nearest),
+        notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *answer.notes],
+    )
+
+
+class Blame(Page, Asked):
+    """Arguments of `blame`."""
+
+    text: str = Field(min_length=1, max_length=MAX_TEXT, description="What the agent said.")
+    query: str = Field("", max_length=MAX_QUERY, description="What it was asked; empty: only find support.")
+
+
+def blame(served: ServedStore, asked: Blame) -> Reply:
+    """From a wrong answer to the memories behind it, by claim, best first: support (0..1), verdict (supports, cannot tell or no).
+
+    For the query: rank or lost_at, stale, says_otherwise (memories that contradict it or follow it), next (tools to call).
+    """
+    if not asked.query and (asked.project or asked.only_project or asked.as_of):
+        raise InputError("query: project, only_project and as_of belong to one; pass it")
+    answer = _answer(served, asked) if asked.query else None
+    report = blamed(served.store, asked.text, answer, None if answer else _without_judge(served, asked))
+    rows, counts = page(report.found.claims, asked)
+    return reply(
+        **counts,
+        config=answer and answer.config.name,
+        split_by=report.found.split_by,
+        claims=[
+            reply(
+                claim=cut(one.claim.text, CLAIM_CHARS),
+                memories=[_supporting(memory) for memory in one.memories],
+                said=None if one.supporting else one.about,
+            )
+            for one in rows
+        ],
+        notes=report.notes,
+    )
+
+
+class WhatIf(Page, Asked):
+    """Arguments of `what_if`."""
+
+    changes: Changes
+    memory_id: FollowedId = ""
+    variants: Variants = None
+
+
+def what_if(served: ServedStore, asked: WhatIf) -> Reply:
+    """A query's results under changed parameters, with the rank before, and what left them. Nothing is saved.
+
+    For the effect on other queries: compare.
+    """
+    if not asked.changes and not asked.variants:
+        raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
+    if asked.memory_id:
+        served.store.memory(asked.memory_id)
+    before = _answer(served, asked.model_copy(update={"changes": None}))
+    moment = before.evidence.as_of  # both sides count ages from the same time
+    after = _answer(served, asked.model_copy(update={"as_of": moment and moment.isoformat()}), asked.variants)
+    deltas = rank_deltas(after.trace, before.trace, RESULTS)
+    rows, counts = page([(key, delta) for key, delta in deltas.items() if delta.now is not None], asked)
+    followed = [_followed(asked.memory_id, after.trace, before.trace)] if asked.memory_id else []
+    return reply(
+        **counts,
+        config=before.config.name,
+        changes=asked.changes,
+        said=[*followed, _counted(deltas.values())],
+        results=[
+            reply(
+                memory_id=key,
+                rank=delta.now,
+                before=delta.before,
+                untrusted=text_of(after.evidence.memories[key], length=EXCERPT_CHARS),
+            )
+            for key, delta in rows
+        ],
+        left=[reply(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"],
+        notes=after.notes,
+    )
+
+
+class WhatIfMemory(Asked):
+    """Arguments of `what_if_memory`."""
+
+    memory_id: Name = Field("", description="Empty: a memory that is not stored yet.")
+    content: str = Field("", max_length=MAX_TEXT, description="Text to try; empty: the stored one.")
+    title: Name = Field("", description="Title to try; empty: the stored one.")
+    absent: bool = Field(False, description="Leave it out: what comes in its place?")
+
+
+def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
+    """The rank of a memory for a query if it had another text, were absent, or were new ("would this note be found?").
+
+    moved: its ranks and scores by list and stage; others: other results whose rank changes. Nothing is written.
+    """
+    edit = _edit(served, asked)
+    answer = _answer(served, asked)
+    assert answer.request is not None
+    found = applied(edit, answer.evidence, answer.config, answer.request)
+    before, after = found.rank
+    return reply(
+        memory_id=found.memory_id,
+        config=answer.config.name,
+        said=[_followed(found.memory_id, found.after, found.before), found.sentence],
+        rank=after,
+        before=before,
+        moved=_moved([*found.lists(), *found.stages()]),
+        others=[reply(memory_id=one.memory_id, rank=one.after, before=one.before) for one in found.others()],
+        notes=[*answer.notes, found.certainty],
+    )
+
+
+def _edit(served: ServedStore, asked: WhatIfMemory) -> Edit:
+    resources, content, title = served.resources, asked.content, asked.title
+    if asked.absent:
+        if not asked.memory_id or content or title:
+            raise InputError("absent: pass a memory_id, and neither content nor title")
+        return absence(asked.memory_id, resources)
+    if not asked.memory_id:
+        if not content.strip():
+            raise InputError("content: pass the text of a new memory, or the memory_id of a stored one")
+        new = new_memory(content, resources, title=title or None, project=asked.project or None)
+        return presence(new, resources)
+    stored = served.store.memory(asked.memory_id)
+    edited = replace(stored, content=content or stored.content, title=title or stored.title)
+    if edited == stored:
+        raise InputError("content: pass a text or title that differs from the stored one")
+    return Edit(stored, edited, resources)
+
+
+def _answer(served: ServedStore, asked: Asked, variants: Sequence[str] | None = None) -> Answer:
+    return single_query.search(
+        served.store,
+        asked.query,
+        _without_judge(served, asked),
+        project=asked.project or None,
+        only_project=asked.only_project,
+        as_of=asked.as_of or None,
+        variants=variants or (),
+    )
+
+
+def _without_judge(served: ServedStore, asked: Asked) -> PipelineConfig:
+    """The judge takes a second and affects no ranking, unless abstain uses its score."""
+    config = served.config(asked.config, asked.changes)
+    return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
+
+
+def _in_order(trace: Trace) -> list[str]:
+    """Every candidate: the results by rank, then the dropped ones, latest stage first, by their rank there."""
+    results = [result.memory_id for result in trace.results]
+    lost = []
+    place = {stage.name: number for number, stage in enumerate(trace.candidate_stages)}
+    for memory_id in trace.evidence.memories:
+        end = dropped(trace, memory_id)
+        if end is not None:
+            lost.append((-place[end.stage], end.rank or len(trace.evidence.memories), memory_id))
+    return [*results, *(memory_id for _, _, memory_id in sorted(lost))]
+
+
+def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> Reply:
+    result = next((one for one in trace.results if one.memory_id == memory_id), None)
+    lost = None if result else loss(trace, memory_id)
+    row = table and table.row(memory_id)
+    return reply(
+        memory_id=memory_id,
+        rank=result and result.rank,
+        score=rounded(result.score if result else lost.score if lost else None),
+        lost_at=lost and lost.stage,
+        reason=lost and lost.reason,
+        out_of_date=stale_words(trace, memory_id),
+        scores=[
+            reply(
+                where="final" if key == FINAL else key,
+                rank=cell.rank,
+                score=rounded(cell.score),
+                made_of=parts_words(table.column(key).kind, cell.parts),
+            )
+            for key, cell in row.cells.items()
+        ]
+        if table and row
+        else None,
+        untrusted=text_of(trace.evidence.memories[memory_id]),
+    )
+
+
+def _counterfactual(one: Counterfactual) -> Reply:
+    return reply(
+        changes=one.values,
+        variants=one.terms,
+        every_project=one.everywhere or None,
+        searched=one.searched,
+        rank=one.rank,
+        order_kept=rounded(one.side_effects.tau),
+        others_dropped=one.side_effects.gone,
+        gathers=one.gathers or None,
+        scores_lacking=one.needs or None,
+        on_judged=one.labelled and one.labelled.verdict.brief,
+    )
+
+
+def _supporting(one: BlamedMemory) -> Reply:
+    steps = []
+    if one.next is not None:
+        steps.append(f"{one.next.proposed.name} for {one.next.memory_id}: {one.next.words}")
+    if one.fix is not None:
+        steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
+    return reply(
+        memory_id=one.id,
+        verdict=one.support.verdict,
+        reason=one.support.reason,
+        support=rounded(one.support.score),
+        rank=one.standing and one.standing.rank,
+        lost_at=one.standing and one.standing.lost_at,
+        stale=one.stale,
+        judged_irrelevant=one.irrelevant or None,
+        says_otherwise=[_otherwise(other) for other in one.otherwise],
+        next=steps,
+        untrusted=text_of(one.support.memory),
+    )
+
+
+def _otherwise(other: Otherwise) -> Reply:
+    return reply(
+        memory_id=other.memory.id,
+        by=other.source,
+        newer=other.newer,
+        rank=other.standing and other.standing.rank,
+        lost_at=other.standing and other.standing.lost_at,
+        untrusted=text_of(other.memory),
+    )
+
+
+def _followed(memory_id: str, now: Trace, before: Trace) -> str:
+    """The rank of a memory after and before a change, in a sentence."""
+    return f"{memory_id}: {_stands(memory_id, now)}; before: {_stands(memory_id, before)}."
+
+
+def _stands(memory_id: str, trace: Trace) -> str:
+    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), None)
+    if rank is not None:
+        return f"rank {rank} of {len(trace.results)}"
+    lost = loss(trace, memory_id)
+    return f"not returned, {lost.words}" if lost else "in no list"
+
+
+def _counted(deltas: Iterable[RankDelta]) -> str:
+    moves = Counter(delta.move for delta in deltas)
+    if set(moves) <= {"same"}:
+        return "The results do not change."
+    return f"{moves['new']} came, {moves['gone']} left, {moves['up']} went up, {moves['down']} down, {moves['same']} stayed."
+
+
+def _moved(pairs: Sequence[BeforeAfter]) -> list[Reply]:
+    """The differences, without stages that affect the memory on neither side."""
+    return [
+        reply(where=pair.name, before=_words(pair.before), after=_words(pair.after))
+        for pair in pairs
+        if not pair.same and not all(place is None or place.words in NO_EFFECT for place in (pair.before, pair.after))
+    ]
+
+
+def _words(place: EditedRank | None) -> str | None:
+    if place is None:
+        return None
+    score = "" if place.score is None else f" ({place.score:.4g})"
+    stood = "" if place.rank is None else f"rank {place.rank}{score}"
+    return "; ".join(part for part in (stood, place.words) if part)

@@ -1,0 +1,373 @@
+"""Judged queries: configs measured and compared, and where relevant memories are lost, all of them or one across all queries.
+
+Gathering some hundred queries takes minutes, and a client waits about one. So a call works for `seconds`, saves what it gathered in the
+store's evidence cache, and reports its progress; the next call with the same arguments resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from anyio import from_thread
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from cems_workbench.analysis.losses_of_set import in_words
+from cems_workbench.analysis.memory_use import memory_uses
+from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.api import measures
+from cems_workbench.api.evidence import LoadedEvidence
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significance
+from cems_workbench.evaluation.evaluate import number, stale_lines
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.evaluation import evidence_of, measured_losses
+from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
+from cems_workbench.mcp.protocol import (
+    MAX_NAME,
+    MAX_NUMBER,
+    FollowedId,
+    Name,
+    Page,
+    Reply,
+    WithConfig,
+    page,
+    query_row,
+    reply,
+    rounded,
+)
+from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.progress import Cancelled
+
+MEASURES = "nDCG@10 hit@5 recall@5"
+MAX_MISSING = 3
+PROGRESS_INTERVAL_S = 1.0
+
+
+class OfSet(Page, WithConfig):
+    """Arguments of a tool that measures judged queries."""
+
+    query_set: str = Field("all", min_length=1, max_length=MAX_NAME, description="Query set, all, or evidence file.")
+    queries: int = Field(0, ge=0, le=MAX_NUMBER, description="Fixed sample of this many queries; 0: all.")
+    seconds: int = Field(40, ge=1, le=600, description="Time limit of a call, seconds.")
+
+
+class Evaluate(OfSet):
+    """Arguments of `evaluate`."""
+
+    measures: Name = MEASURES
+
+
+def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
+    """Measures of a config on judged queries, with 95 % intervals (low, high); the worst queries by the first measure, lowest first.
+
+    not_returned: relevant memories to pass to why. state "searching": call again to resume.
+    """
+    chosen = served.config(asked.config, asked.changes)
+    found = _gathered(served, asked, [chosen], context)
+    if not isinstance(found, list):
+        return reply(state="searching", config=chosen.name, **found)
+    chosen = served.measured_config(found[0], chosen, asked.config or asked.changes)
+    report = measures.evaluate(found[0], chosen, asked.measures or MEASURES)
+    evaluation = report.evaluation
+    values = evaluation.values[:, 0]
+    order = sorted(
+        (i for i, value in enumerate(values) if number(value) is not None),
+        key=lambda i: (values[i], evaluation.qids[i]),
+    )
+    rows, counts = page(order, asked)
+    return reply(
+        **counts,
+        state="measured",
+        config=report.config.name,
+        queries=len(evaluation.qids),
+        means=[
+            reply(measure=str(row.measure), mean=rounded(row.mean), low=rounded(row.low), high=rounded(row.high))
+            for row in evaluation.summaries
+        ],
+        by_type=_by_type(report),
+        worst=[_worst(report, i) for i in rows],
+        said=[f"worst: by {evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"],
+        notes=[evaluation.relevance, *stale_lines([evaluation]), *evaluation.remarks],
+    )
+
+
+def _by_type(report: measures.EvaluationReport) -> dict[str, Reply]:
+    """The number of queries of each type and their mean of the first measure; empty without types."""
+    kinds, first = report.evaluation.by_type(), str(report.evaluation.measures[0])
+    if len(kinds) < 2:
+        return {}
+    return {kind: {"queries": row["queries"], first: rounded(row[first])} for kind, row in kinds.items()}
+
+
+def _worst(report: measures.EvaluationReport, i: int) -> Reply:
+    found = report.evaluation
+    query, grades = report.measured.batch.queries[i], report.measured.batch.grades[i]
+    returned = set(found.results[i])
+    relevant = sorted(
+        (key for key, grade in grades.items() if grade >= found.relevant_from), key=lambda key: (-grades[key], key)
+    )
+    missing = [key for key in relevant if key not in returned][:MAX_MISSING]
+    return query_row(query, value=rounded(found.values[i, 0]), type=found.types[i], not_returned=missing)
+
+
+class Compare(OfSet):
+    """Arguments of `compare`."""
+
+    against: Name = Field("", description="Baseline config; empty: config unchanged.")
+    measures: Name = MEASURES
+
+
+def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
+    """config with changes against a baseline on judged queries: verdict (pass, fail or cannot tell), the difference of each measure
+    with its 95 % interval and p (randomisation test, Holm), and the queries that changed most. state "searching": call again to resume.
+    """
+    compared = served.config(asked.config, asked.changes)
+    baseline = served.config(asked.against or asked.config)
+    if compared == baseline:
+        raise InputError("changes: nothing to compare; name changes, or another config as against")
+    compared = _renamed(compared, baseline)
+    configs = [baseline, compared]
+    # One after the other: the second reuses what the first gathered.
+    found = _gathered(served, asked, configs, context)
+    if not isinstance(found, list):
+        return reply(state="searching", baseline=baseline.name, compared=compared.name, **found)
+    reports = [
+        measures.evaluate(each, config, asked.measures or MEASURES) for each, config in zip(found, configs, strict=True)
+    ]
+    report = measures.compare(*reports)
+    first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
+    queries = {query.qid: query for query in reports[0].measured.batch.queries}
+    rows, counts = page(report.changed(first).rows, asked)
+    return reply(
+        **counts,
+        state="measured",
+        baseline=report.baseline,
+        compared=report.comparison.compared[0].name,
+        changes=asked.changes,
+        verdict=decided.kind,
+        queries=len(report.comparison.evaluations[0].qids),
+        differences=[
+            reply(
+                measure=str(row.measure),
+                baseline=rounded(row.baseline),
+                value=rounded(row.value),
+                difference=rounded(row.difference),
+                low=rounded(row.low),
+                high=rounded(row.high),
+                p=rounded(row.p_holm),
+                better=len(row.wins),
+                worse=len(row.losses),
+                same=row.ties,
+            )
+            for row in report.comparison.compared[0].differences
+        ],
+        changed=[
+            query_row(queries[qid], baseline=rounded(was), value=rounded(now), type=kind)
+            for qid, _, kind, _, was, now, _ in rows
+        ],
+        said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
+        notes=report.notes,
+    )
+
+
+def _significant(report: measures.ComparisonReport) -> str:
+    """The significantly better or worse measures, in a sentence, at the level of p that every table marks."""
+    sure: dict[str, list[str]] = {BETTER: [], WORSE: []}
+    for row in report.comparison.compared[0].differences:
+        sure.get(significance(row), []).append(str(row.measure))
+    if not any(sure.values()):
+        return f"No measure is significantly better or worse: p, after Holm, is {LEVEL:g} or more for each."
+    parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((BETTER, "better"), (WORSE, "worse")) if sure[up]]
+    return f"Surely {' and '.join(parts)}: p, after Holm, is below {LEVEL:g}."
+
+
+class Losses(OfSet):
+    """Arguments of `losses`."""
+
+    against: Name = Field("", description="Baseline config: what config saves and breaks.")
+    cutoff: int = Field(10, ge=1, le=MAX_NUMBER, description="Lost below this rank.")
+
+
+def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
+    """Which stage loses the relevant memories of judged queries: branches counts them by stage and config, lost lists them.
+
+    With against also how many config saves and breaks. state "searching": call again to resume.
+    """
+    configs = [served.config(asked.config, asked.changes)]
+    if asked.against:
+        configs.insert(0, served.config(asked.against))
+        if configs[0] == configs[1]:
+            raise InputError("against: nothing to compare; name changes, or another config as against")
+        configs[1] = _renamed(configs[1], configs[0])
+    names = [one.name for one in configs]
+    found = _gathered(served, asked, configs, context)
+    if not isinstance(found, list):
+        return reply(state="searching", configs=names, cutoff=asked.cutoff, **found)
+    if not asked.against:
+        configs = [served.measured_config(found[0], configs[0], asked.config or asked.changes)]
+        names = [configs[0].name]
+    reports = [measures.evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
+    measured = [report.measured for report in reports]
+    counted = measured_losses(measured, reports[0].evaluation.relevant_from, asked.cutoff, None)
+    rows, counts = page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
+    queries = {query.qid: query for one in measured for query in one.batch.queries}
+    told = [(i, in_words([row], configs[i], asked.cutoff, evidence_of(measured[i]))[0]) for i, row in rows]
+    change = counted.differences[0] if counted.differences else None
+    return reply(
+        **counts,
+        state="counted",
+        configs=names,
+        cutoff=asked.cutoff,
+        relevant=counted.maps[-1].relevant,
+        returned={one.config_name: one.returned for one in counted.maps},
+        branches=[
+            reply(
+                stage=branch.stage,
+                manner=branch.manner,
+                words=branch.words(asked.cutoff),
+                lost={one.config_name: one.branches.get(branch, 0) for one in counted.maps},
+                saved=change and change.saved.get(branch, 0),
+                broken=change and change.broken.get(branch, 0),
+            )
+            for branch in counted.branches
+        ],
+        lost=[
+            query_row(
+                queries[row.qid],
+                memory_id=row.memory_id,
+                config=names[i],
+                stage=row.branch.stage,
+                manner=row.branch.manner,
+                rank=row.rank,
+                words=row.words,
+            )
+            for i, row in told
+        ],
+        said=[
+            *counted.sentences,
+            *counted.mistakes,
+            "lost: by config and branch, in pipeline order; why(query, memory_id) says what would return one",
+        ],
+        notes=counted.remarks,
+    )
+
+
+class MemoryUse(OfSet):
+    """Arguments of `memory`."""
+
+    memory_id: FollowedId = ""
+    cutoff: int = Field(0, ge=0, le=MAX_NUMBER, description="Lost below this rank; 0: the config's limit.")
+
+
+def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
+    """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant; where it is lost.
+
+    Without memory_id the hubs: memories returned for many queries that judge them irrelevant. state "searching": call again to resume.
+    """
+    chosen, followed = served.config(asked.config, asked.changes), asked.memory_id
+    k = asked.cutoff or target_rank(chosen)
+    if followed:
+        served.store.memory(followed)
+    found = _gathered(served, asked, [chosen], context)
+    if not isinstance(found, list):
+        return reply(state="searching", config=chosen.name, cutoff=k, **found)
+    evidence = found[0]
+    chosen = served.measured_config(evidence, chosen, asked.config or asked.changes)
+    uses = memory_uses(
+        evidence.evidence.queries,
+        evidence.evidence.evidences,
+        agreed_grades(evidence.judgments),
+        chosen,
+        evidence.relevant_from,
+        k=k,
+        followed=(followed,) if followed else (),
+    )
+    rows, counts = page(uses.rows.get(followed, ()) if followed else (), asked)
+    hubs, hub_counts = page([] if followed else uses.hubs(), asked)
+    return reply(
+        **(counts if followed else hub_counts),
+        state="counted",
+        config=chosen.name,
+        cutoff=k,
+        said=[uses.sentence(followed) if followed else uses.hubs_sentence],
+        memories=[
+            reply(
+                memory_id=use.memory_id,
+                wanted=use.wanted,
+                found=use.found,
+                returned=use.returned,
+                returned_irrelevant=use.irrelevant,
+            )
+            for use in ([uses.of(followed)] if followed else hubs)
+        ],
+        rows=[
+            query_row(
+                row.query,
+                status=row.status,
+                grade=row.grade,
+                rank=row.rank,
+                stage=row.branch and row.branch.stage,
+                what=row.words,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _renamed(config: PipelineConfig, baseline: PipelineConfig) -> PipelineConfig:
+    """The config with a name that the baseline does not have."""
+    return named(f"{baseline.name} with changes", config) if config.name == baseline.name else config
+
+
+def _gathered(
+    served: ServedStore, asked: OfSet, configs: Sequence[PipelineConfig], context: Context
+) -> list[LoadedEvidence] | Reply:
+    """The evidence of each config; or, when the time is up, the progress so far as fields of the reply."""
+    allowance = Allowance(asked.seconds, context)
+    try:
+        with served.measuring(asked.seconds):
+            return [served.evidence(asked.query_set, each, asked.queries, allowance) for each in configs]
+    except Cancelled:
+        done, total = allowance.done, allowance.total
+    if not total:
+        return {"said": ["Another call is still searching this store; call again with the same arguments."]}
+    return {
+        "searching": {"queries_searched": done, "queries_in_all": total},
+        "said": [
+            f"{total - done} of {total} queries are not searched yet; progress is saved. Call again with the same arguments to resume, "
+            "or with `queries` for a sample."
+        ],
+    }
+
+
+@dataclass
+class Allowance:
+    """Progress of work with a time limit: reports to the client, and cancels at the limit.
+
+    The time counts from the first query, so that each call makes progress, however busy the machine is.
+    """
+
+    seconds: int
+    context: Context
+    done: int = 0
+    total: int = 0
+    _ends: float | None = None
+    _told: float = 0.0
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Count a step. Raises Cancelled at the time limit, or if the client cancelled the call."""
+        if label != PROGRESS_LABEL:
+            return
+        self.done, self.total, now = done, total, monotonic()
+        self._ends = now + self.seconds if self._ends is None else self._ends
+        from_thread.check_cancelled()
+        if now > self._told + PROGRESS_INTERVAL_S:
+            self._told = now
+            from_thread.run(self.context.report_progress, done, total, label)
+        if now > self._ends and done < total:
+            raise Cancelled
