@@ -12,7 +12,7 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.ui.inspect.state import Baseline, Gathered, InspectState
 
-from .pages import html
+from .pages import html, table_with
 
 STATE = "inspect:state"
 QUERY = "how many different doctors did I visit?"
@@ -58,6 +58,12 @@ def tool(page: AppTest, name: str) -> AppTest:
     choose_tool(page, name).run()
     assert not page.exception, name
     return page
+
+
+def ranks(page: AppTest) -> Any:
+    """The table of all ranks, a detail of Rank flow."""
+    page.session_state["inspect:rank_flow:table"] = True
+    return table_with(show(page, "Rank flow"), "lost at")
 
 
 def choose_tool(page: AppTest, name: str) -> AppTest:

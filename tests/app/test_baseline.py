@@ -13,7 +13,19 @@ from cems_workbench.pipeline import replay
 from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.inspect.baseline import COLUMN
 
-from .inspect_page import config_of, control, evidence_of, order, pinned, replayed, search, set_config, show, state_of
+from .inspect_page import (
+    config_of,
+    control,
+    evidence_of,
+    order,
+    pinned,
+    ranks,
+    replayed,
+    search,
+    set_config,
+    show,
+    state_of,
+)
 from .pages import OpenPage, html
 
 pytestmark = [pytest.mark.models]
@@ -60,7 +72,7 @@ def test_nothing_is_compared_until_a_baseline_is_pinned(open_page: OpenPage) -> 
     page = search(open_page())
     assert "wb-delta" not in html(page, "wb-results")
     assert state_of(page).baseline_replay is None
-    assert COLUMN not in table(page, "Journey").columns
+    assert COLUMN not in ranks(page).columns
 
 
 def test_a_moved_slider_shows_places_won_and_lost_and_who_left(open_page: OpenPage) -> None:
@@ -97,11 +109,9 @@ def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> Non
                 "new" if not before else "=" if before == now else f"{'▲' if before > now else '▼'} {abs(before - now)}"
             )
             assert said == want, (view, row["memory"])
-    frame = table(page, "Journey").set_index("memory")
+    frame = ranks(page).set_index("memory")
     gone = {row.memory_id for row in former.results} - set(order(page))
     assert all(str(frame.loc[memory_id, COLUMN]).startswith("gone, was ") for memory_id in gone)
-    page.session_state["inspect:view"] = "Stages"
-    assert "wb-delta" in html(page.run(), "wb-stages")
     for view in ("Contributions", "Rank flow"):
         page.session_state["inspect:view"] = view
         assert not page.run().exception
@@ -145,9 +155,9 @@ def test_a_baseline_of_other_lists_is_gathered_for_itself(open_page: OpenPage) -
     assert not page.exception
     assert deltas(page) == expected(own, now)
     assert "Not gathered" not in html(page, "wb-against")
-    for view in ("Journey", "Stages", "Rank flow", "Contributions", "Adjust"):
-        table(page, view) if view in ("Journey", "Adjust") else show(page, view)
-    assert set(own) - set(now) <= set(table(page, "Journey")["memory"])
+    table(page, "Adjust")
+    show(page, "Contributions")
+    assert set(own) - set(now) <= set(ranks(page)["memory"])
 
 
 def test_unpinned_the_page_is_as_before(open_page: OpenPage) -> None:

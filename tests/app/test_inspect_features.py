@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from cems_workbench.config import export_config, parse_config, preset, with_values
+from cems_workbench.config import difference, export_config, parse_config, preset, with_values
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.picker_tables import SIGNS
 from cems_workbench.ui.inspect.searched import VIEWS
-from cems_workbench.ui.inspect.transfer import diff_rows
+from cems_workbench.ui.inspect.transfer import DIFFERENCES
 from cems_workbench.ui.kit import session
 from tests.thoroughly import first_of
 
@@ -27,6 +27,7 @@ from .inspect_page import (
     evidence_of,
     follow,
     order,
+    ranks,
     search,
     set_config,
     set_state,
@@ -52,8 +53,7 @@ def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) 
     assert re.findall(r"<th>(\w+)</th>", path)[:4] == ["stage", "lists", "threshold", "fusion"]
     for view in views_in(VIEWS):
         show(page, view)
-    show(page, "Journey")
-    assert f"◆ {third}" in set(page.dataframe[0].value["memory"])
+    assert f"◆ {third}" in set(ranks(page)["memory"])
 
 
 def test_a_followed_memory_that_was_dropped_says_where(open_page: OpenPage) -> None:
@@ -62,8 +62,7 @@ def test_a_followed_memory_that_was_dropped_says_where(open_page: OpenPage) -> N
     lost = sorted(trace_ids - set(order(page)))[0]
     page = follow(page, lost)
     assert "dropped" in html(page, "wb-path")
-    show(page, "Journey")
-    assert f"◆ {lost}" in set(page.dataframe[0].value["memory"])
+    assert f"◆ {lost}" in set(ranks(page)["memory"])
 
 
 def test_a_followed_memory_is_let_go_when_it_is_no_candidate(open_page: OpenPage) -> None:
@@ -163,13 +162,11 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
 def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: OpenPage) -> None:
     page = search(open_page())
     present = config_of(page)
-    assert diff_rows(present, present) == []
     other = with_values(present, {"fusion.k": 17, "lists.vector.depth": 33})
-    rows = {row["parameter"]: (row["now"], row["file"], row["effect"]) for row in diff_rows(present, other)}
-    assert rows == {
-        "lists.vector.depth": (str(present.lists.vector.depth), "33", "gathers"),
-        "fusion.k": (str(present.fusion.k), "17", "instant"),
-    }
+    assert [[column.cell(row) for column in DIFFERENCES] for row in difference(present, other)] == [
+        ["lists.vector.depth", str(present.lists.vector.depth), "33", "gathers"],
+        ["fusion.k", str(present.fusion.k), "17", "instant"],
+    ]
     for form in ("yaml", "json"):
         assert parse_config(export_config(other, form)) == other  # type: ignore[arg-type]
 

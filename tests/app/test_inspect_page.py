@@ -73,7 +73,7 @@ SYSTEMS = ("cems_head", "recollection", "memory_agent", "ace", "workbench")
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
     page = page.selectbox(key="inspect:preset:0").select(name).run()
-    for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
+    for view in ("Contributions", "Rank flow", "Rerank", "Adjust", "Context"):
         page.session_state["inspect:view"] = view
         page.run()
         assert not page.exception, f"{name}: {view}"
@@ -169,7 +169,7 @@ def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
     set_config(page, with_values(preset("cems").config, {"filter.min_score": 2.0}))
     page = search(page)
     assert "Nothing returned: filter dropped all " in html(page, "wb-next")
-    for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
+    for view in ("Contributions", "Rank flow", "Rerank", "Adjust", "Context"):
         page.session_state["inspect:view"] = view
         page.run()
         assert not page.exception, view

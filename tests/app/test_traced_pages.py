@@ -24,7 +24,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.state import InspectState, TracedQuery
 
-from .inspect_page import STATE, order, show
+from .inspect_page import STATE, order, ranks, show
 from .pages import OpenPage, all_html, captions, checked, drawn, html, markdown, plainly, press
 
 pytestmark = [pytest.mark.models]
@@ -102,10 +102,8 @@ def test_recorded_stages_are_shown_without_controls(page: AppTest, traced_store:
     assert "1 of 2 memories judged relevant is missing: m002 (grade 3), dropped by rerank." in html(page, "wb-next")
     assert (len(page.slider), len(page.selectbox)) == (0, 1), "only the memory to follow is chosen"
     assert "no setting changes them" in captions(page)
-    for view in ("Stages", "Lists", "Rank flow", "Journey"):
-        drawn(show(page, view))
-    journey = next(table.value for table in page.dataframe if "lost at" in table.value)
-    lost = journey.set_index("memory")["lost at"]
+    drawn(show(page, "Lists"))
+    lost = ranks(page).set_index("memory")["lost at"]
     assert lost["m002"] == "rerank"
     press(page, "inspect:traced:search")
     assert len(page.slider) > 0

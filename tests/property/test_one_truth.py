@@ -21,7 +21,7 @@ from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
-from cems_workbench.ui.inspect.views.journey import journey_table
+from cems_workbench.ui.inspect.views.rank_flow import rank_columns, ranked_memories
 from tests.thoroughly import EXAMPLES
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
@@ -69,8 +69,9 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
     flow = {line.memory_id: line.loss.stage if line.loss else None for line in rank_flow(trace, 40, ids, asked).lines}
     assert flow == expected
     if ids:
-        journey = journey_table(trace, 40, ids[0], k=asked).set_index("memory")["lost at"]
-        assert {key: stage or None for key, stage in journey.items()} == {key: expected[key] for key in journey.index}
+        shown = ranked_memories(trace, 40, ids[0], None)
+        lost = next(column for column in rank_columns(trace, shown, k=asked) if column.name == "lost at")
+        assert {key: lost.cell(key) or None for key in shown} == {key: expected[key] for key in shown}
         production = match_results([RecordedResult(key) for key in ids], lambda _: evidence.memories)
         assert {one.memory_id: one.lost_at for one in placements(production, trace, asked)} == expected
     for memory_id in ids[:2]:

@@ -14,7 +14,7 @@ from cems_workbench.pipeline.stages.result import StageFields, StageRow
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import RAW, SOURCES, about
 from cems_workbench.ui.inspect.strip import strip_html
-from cems_workbench.ui.inspect.views.journey import journey_table
+from cems_workbench.ui.inspect.views.rank_flow import rank_columns
 
 NAMES = [stage.name for stage in STAGES]
 
@@ -38,7 +38,7 @@ def test_sidebar_glossary_strip_trace_and_journey_name_the_same_stages() -> None
     places = [strip.index(f'<div class="wb-name">{name}</div>') for name in NAMES]
     assert places == sorted(places)
     ranking = [name for name in NAMES if name in RANKED_STAGES]
-    assert [name for name in journey_table(trace, 5).columns if name in NAMES] == ranking == list(RANKED_STAGES)
+    assert [column.name for column in rank_columns(trace, ()) if column.name in NAMES] == ranking == list(RANKED_STAGES)
 
 
 def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
@@ -59,7 +59,7 @@ def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
     strip = strip_html(trace)
     places = [strip.index(f'<div class="wb-name">{name}</div>') for name in names]
     assert places == sorted(places)
-    assert [name for name in journey_table(trace, 5).columns if name in names] == [
+    assert [column.name for column in rank_columns(trace, ()) if column.name in names] == [
         name for name in names if name in RANKED_STAGES
     ]
 

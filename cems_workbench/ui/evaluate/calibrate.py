@@ -11,25 +11,56 @@ from cems_workbench.jobs.calibration import calibrations
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.tuning.calibration import METHODS, Calibration
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.kit.charts import GREY, GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, dashed_diagonal, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-HELP = {
-    "answer": "Judged queries with an answer",
-    "none": "Judged queries that nothing in the store answers",
-    "no value": "Judged queries for which the signal has no value",
-    "AUROC": "Probability that a query with an answer scores higher than one without; 0.5 is chance",
-    "Brier": "Mean of (probability − outcome)², on the held-out folds",
-    "base": "Brier score of a constant probability: the share of answerable queries",
-    "ECE": "Expected calibration error over ten bins: mean distance between probability and share with an answer, on the held-out folds",
-    "threshold": "Lowest raw score that reaches the probability; empty if none does",
-    "refused": "Share of the queries without an answer that the threshold from the other folds refuses",
-    "wrongly": "Share of the queries with an answer that it refuses",
-}
+COLUMNS: list[Column[Calibration]] = [
+    Column("signal", lambda one: one.signal),
+    Column("answer", lambda one: one.answerable, 66, "%.0f", "Judged queries with an answer"),
+    Column("none", lambda one: one.unanswerable, 66, "%.0f", "Judged queries that nothing in the store answers"),
+    Column("no value", lambda one: one.missing, 66, "%.0f", "Judged queries for which the signal has no value"),
+    Column(
+        "AUROC",
+        lambda one: one.auroc,
+        66,
+        "%.4g",
+        "Probability that a query with an answer scores higher than one without; 0.5 is chance",
+    ),
+    Column("Brier", lambda one: one.brier, 66, "%.4g", "Mean of (probability − outcome)², on the held-out folds"),
+    Column(
+        "base",
+        lambda one: one.base_brier,
+        66,
+        "%.4g",
+        "Brier score of a constant probability: the share of answerable queries",
+    ),
+    Column(
+        "ECE",
+        lambda one: one.ece,
+        66,
+        "%.4g",
+        "Expected calibration error over ten bins: mean distance between probability and share with an answer, on the held-out folds",
+    ),
+    Column(
+        "threshold",
+        lambda one: one.threshold if one.setting else None,
+        66,
+        "%.4g",
+        "Lowest raw score that reaches the probability; empty if none does",
+    ),
+    Column(
+        "refused",
+        lambda one: one.refused,
+        66,
+        "%.4g",
+        "Share of the queries without an answer that the threshold from the other folds refuses",
+    ),
+    Column("wrongly", lambda one: one.wrongly, 66, "%.4g", "Share of the queries with an answer that it refuses"),
+]
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
@@ -72,19 +103,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
             f"{found[0].folds} folds by {group_by}; all numbers except AUROC and threshold are from the held-out folds."
         )
     )
-    number = st.column_config.NumberColumn
-    draw_table(
-        calibration_rows(found),
-        key="evaluate:calibrate:signals",
-        most=len(found),
-        placeholder="–",
-        columns={
-            column: number(
-                column, format="%.0f" if column in ("answer", "none", "no value") else "%.4g", width=66, help=text
-            )
-            for column, text in HELP.items()
-        },
-    )
+    draw_table(found, COLUMNS, key="evaluate:calibrate:signals", most=len(found), placeholder="–")
     for line in without.values():
         st.caption(plain(f"Left out: {line}"))
     by_signal = {one.signal: one for one in found}
@@ -104,26 +123,6 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.caption(
             "No threshold: no score reaches this probability, every score does, or higher scores do not make an answer more likely."
         )
-
-
-def calibration_rows(found: Sequence[Calibration]) -> list[dict[str, Any]]:
-    """One row per signal."""
-    return [
-        {
-            "signal": one.signal,
-            "answer": one.answerable,
-            "none": one.unanswerable,
-            "no value": one.missing,
-            "AUROC": one.auroc,
-            "Brier": one.brier,
-            "base": one.base_brier,
-            "ECE": one.ece,
-            "threshold": one.threshold if one.setting else None,
-            "refused": one.refused,
-            "wrongly": one.wrongly,
-        }
-        for one in found
-    ]
 
 
 def bin_rows(one: Calibration) -> list[dict[str, Any]]:
@@ -148,9 +147,7 @@ def reliability_figure(one: Calibration) -> Figure:
 
     most = max(each.queries for each in one.bins)
     figure = go.Figure()
-    figure.add_scatter(
-        x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip"
-    )
+    dashed_diagonal(figure)
     figure.add_scatter(
         x=[each.predicted for each in one.bins],
         y=[each.observed for each in one.bins],
@@ -174,26 +171,10 @@ def reliability_figure(one: Calibration) -> Figure:
         hovertemplate=HOVERTEXT,
     )
     figure.update_layout(
-        height=340,
-        margin={"l": 8, "r": 16, "t": 12, "b": 8},
-        showlegend=False,
-        hovermode="closest",
-        xaxis={
-            "title": {"text": "mean probability"},
-            "range": [-0.02, 1.02],
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
-        yaxis={
-            "title": {"text": "share with an answer"},
-            "range": [-0.02, 1.04],
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-            "tickformat": ".0%",
-        },
+        layout(
+            340,
+            {"title": "mean probability", "range": [-0.02, 1.02]},
+            {"title": "share with an answer", "range": [-0.02, 1.04], "tickformat": ".0%"},
+        )
     )
     return figure

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, significance
+from cems_workbench.evaluation.comparison import (
+    Comparison,
+    ConfigComparison,
+    MeasureDifference,
+    compare,
+    interval_words,
+    significance,
+)
 from cems_workbench.evaluation.evaluate import Figures, Summary, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
@@ -20,9 +28,9 @@ from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import report_button, switch
 
 if TYPE_CHECKING:
@@ -40,6 +48,43 @@ MARKS = {
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 UNJUDGED = "unjudged"
 """Suffix of the column with a measure's bounds."""
+
+
+DIFFERENCES: list[Column[tuple[ConfigComparison, MeasureDifference]]] = [
+    Column("config", lambda row: row[0].name, 140, pinned=True),
+    Column("measure", lambda row: str(row[1].measure), 80),
+    Column("baseline", lambda row: row[1].baseline, 70, "%.3f"),
+    Column("value", lambda row: row[1].value, 60, "%.3f"),
+    Column("difference", lambda row: row[1].difference, 78, "%+.3f", "Value minus baseline, mean over queries"),
+    Column(
+        "95 % interval",
+        lambda row: interval_words(row[1].low, row[1].high),
+        130,
+        help="Student’s confidence interval of the mean difference, paired by query",
+    ),
+    Column(
+        "p (Holm)",
+        lambda row: row[1].p_holm,
+        72,
+        "%.4f",
+        "Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the number of rows in this "
+        "table (Holm).",
+    ),
+    Column(
+        "effect",
+        lambda row: row[1].effect,
+        62,
+        "%+.2f",
+        "Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
+    ),
+    Column(
+        "significance", lambda row: significance(row[1]), 92, help="better or worse if the corrected p is below 0.05"
+    ),
+    Column("wins", lambda row: len(row[1].wins), 52),
+    Column("losses", lambda row: len(row[1].losses), 58),
+    Column("ties", lambda row: row[1].ties, 50),
+    Column("overlap", lambda row: row[0].overlap, 66, "%.2f", "Rank-biased overlap with the baseline; 1: identical"),
+]
 
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
@@ -133,14 +178,14 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
             ],
             hovertemplate=HOVERTEXT,
         )
-    axis = {"tickformat": ".0%", "fixedrange": True, "gridcolor": GRID, "zeroline": False}
     chart.update_layout(
-        height=300,
-        margin={"l": 8, "r": 16, "t": 12, "b": 40},
-        showlegend=len(curves) > 1,
-        legend={"orientation": "h", "y": 1.12},
-        xaxis={**axis, "title": "answered", "range": [0, 1.01]},
-        yaxis={**axis, "title": "of them failed", "rangemode": "tozero"},
+        layout(
+            300,
+            {"title": "answered", "range": [0, 1.01], "tickformat": ".0%"},
+            {"title": "of them failed", "rangemode": "tozero", "tickformat": ".0%"},
+            showlegend=len(curves) > 1,
+            legend=LEGEND,
+        )
     )
     return chart
 
@@ -180,12 +225,7 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
             help="One more column per measure: the mean if every unjudged result were irrelevant, or relevant.",
         )
     draw_stale(measured)
-    draw_table(
-        [_means(config, unjudged) for config in measured],
-        key="evaluate:means",
-        placeholder="–",
-        columns=_mean_columns(measured[0].measures),
-    )
+    draw_table(measured, _mean_columns(measured, unjudged), key="evaluate:means", placeholder="–")
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
@@ -253,15 +293,44 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
     return lines
 
 
-def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"config": config.name}
-    for summary in config.summaries:
-        row[str(summary.measure)] = _with_interval(summary)
-        if unjudged and number(summary.worst) is not None:
-            row[f"{summary.measure} {UNJUDGED}"] = f"{summary.worst:.3f} to {summary.best:.3f}"
-    cost = config.cost
-    row |= {"ms per query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
-    return row | {"reranked": round(cost["reranked"] / max(1, config.queries))}
+def _mean_columns(measured: Sequence[Figures], unjudged: bool) -> list[Column[Figures]]:
+    columns: list[Column[Figures]] = [Column("config", lambda config: config.name, 150, pinned=True)]
+    for i, summary in enumerate(measured[0].summaries):
+        name = str(summary.measure)
+        columns.append(Column(name, partial(_interval, i), 132, help=MEASURES[summary.measure.family].description))
+        if unjudged and any(_bounds(i, config) for config in measured):
+            columns.append(Column(f"{name} {UNJUDGED}", partial(_bounds, i)))
+    return [
+        *columns,
+        Column(
+            "ms per query",
+            lambda config: config.cost.get("ms_per_query"),
+            78,
+            "%.0f",
+            "Mean time of gathering a query: search, expansion, reranker and judge.",
+        ),
+        Column(
+            "LLM calls",
+            lambda config: int(config.cost["llm_calls"]),
+            70,
+            help="Language model calls, all queries together",
+        ),
+        Column(
+            "reranked",
+            lambda config: round(config.cost["reranked"] / max(1, config.queries)),
+            70,
+            help="Query-memory pairs scored by the reranker per query",
+        ),
+    ]
+
+
+def _bounds(i: int, config: Figures) -> str | None:
+    summary = config.summaries[i]
+    return None if number(summary.worst) is None else f"{summary.worst:.3f} to {summary.best:.3f}"
+
+
+def _interval(i: int, config: Figures) -> str | None:
+    return _with_interval(config.summaries[i])
 
 
 def _with_interval(summary: Summary) -> str | None:
@@ -270,24 +339,6 @@ def _with_interval(summary: Summary) -> str | None:
     if summary.low == summary.high:
         return f"{summary.mean:.3f}"
     return f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})"
-
-
-def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
-    column = st.column_config.NumberColumn
-    columns: dict[str, Any] = {
-        str(measure): st.column_config.TextColumn(str(measure), width=132, help=MEASURES[measure.family].description)
-        for measure in measures
-    }
-    columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)
-    columns["ms per query"] = column(
-        "ms per query",
-        format="%.0f",
-        width=78,
-        help="Mean time of gathering a query: search, expansion, reranker and judge.",
-    )
-    columns["LLM calls"] = column("LLM calls", width=70, help="Language model calls, all queries together")
-    columns["reranked"] = column("reranked", width=70, help="Query-memory pairs scored by the reranker per query")
-    return columns
 
 
 def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
@@ -327,83 +378,18 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             hovertemplate=HOVERTEXT,
         )
     names = [f"{tick(config.name)}{'' if y else ' (baseline)'}  " for y, config in enumerate(measured)]
-    chart.update_layout(
-        height=60 + 46 * len(measured),
-        margin={"l": 8, "r": 16, "t": 12, "b": 30},
-        showlegend=False,
-        xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": GRID},
-        yaxis={
-            "range": [len(measured) - 0.5, -0.7],
-            "automargin": True,
-            "tickvals": list(range(len(measured))),
-            "ticktext": names,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        },
-    )
+    rows_axis = {
+        "range": [len(measured) - 0.5, -0.7],
+        "tickvals": list(range(len(measured))),
+        "ticktext": names,
+        "showgrid": False,
+    }
+    chart.update_layout(layout(60 + 46 * len(measured), {"range": [-0.02, 1.02]}, rows_axis))
     return chart
 
 
 def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
     """Draw the differences of every config and measure from the baseline."""
-    rows = []
-    for config in others:
-        for row in config.differences:
-            rows.append(
-                {
-                    "config": config.name,
-                    "measure": str(row.measure),
-                    "baseline": number(row.baseline),
-                    "value": number(row.value),
-                    "difference": number(row.difference),
-                    "95 % interval": interval_words(row.low, row.high),
-                    "p (Holm)": row.p_holm,
-                    "effect": number(row.effect),
-                    "significance": significance(row),
-                    "wins": len(row.wins),
-                    "losses": len(row.losses),
-                    "ties": row.ties,
-                    "overlap": number(config.overlap),
-                }
-            )
     st.markdown(f"## Compared with the baseline, {plain(baseline)}")
-    number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    draw_table(
-        rows,
-        key="evaluate:differences",
-        placeholder="–",
-        most=14,
-        columns={
-            "config": text("config", width=140, pinned=True),
-            "measure": text("measure", width=80),
-            "baseline": number_column("baseline", format="%.3f", width=70),
-            "value": number_column("value", format="%.3f", width=60),
-            "difference": number_column(
-                "difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"
-            ),
-            "95 % interval": text(
-                "95 % interval", width=130, help="Student’s confidence interval of the mean difference, paired by query"
-            ),
-            "p (Holm)": number_column(
-                "p (Holm)",
-                format="%.4f",
-                width=72,
-                help="Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the "
-                "number of rows in this table (Holm).",
-            ),
-            "effect": number_column(
-                "effect",
-                format="%+.2f",
-                width=62,
-                help="Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
-            ),
-            "significance": text("significance", width=92, help="better or worse if the corrected p is below 0.05"),
-            "wins": number_column("wins", width=52),
-            "losses": number_column("losses", width=58),
-            "ties": number_column("ties", width=50),
-            "overlap": number_column(
-                "overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: identical"
-            ),
-        },
-    )
+    rows = [(config, row) for config in others for row in config.differences]
+    draw_table(rows, DIFFERENCES, key="evaluate:differences", placeholder="–", most=14)

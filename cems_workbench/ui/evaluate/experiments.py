@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -22,7 +22,34 @@ from cems_workbench.ui.evaluate.compare import compared, draw_saved
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import csv_bytes, plain
-from cems_workbench.ui.kit.tables import pick_row
+from cems_workbench.ui.kit.tables import Column, pick_row
+
+
+def _of(experiment: ConfigRecord, name: str) -> Any:
+    """A value of the saved card; None if it has none."""
+    return (experiment.card or {}).get(name)
+
+
+def _mean(experiment: ConfigRecord, measure: str) -> float | None:
+    """The mean of the saved config, the last of its comparison."""
+    configs = _of(experiment, "configs")
+    if not isinstance(configs, list) or not configs:
+        return None
+    mean: float | None = configs[-1].get("measures", {}).get(measure, {}).get("mean")
+    return mean
+
+
+COLUMNS: list[Column[ConfigRecord]] = [
+    Column("kept", lambda one: one.id),
+    Column("name", lambda one: one.name),
+    Column("when", lambda one: f"{one.saved_at:%Y-%m-%d %H:%M}"),
+    Column("query set", lambda one: _of(one, "query_set")),
+    Column("nDCG@10", lambda one: _mean(one, "nDCG@10"), None, "%.3f", "Value of the saved config"),
+    Column("hit@5", lambda one: _mean(one, "hit@5"), None, "%.3f", "Value of the saved config"),
+    Column("baseline", lambda one: _of(one, "baseline")),
+    Column("evidence", lambda one: str(_of(one, "content_hash") or "")[:12], help="Start of the evidence hash"),
+    Column("note", lambda one: one.why, "large"),
+]
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -35,20 +62,9 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     if not experiments:
         st.caption("No experiment is saved yet. Save a comparison with its config, its values and your note.")
         return
-    picked = pick_row(
-        [_row(experiment) for experiment in experiments],
-        key="evaluate:kept_table",
-        placeholder="–",
-        most=8,
-        columns={
-            "nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Value of the saved config"),
-            "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Value of the saved config"),
-            "note": st.column_config.TextColumn("note", width="large"),
-            "evidence": st.column_config.TextColumn("evidence", help="Start of the evidence hash"),
-        },
-    )
+    picked = pick_row(experiments, COLUMNS, key="evaluate:kept_table", placeholder="–", most=8)
     if picked is not None:
-        _draw_experiment(experiments[picked])
+        _draw_experiment(picked)
 
 
 def _draw_save(
@@ -84,45 +100,29 @@ def _hash(measured: Sequence[EvaluatedConfig]) -> str:
 
 
 def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+    name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, _hash(measured))
+    files: list[tuple[str, str, str, Callable[[], str | bytes], str | None]] = [
+        ("Report (Markdown)", "md", "text/markdown", lambda: markdown_report(comparison, *whole), None),
+        ("Per query (CSV)", "csv", "text/csv", lambda: csv_bytes(*per_query_rows(comparison)), None),
+        (
+            "Everything (JSON)",
+            "json",
+            "application/json",
+            lambda: json.dumps(experiment_card(comparison, *whole), ensure_ascii=False, indent=1),
+            None,
+        ),
+        (
+            "Run (TREC)",
+            "run",
+            "text/plain",
+            lambda: _run(measured[-1]),
+            f"The results of {plain(measured[-1].name)}, in the run format of trec_eval and ir-measures.",
+        ),
+    ]
     box = st.container(horizontal=True)
-    name = safe_stem(choice.selection.query_set, "queries", 40)
-    box.download_button(
-        "Report (Markdown)",
-        lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
-        f"{name}.md",
-        "text/markdown",
-        key="evaluate:md",
-        on_click="ignore",
-    )
-    box.download_button(
-        "Per query (CSV)",
-        lambda: csv_bytes(*per_query_rows(comparison)),
-        f"{name}.csv",
-        "text/csv",
-        key="evaluate:csv",
-        on_click="ignore",
-    )
-    box.download_button(
-        "Everything (JSON)",
-        lambda: _json(experiment_card(comparison, choice.selection.query_set, _hash(measured))),
-        f"{name}.json",
-        "application/json",
-        key="evaluate:json",
-        on_click="ignore",
-    )
-    box.download_button(
-        "Run (TREC)",
-        lambda: _run(measured[-1]),
-        f"{name}.run",
-        "text/plain",
-        key="evaluate:run",
-        on_click="ignore",
-        help=f"The results of {plain(measured[-1].name)}, in the run format of trec_eval and ir-measures.",
-    )
-
-
-def _json(card: dict[str, Any]) -> str:
-    return json.dumps(card, ensure_ascii=False, indent=1)
+    for label, suffix, kind, write, help in files:
+        key = f"evaluate:{suffix}"
+        box.download_button(label, write, f"{name}.{suffix}", kind, key=key, on_click="ignore", help=help)
 
 
 def _run(evaluated: EvaluatedConfig) -> str:
@@ -130,29 +130,6 @@ def _run(evaluated: EvaluatedConfig) -> str:
         return trec_run(evaluated.batch, evaluated.evaluation)
     except ValueError as error:
         return f"# {error}\n"
-
-
-def _row(experiment: ConfigRecord) -> dict[str, Any]:
-    card = experiment.card or {}
-    return {
-        "kept": experiment.id,
-        "name": experiment.name,
-        "when": experiment.saved_at.strftime("%Y-%m-%d %H:%M"),
-        "query set": card.get("query_set"),
-        "nDCG@10": _mean(card, "nDCG@10"),
-        "hit@5": _mean(card, "hit@5"),
-        "baseline": card.get("baseline"),
-        "evidence": str(card.get("content_hash") or "")[:12],
-        "note": experiment.why,
-    }
-
-
-def _mean(card: Mapping[str, Any], measure: str) -> float | None:
-    configs = card.get("configs")
-    if not isinstance(configs, list) or not configs:
-        return None
-    mean: float | None = configs[-1].get("measures", {}).get(measure, {}).get("mean")
-    return mean
 
 
 def _draw_experiment(experiment: ConfigRecord) -> None:

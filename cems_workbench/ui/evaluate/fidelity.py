@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ from cems_workbench.jobs.fidelity import (
     setting_for,
 )
 from cems_workbench.jobs.importing import upload
-from cems_workbench.jobs.nearest import REPORTED, Nearest, find_nearest, lists_for
+from cems_workbench.jobs.nearest import REPORTED, Nearest, PresetNearness, find_nearest, lists_for
 from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
@@ -58,7 +60,7 @@ from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 from cems_workbench.ui.kit.widgets import (
     cancellable,
     draw_provenance,
@@ -72,6 +74,13 @@ from cems_workbench.ui.kit.widgets import (
 FOUND = "evaluate:nearest_found"
 MAX_PRESETS = 5
 """Presets that are listed."""
+PRESETS: list[Column[PresetNearness]] = [
+    Column("preset", lambda one: one.name),
+    Column("queries", lambda one: one.agreement.queries),
+    Column("same order", lambda one: one.agreement.same_order),
+    Column("overlap", lambda one: round(one.agreement.overlap, 3)),
+    Column("RBO", lambda one: round(one.agreement.rbo, 3)),
+]
 
 
 def draw_nearest(
@@ -116,30 +125,19 @@ def _result(found: Nearest) -> None:
     first, *others = found.lines()
     st.markdown(f"**{plain(first[0].upper() + first[1:])}**")
     if found.changes:
-        draw_table(
-            [_change(found.start, *change) for change in found.changes], key="evaluate:nearest_changes", width=900
-        )
-    draw_table(
-        [dict(zip(("queries", "number", *REPORTED.values()), row, strict=True)) for row in found.agreement_rows()],
-        key="evaluate:nearest_agreement",
-        width=900,
-    )
+        changes: list[Column[tuple[str, Any, Any]]] = [
+            Column("parameter", lambda change: _parameter(change[0])),
+            Column(found.start, lambda change: short_value(change[1])),
+            Column("nearest", lambda change: short_value(change[2])),
+        ]
+        draw_table(found.changes, changes, key="evaluate:nearest_changes", width=900)
+    names = ("queries", "number", *REPORTED.values())
+    columns: list[Column[Sequence[Any]]] = [Column(name, itemgetter(i)) for i, name in enumerate(names)]
+    draw_table(found.agreement_rows(), columns, key="evaluate:nearest_agreement", width=900)
     for line in others:
         st.caption(plain(line[0].upper() + line[1:] + "."))
     with st.expander(f"{min(MAX_PRESETS, len(found.presets))} nearest presets, unchanged"):
-        draw_table(
-            [
-                {
-                    "preset": one.name,
-                    "queries": one.agreement.queries,
-                    "same order": one.agreement.same_order,
-                    "overlap": round(one.agreement.overlap, 3),
-                    "RBO": round(one.agreement.rbo, 3),
-                }
-                for one in found.presets[:MAX_PRESETS]
-            ],
-            key="evaluate:nearest_presets",
-        )
+        draw_table(found.presets[:MAX_PRESETS], PRESETS, key="evaluate:nearest_presets")
         for name, why in found.left_out.items():
             st.caption(f":orange[⚠] {plain(name)} is left out: {plain(why)}")
     st.download_button(
@@ -153,12 +151,8 @@ def _result(found: Nearest) -> None:
     )
 
 
-def _change(start: str, path: str, was: Any, value: Any) -> dict[str, Any]:
-    return {
-        "parameter": f"{field_spec(path).label} ({path})",
-        start: short_value(was),
-        "nearest": short_value(value),
-    }
+def _parameter(path: str) -> str:
+    return f"{field_spec(path).label} ({path})"
 
 
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
@@ -454,24 +448,7 @@ def _fidelity_digest(key: object) -> str:
 
 def _settings(measured: Sequence[MeasuredFidelity]) -> None:
     """Draw one row per setting: number of identical queries, and the differences of the others."""
-    text = st.column_config.TextColumn
-    draw_table(
-        [_row(one) for one in measured],
-        key="evaluate:fidelity_means",
-        placeholder="–",
-        columns={
-            "answers": text("answers", width=190, pinned=True),
-            "queries": st.column_config.NumberColumn("queries", width=64),
-            "same order": text("same order", width=170, help=MEASURES["same_order"].capitalize()),
-            "up to ties": text("up to ties", width=170, help=MEASURES["up_to_ties"].capitalize()),
-            "same scores": text("same scores", width=170, help=MEASURES["same_scores"].capitalize()),
-            "same set": text("same set", width=170, help=MEASURES["same_set"].capitalize()),
-            "same first": text("same first", width=170, help=MEASURES["same_first"].capitalize()),
-            "overlap": text("overlap@10", width=140, help=MEASURES["overlap"].capitalize()),
-            "RBO": text("RBO", width=140, help=MEASURES["rbo"].capitalize()),
-            "scores": text("scores", width=150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
-        },
-    )
+    draw_table(measured, SETTINGS, key="evaluate:fidelity_means", placeholder="–")
     st.caption("In brackets: 95 % interval (bootstrap over queries).")
     for one in measured:
         for line in (
@@ -481,26 +458,40 @@ def _settings(measured: Sequence[MeasuredFidelity]) -> None:
             st.caption(f":orange[⚠] {plain(one.setting.name)}: {plain(line)}")
 
 
-def _row(measured: MeasuredFidelity) -> dict[str, Any]:
+def _counted(name: str, measured: MeasuredFidelity) -> str:
+    one = measured.fidelity.estimates[name]
+    return f"{one.count} · {_with_interval(one)}"
+
+
+def _scores(measured: MeasuredFidelity) -> str | None:
+    """How many scores are the same, and to which precision; None if none are recorded."""
     fidelity = measured.fidelity
-    estimates = fidelity.estimates
-    row: dict[str, Any] = {"answers": measured.setting.name, "queries": len(fidelity.queries)}
-    for name in ("same_order", "up_to_ties", "same_scores", "same_set", "same_first"):
-        one = estimates[name]
-        row[name.replace("_", " ")] = f"{one.count} · {_with_interval(one)}"
-    row |= {"overlap": _with_interval(estimates["overlap"]), "RBO": _with_interval(estimates["rbo"])}
-    same, compared_ = fidelity.precise
-    largest, precision = fidelity.score_difference, fidelity.precision
-    differ = (
-        f"{same} of {compared_} to {precision:g}"
-        if largest is not None and largest > precision
-        else f"same to {precision:g}"
-    )
-    return row | {"scores": None if largest is None else differ}
+    (same, of), largest, precision = fidelity.precise, fidelity.score_difference, fidelity.precision
+    if largest is None:
+        return None
+    return f"{same} of {of} to {precision:g}" if largest > precision else f"same to {precision:g}"
 
 
 def _with_interval(one: Estimate) -> str | None:
     return None if number(one.mean) is None else f"{one.mean:.3f} ({one.low:.3f}–{one.high:.3f})"
+
+
+SETTINGS: list[Column[MeasuredFidelity]] = [
+    Column("answers", lambda one: one.setting.name, 190, pinned=True),
+    Column("queries", lambda one: len(one.fidelity.queries), 64),
+    *(
+        Column(name.replace("_", " "), partial(_counted, name), 170, help=MEASURES[name].capitalize())
+        for name in ("same_order", "up_to_ties", "same_scores", "same_set", "same_first")
+    ),
+    Column(
+        "overlap@10",
+        lambda one: _with_interval(one.fidelity.estimates["overlap"]),
+        140,
+        help=MEASURES["overlap"].capitalize(),
+    ),
+    Column("RBO", lambda one: _with_interval(one.fidelity.estimates["rbo"]), 140, help=MEASURES["rbo"].capitalize()),
+    Column("scores", _scores, 150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
+]
 
 
 def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
@@ -525,16 +516,10 @@ def _queries(measured: MeasuredFidelity) -> None:
     nothing = sum(not one.query.recorded for one in differences)
     if nothing:
         st.caption(f"{nothing} without a recorded result {'is' if nothing == 1 else 'are'} listed first.")
-    picked = pick_row(
-        [_query_row(one) for one in differences],
-        key="evaluate:fidelity_queries",
-        most=14,
-        placeholder="–",
-        columns=_query_columns(),
-    )
+    picked = pick_row(differences, QUERIES, key="evaluate:fidelity_queries", most=14, placeholder="–")
     st.caption("Tick the box of a row to open its query in Inspect, with the recorded answer next to the trace.")
     if picked is not None:
-        _open(measured, differences[picked])
+        _open(measured, picked)
     _explanations(measured)
 
 
@@ -574,38 +559,28 @@ CAUSES: Mapping[str, str] = {
 }
 
 
-def _query_row(one: Difference) -> dict[str, Any]:
-    divergence = one.parting
-    return {
-        "qid": one.query.qid,
-        "query": one.query.query,
-        "diverges at": divergence.stage if divergence else None,
-        "memory": divergence.memory_id if divergence else None,
-        "cause": one.cause.kind,
-        "RBO": one.query.rbo,
-        "overlap": one.query.overlap,
-        "top score": one.query.top_score,
-        "how": divergence.reason if divergence else one.how,
-        "because": one.cause.text or None,
-    }
-
-
-def _query_columns() -> dict[str, Any]:
-    text, value = st.column_config.TextColumn, st.column_config.NumberColumn
-    return {
-        "qid": text("qid", width=64),
-        "query": text("query", width=230),
-        "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
-        "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
-        "top score": value("top score", format="%.3f", width=70, help="Highest recorded score"),
-        "diverges at": text(
-            "diverges at", width=84, help="First stage after which the recorded order is no longer possible"
-        ),
-        "memory": text("memory", width=100, help="The recorded memory that shows the cause"),
-        "how": text("how", width=260),
-        "cause": text("cause", width=116),
-        "because": text("because", width=300),
-    }
+QUERIES: list[Column[Difference]] = [
+    Column("qid", lambda one: one.query.qid, 64),
+    Column("query", lambda one: one.query.query, 230),
+    Column(
+        "diverges at",
+        lambda one: one.parting and one.parting.stage,
+        84,
+        help="First stage after which the recorded order is no longer possible",
+    ),
+    Column(
+        "memory",
+        lambda one: one.parting and one.parting.memory_id,
+        100,
+        help="The recorded memory that shows the cause",
+    ),
+    Column("cause", lambda one: one.cause.kind, 116),
+    Column("RBO", lambda one: one.query.rbo, 64, "%.3f", MEASURES["rbo"].capitalize()),
+    Column("overlap", lambda one: one.query.overlap, 64, "%.2f", "Jaccard overlap of the first ten"),
+    Column("top score", lambda one: one.query.top_score, 70, "%.3f", "Highest recorded score"),
+    Column("how", lambda one: one.parting.reason if one.parting else one.how, 260),
+    Column("because", lambda one: one.cause.text or None, 300),
+]
 
 
 def _open(measured: MeasuredFidelity, difference: Difference) -> None:
@@ -634,28 +609,16 @@ def _explanations(measured: MeasuredFidelity) -> None:
     if not explanations:
         st.caption("No single parameter gives more queries the recorded order.")
         return
-    draw_table(
-        [_explanation_row(now, one) for one in explanations[:MAX_EXPLANATIONS]],
-        key="evaluate:fidelity_explanations",
-        width=900,
-        columns={
-            "parameter": st.column_config.TextColumn("parameter", width=260),
-            "same order": st.column_config.TextColumn(
-                "same order", width=110, help="Queries with the recorded order: now → changed"
-            ),
-            "RBO": st.column_config.NumberColumn(
-                "RBO", format="%.3f", width=76, help="Mean RBO of the first ten results, with the change"
-            ),
-        },
-    )
-
-
-def _explanation_row(now: SetAgreement, one: Explanation[SetAgreement]) -> dict[str, Any]:
-    path, was, value = one.changes[0]
-    return {
-        "parameter": f"{field_spec(path).label} ({path})",
-        "is": short_value(was),
-        "would be": short_value(value),
-        "same order": f"{now.same_order} → {one.agreement.same_order}",
-        "RBO": one.agreement.rbo,
-    }
+    columns: list[Column[Explanation[SetAgreement]]] = [
+        Column("parameter", lambda one: _parameter(one.changes[0][0]), 260),
+        Column("is", lambda one: short_value(one.changes[0][1])),
+        Column("would be", lambda one: short_value(one.changes[0][2])),
+        Column(
+            "same order",
+            lambda one: f"{now.same_order} → {one.agreement.same_order}",
+            110,
+            help="Queries with the recorded order: now → changed",
+        ),
+        Column("RBO", lambda one: one.agreement.rbo, 76, "%.3f", "Mean RBO of the first ten results, with the change"),
+    ]
+    draw_table(explanations[:MAX_EXPLANATIONS], columns, key="evaluate:fidelity_explanations", width=900)

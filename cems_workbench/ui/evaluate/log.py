@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from math import isfinite
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -18,11 +18,16 @@ from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import progress_in
 
 STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
+ERRORS: list[Column[RowError]] = [
+    Column("row", lambda error: error.row, 60),
+    Column("field", lambda error: error.field),
+    Column("reason", lambda error: error.reason, "large"),
+]
 
 
 def draw(resources: Resources) -> None:
@@ -118,43 +123,25 @@ def _outcome() -> None:
     if sample is None:
         return
     st.success(plain(sample.line), icon=":material/check:")
-    rows = [_row(query, sample.scores) for query in sample.chosen]
-    draw_table(
-        rows,
-        key="evaluate:log_rows",
-        most=6,
-        placeholder="–",
-        columns={
-            "query": st.column_config.TextColumn("query", width="large"),
-            "asked": st.column_config.NumberColumn("asked", help="Occurrences in the log"),
-            "judge": st.column_config.NumberColumn(
-                "judge", format="%.2f", help="The judge’s raw score of its best result"
-            ),
-        },
-    )
+    scores = sample.scores
+    columns: list[Column[LoggedQuery]] = [
+        Column("query", lambda logged: logged.query.query, "large"),
+        Column("asked", lambda logged: logged.times, help="Occurrences in the log"),
+    ]
+    if scores:
+        about = "The judge’s raw score of its best result"
+        columns.append(Column("judge", lambda logged: finite(scores.get(logged.query.qid)), None, "%.2f", about))
+    draw_table(sample.chosen, columns, key="evaluate:log_rows", most=6, placeholder="–")
     st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
     if sample.errors:
         _rejected(sample.errors)
 
 
-def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
-    row: dict[str, Any] = {"query": logged.query.query, "asked": logged.times}
-    if scores:
-        score = scores.get(logged.query.qid, float("nan"))
-        row |= {"judge": score if abs(score) < float("inf") else None}
-    return row
+def finite(score: float | None) -> float | None:
+    """The score; None if it is missing or not finite."""
+    return score if score is not None and isfinite(score) else None
 
 
 def _rejected(errors: Sequence[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors):,} row{'s' if len(errors) != 1 else ''} of the log left out:")
-    rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
-    draw_table(
-        rows,
-        key="evaluate:log_errors",
-        most=6,
-        placeholder="–",
-        columns={
-            "row": st.column_config.NumberColumn("row", width=60),
-            "reason": st.column_config.TextColumn("reason", width="large"),
-        },
-    )
+    draw_table(errors, ERRORS, key="evaluate:log_errors", most=6, placeholder="–")

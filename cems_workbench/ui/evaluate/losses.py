@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,9 +40,9 @@ from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
-from cems_workbench.ui.kit.charts import BREAK, GRID, HOVERTEXT, LIST_COLOURS, bold, draw_chart, lines
+from cems_workbench.ui.kit.charts import BREAK, HOVERTEXT, LIST_COLOURS, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -65,6 +66,7 @@ NARROW_CHARS = 17
 BAND = LIST_COLOURS[0]
 COLOURS = {"never": LIST_COLOURS[7], "depth": LIST_COLOURS[2], "dropped": LIST_COLOURS[1], "below": LIST_COLOURS[3]}
 """By the manner of a branch; its label and its place say the same."""
+UNSEEN = {"marker": {"opacity": 0}}
 WITHIN, LOSS_FLOW_BRANCH, CHOSEN = 0.38, 0.6, 0.95
 """Opacity of the band, of a branch, and of the chosen one."""
 
@@ -207,8 +209,8 @@ def _hit(one: _Leaving, flow: Flow) -> dict[str, Any]:
             "opacity": 0,
             "color": COLOURS[one.branch.manner],
         },
-        "selected": {"marker": {"opacity": 0}},
-        "unselected": {"marker": {"opacity": 0}},
+        "selected": UNSEEN,
+        "unselected": UNSEEN,
         "hovertext": lines(tick(one.branch.words(flow.k), 80), of, "Click to list them"),
         "hovertemplate": HOVERTEXT,
     }
@@ -226,19 +228,8 @@ def _within(flow: Flow, scale: float) -> dict[str, Any]:
         x.append(column + 0.25)
         y.append(left * scale / 2)
         texts.append(lines(f"after {tick(stage)}", f"{left:,} of {flow.relevant:,} still within reach"))
-    marker = {"size": 16, "opacity": 0}
-    unseen = {"marker": {"opacity": 0}}
-    return {
-        "type": "scatter",
-        "x": x,
-        "y": y,
-        "mode": "markers",
-        "marker": marker,
-        "selected": unseen,
-        "unselected": unseen,
-        "hovertext": texts,
-        "hovertemplate": HOVERTEXT,
-    }
+    hovered = {"hovertext": texts, "hovertemplate": HOVERTEXT, "selected": UNSEEN, "unselected": UNSEEN}
+    return {"type": "scatter", "x": x, "y": y, "mode": "markers", "marker": {"size": 16, "opacity": 0}} | hovered
 
 
 def _layout(
@@ -253,28 +244,24 @@ def _layout(
     margin = _margin(leaving, labels, end, narrow)
     names = ["", *(tick(name, 14) for name in flow.stages)]
     above, below = 8 if narrow else 34, 8
-    return {
-        "height": round(bottom + 20 + above + below),  # so that a unit of the axis is a pixel
-        "margin": {"l": 4, "r": margin, "t": above, "b": below},
-        "hovermode": "closest",
-        "dragmode": False,
-        "clickmode": "event+select",
-        "showlegend": False,
-        "annotations": texts,
-        "xaxis": {
+    return layout(
+        round(bottom + 20 + above + below),  # so that a unit of the axis is a pixel
+        {
             "range": [0, end],
             "tickvals": [] if narrow else list(range(len(names))),
             "ticktext": names,
             "side": "top",
-            "fixedrange": True,
             "showgrid": not narrow,
-            "gridcolor": GRID,
-            "zeroline": False,
             "tickfont": {"size": 12},
             "tickangle": 0,
+            "automargin": False,
         },
-        "yaxis": {"range": [bottom + 14, -6], "visible": False, "fixedrange": True},
-    }
+        {"range": [bottom + 14, -6], "visible": False, "automargin": False},
+        margin={"l": 4, "r": margin, "t": above, "b": below},
+        dragmode=False,
+        clickmode="event+select",
+        annotations=texts,
+    )
 
 
 def _margin(leaving: Sequence[_Leaving], labels: Mapping[Branch, list[str]], end: int, narrow: bool) -> int:
@@ -321,6 +308,15 @@ ALT = (
     "Flow chart of {name}: {sentence}. The band is the relevant memories still within reach, from the lists to the results; "
     "a branch leaves it at each stage that loses some."
 )
+
+
+LOST: list[Column[LostMemory]] = [
+    Column("query", lambda row: row.query, 260),
+    Column("memory", lambda row: row.memory_id, 84),
+    Column("grade", lambda row: row.grade, 58, "%d"),
+    Column("what happened", lambda row: row.words, 440),
+    Column("qid", lambda row: row.qid, 64),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,16 +505,14 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
 
 def _draw_table(losses: Losses) -> None:
     """Draw how many end where; of two configs also what the other saves and breaks there."""
-    (where, *names), _ = table = losses.table()
-    rows = _records(table)
-    draw_table(
-        rows,
-        key="evaluate:losses:table",
-        placeholder="–",
-        most=len(rows),
-        columns={where: st.column_config.TextColumn(where, width=210, pinned=True)}
-        | {name: st.column_config.NumberColumn(name, width=130, help=_table_help(name, losses)) for name in names},
-    )
+    names, rows = losses.table()
+    columns: list[Column[Sequence[Any]]] = [
+        Column(
+            name, itemgetter(i), 130 if i else 210, help=_table_help(name, losses) if i else None, pinned=not i or None
+        )
+        for i, name in enumerate(names)
+    ]
+    draw_table(rows, columns, key="evaluate:losses:table", placeholder="–", most=len(rows))
 
 
 def _table_help(name: str, losses: Losses) -> str:
@@ -546,12 +540,12 @@ def _draw_groups(losses: Losses) -> None:
                 st.markdown(f"## {plain(one.config_name)}")
             kinds: tuple[Literal["type", "project"], ...] = ("type", "project")
             for by in kinds:
-                draw_table(
-                    _records(one.groups(by)),
-                    key=f"{GROUPS}:{one.config_name}:{by}",
-                    most=MAX_TABLE_ROWS,
-                    columns={by: st.column_config.TextColumn(by, width=150, pinned=True)},
-                )
+                heads, rows = one.groups(by)
+                columns: list[Column[Sequence[Any]]] = [
+                    Column(name, itemgetter(i), None if i else 150, pinned=not i or None)
+                    for i, name in enumerate(heads)
+                ]
+                draw_table(rows, columns, key=f"{GROUPS}:{one.config_name}:{by}", most=MAX_TABLE_ROWS)
 
 
 def _draw_rows(
@@ -568,29 +562,10 @@ def _draw_rows(
     )
     rows = _rows_in_words(configs, losses, chosen)
     at = 1 if chosen.of in ("other", "broken") else 0
-    picked = pick_row(
-        [
-            {
-                "query": row.query,
-                "memory": row.memory_id,
-                "grade": row.grade,
-                "what happened": row.words,
-                "qid": row.qid,
-            }
-            for row in rows
-        ],
-        key=f"evaluate:losses:rows:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}",
-        most=MAX_TABLE_ROWS,
-        columns={
-            "query": st.column_config.TextColumn("query", width=260),
-            "memory": st.column_config.TextColumn("memory", width=84),
-            "grade": st.column_config.NumberColumn("grade", width=58, format="%d"),
-            "what happened": st.column_config.TextColumn("what happened", width=440),
-            "qid": st.column_config.TextColumn("qid", width=64),
-        },
-    )
+    key = f"evaluate:losses:rows:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}"
+    picked = pick_row(rows, LOST, key=key, most=MAX_TABLE_ROWS)
     if picked is not None:
-        _open(rows[picked], configs, at, losses.maps[0].k)
+        _open(picked, configs, at, losses.maps[0].k)
     first = f"The first {len(rows)} of {options[chosen]:,}. " if len(rows) < options[chosen] else ""
     pinned = f", and {plain(names[1 - at])} pinned as the baseline" if len(configs) > 1 else ""
     read_only = choice.opened is not None and choice.opened.reason is not None

@@ -11,7 +11,7 @@ import streamlit as st
 from cems_workbench.jobs.timeline import Point, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import tick
 
 if TYPE_CHECKING:
@@ -101,14 +101,8 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
             ],
             hovertemplate=HOVERTEXT,
         )
-    axis = {"fixedrange": True, "gridcolor": GRID, "zeroline": False}
     chart.update_layout(
-        height=340,
-        margin={"l": 8, "r": 16, "t": 12, "b": 40},
-        showlegend=len(names) > 1,
-        legend={"orientation": "h", "y": 1.12},
-        xaxis={**axis, "title": "measured", "type": "date"},
-        yaxis={**axis, "title": measure},
+        layout(340, {"title": "measured", "type": "date"}, {"title": measure}, showlegend=len(names) > 1, legend=LEGEND)
     )
     return chart
 

@@ -5,7 +5,9 @@ Compare judges: the same run scored by a cosine threshold, a model and people, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, significantly_lower
-from cems_workbench.evaluation.evaluate import NO_TYPE, number
+from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.relevance_sources import RelevanceSources, relevance_sources
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
@@ -22,8 +24,12 @@ from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 
+REGRESSIONS_HELP = (
+    "Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types and "
+    "configs (Holm)"
+)
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
@@ -34,28 +40,23 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     lower = cached_result(
         measured, ("lower", measure), lambda: significantly_lower([one.evaluation for one in measured], measure)
     )
-    rows = []
-    for kind, first in base.items():
-        row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
-        row[measured[0].name] = first[str(measure)]
-        for config in measured[1:]:
-            row[config.name] = config.evaluation.by_type()[kind][str(measure)]
-        row["regressions"] = f"▼ {', '.join(lower[kind])}" if lower[kind] else ""
-        rows.append(row)
-    columns: dict[str, Any] = {
-        config.name: st.column_config.NumberColumn(config.name, format="%.3f", width=120) for config in measured
-    }
-    columns["type"] = st.column_config.TextColumn("type", width=150, pinned=True, help="Query type from the query set")
-    columns["falls"] = st.column_config.TextColumn(
-        "falls",
-        width=220,
-        help="Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types and "
-        "configs (Holm)",
-    )
-    draw_table(rows, key="evaluate:types", placeholder="–", columns=columns)
+    means = {config.name: config.evaluation.by_type() for config in measured}
+    columns: list[Column[str]] = [
+        Column("type", str, 150, help="Query type from the query set", pinned=True),
+        Column("queries", lambda kind: base[kind]["queries"]),
+        *(Column(name, partial(_mean, of, str(measure)), 120, "%.3f") for name, of in means.items()),
+        Column(
+            "regressions", lambda kind: f"▼ {', '.join(lower[kind])}" if lower[kind] else "", 220, help=REGRESSIONS_HELP
+        ),
+    ]
+    draw_table(list(base), columns, key="evaluate:types", placeholder="–")
     st.caption(
         f"Mean {measure} of each type. “regressions” lists significant losses. {measured[0].evaluation.relevance}."
     )
+
+
+def _mean(by_type: Mapping[str, Mapping[str, Any]], measure: str, kind: str) -> Any:
+    return by_type[kind][measure]
 
 
 def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
@@ -96,24 +97,26 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         for q in order
         if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or OUTCOMES[outcome[q]] in shown)
     ]
-    rows = []
-    for q in places:
-        compared = None if other is None else (other.name, float(after[q]), OUTCOMES[outcome[q]])
-        rows.append(_row(queries[q], base.name, float(before[q]), compared))
     counts = " · ".join(f"{OUTCOMES[i]} {int((outcome == i).sum())}" for i in range(4) if other)
-    st.caption(counts or f"{len(rows)} queries, the worst first")
-    if not rows:
+    st.caption(counts or f"{len(places)} queries, the worst first")
+    if not places:
         st.caption("No query matches these filters.")
         return
-    picked = pick_row(
-        rows,
-        key="evaluate:queries",
-        most=14,
-        placeholder="–",
-        columns=_columns(base, other),
-    )
+    columns: list[Column[int]] = [
+        Column("qid", lambda q: queries[q].qid, 64),
+        Column("type", lambda q: queries[q].type, 104),
+        Column("query", lambda q: queries[q].query, 250),
+        Column(base.name, lambda q: before[q], 88, "%.3f", "The baseline"),
+    ]
+    if other is not None:
+        columns += [
+            Column(other.name, lambda q: after[q], 88, "%.3f"),
+            Column("difference", lambda q: change[q], 76, "%+.3f"),
+            Column("outcome", lambda q: OUTCOMES[outcome[q]], 90),
+        ]
+    picked = pick_row(places, columns, key="evaluate:queries", most=14, placeholder="–")
     if picked is not None:
-        _open(queries[places[picked]], base, other)
+        _open(queries[picked], base, other)
     which = f"{plain((other or base).name)} on the sliders" + (
         f" and {plain(base.name)} pinned as the baseline" if other else ""
     )
@@ -127,29 +130,6 @@ def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGene
     others = {config.name: config for config in measured[1:]}
     name = place.selectbox("Compared with the baseline", list(others), key="evaluate:other", persist_state="session")
     return others[name]
-
-
-def _row(query: Query, base: str, before: float, other: tuple[str, float, str] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"qid": query.qid, "type": query.type, "query": query.query, base: number(before)}
-    if other is not None:
-        name, after, outcome = other
-        row |= {name: number(after), "difference": number(after - before), "outcome": outcome}
-    return row
-
-
-def _columns(base: EvaluatedConfig, other: EvaluatedConfig | None) -> dict[str, Any]:
-    value, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    columns: dict[str, Any] = {
-        "qid": text("qid", width=64),
-        "type": text("type", width=104),
-        "query": text("query", width=250),
-        base.name: value(base.name, format="%.3f", width=88, help="The baseline"),
-    }
-    if other is not None:
-        columns[other.name] = value(other.name, format="%.3f", width=88)
-        columns["difference"] = value("difference", format="%+.3f", width=76)
-        columns["outcome"] = text("outcome", width=90)
-    return columns
 
 
 def _elsewhere(choice: Choice) -> str:
@@ -192,20 +172,16 @@ def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
     )
     for line in view.warnings:
         st.warning(plain(line), icon=":material/warning:")
-    for i, table in enumerate(view.tables()):
+    for number, table in enumerate(view.tables()):
         if not table.rows:
             continue
-        columns = {
-            column: st.column_config.NumberColumn(column, format="%.3f", width=110, help=HELP.get(column))
-            for column in table.columns
-            if column not in ("judge", "judges", "relevant to one alone", "results")
-        }
-        draw_table(
-            [dict(zip(table.columns, row, strict=True)) for row in table.rows],
-            key=f"evaluate:honest:{i}",
-            placeholder="–",
-            columns=columns,
-        )
+        columns: list[Column[Sequence[Any]]] = [
+            Column(name, itemgetter(i), help=HELP.get(name))
+            if name in ("judge", "judges", "relevant to one alone", "results")
+            else Column(name, itemgetter(i), 110, "%.3f", HELP.get(name))
+            for i, name in enumerate(table.columns)
+        ]
+        draw_table(table.rows, columns, key=f"evaluate:honest:{number}", placeholder="–")
 
 
 def _view(evaluated: EvaluatedConfig) -> RelevanceSources:

@@ -18,7 +18,7 @@ from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.html import excerpt, plain, render
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.ranks import RankComparison, RankDelta
@@ -149,19 +149,7 @@ def _draw_comparison(base: Baseline) -> None:
     differing = difference(base.config, state.present_config())
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
-        text = st.column_config.TextColumn
-        rows = [
-            {"parameter": path, "baseline": short_value(was), "now": short_value(now)} for path, was, now in differing
-        ]
-        draw_table(
-            rows,
-            key="inspect:baseline_diff",
-            width=520,
-            most=9,
-            columns={
-                name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))
-            },
-        )
+        draw_table(differing, DIFFERENCES, key="inspect:baseline_diff", width=520, most=9)
     else:
         st.caption("The config equals the baseline. Move a slider to see rank differences.")
     buttons = st.container(horizontal=True)
@@ -185,6 +173,11 @@ def _draw_comparison(base: Baseline) -> None:
     )
 
 
+DIFFERENCES: list[Column[tuple[str, object, object]]] = [
+    Column("parameter", lambda row: row[0], 220),
+    Column("baseline", lambda row: short_value(row[1]), 130),
+    Column("now", lambda row: short_value(row[2]), 130),
+]
 COLUMN = "vs. baseline"
 HELP = (
     "Places gained ▲ or lost ▼ relative to the pinned baseline, at this point of the pipeline. =: same rank. new: not ranked by the "

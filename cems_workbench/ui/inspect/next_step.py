@@ -30,7 +30,7 @@ WHY = {
 """Label of the button that explains a memory's rank, by kind of step; `IS_MISSING` for the others."""
 IS_MISSING = "Why is {} missing?"
 VIEWS = {
-    "stages": ("Stages", "See what each stage dropped", ":material/filter_alt:"),
+    "stages": ("Rank flow", "See what each stage dropped", ":material/filter_alt:"),
     "lists": ("Lists", "See what each list returned", ":material/list:"),
     "abstain": ("Abstain", "See when nothing would be returned", ":material/block:"),
 }

@@ -6,7 +6,7 @@ Query picker: judged queries and recorded queries of a log, failing ones first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 import streamlit as st
 
@@ -24,8 +24,9 @@ from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
+Row = TypeVar("Row")
 SET = "inspect:picker_set"
 ALL_JUDGED = ""
 """Choice of the judged queries of all sets."""
@@ -52,16 +53,14 @@ def draw_picker(resources: Resources) -> None:
         help="Queries of this store that people judged, that a live system received, or that were traced in another pipeline.",
     )
     if popover.open:
-        from cems_workbench.ui.inspect import picker_tables
-
         with popover:
             chosen = _chosen_set(judged, recorded, traced)
             if chosen in traced:
-                picker_tables.draw_traced(chosen, resources)
+                draw_traced(chosen, resources)
             elif chosen == ALL_JUDGED:
-                picker_tables.draw_judged(resources)
+                draw_judged(resources)
             else:
-                picker_tables.draw_recorded(chosen, resources)
+                draw_recorded(chosen, resources)
 
 
 def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, int]) -> str:
@@ -114,44 +113,26 @@ def draw_judged(resources: Resources) -> None:
         "the first judged one. none known: no judged memory is relevant. no answer: judged as not answered by the store. "
         "For the current config.",
     )
-    text = st.column_config.TextColumn
-    _draw_queries(
-        [_row(row) for row in rows],
-        TABLE,
-        lambda number: state.choose_query(rows[number].query),
-        {
-            "": text("status", width=84, help="Outcome of the query under the current config"),
-            "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a relevant memory"),
-            "query": text("query", width=300),
-            "type": text("type", width=92, help="Query type"),
-            "project": text("project", width=92, help="Project of the query"),
-        },
-    )
+    _draw_queries(rows, JUDGED, TABLE, lambda row: state.choose_query(row.query))
 
 
-def _row(row: QueryStatus) -> dict[str, str | int | None]:
-    query = row.query
-    return {
-        "": SIGNS[row.status],
-        "rank": row.best_rank,
-        "query": query.query,
-        "type": query.type,
-        "project": query.project,
-    }
+JUDGED: list[Column[QueryStatus]] = [
+    Column("status", lambda row: SIGNS[row.status], 84, help="Outcome of the query under the current config"),
+    Column("rank", lambda row: row.best_rank, 46, help="Best rank of a relevant memory"),
+    Column("query", lambda row: row.query.query, 300),
+    Column("type", lambda row: row.query.type, 92, help="Query type"),
+    Column("project", lambda row: row.query.project, 92, help="Project of the query"),
+]
 
 
-def _draw_queries(
-    rows: Sequence[Mapping[str, object]], key: str, search: Callable[[int], None], columns: Mapping[str, Any]
-) -> None:
-    """Draw one row per query; a click passes its index in `rows` on, and closes the popover."""
+def _draw_queries(rows: Sequence[Row], columns: Sequence[Column[Row]], key: str, search: Callable[[Row], None]) -> None:
+    """Draw one row per query; a click passes it on, and closes the popover."""
 
-    def clicked() -> None:
-        selected = st.session_state[key]["selection"]["rows"]
-        if selected:
-            search(selected[0])
-            st.session_state[state.PICKER] = False
+    def clicked(row: Row) -> None:
+        search(row)
+        st.session_state[state.PICKER] = False
 
-    draw_table(rows, height=420, width=660, key=key, on_select=clicked, selection_mode="single-row", columns=columns)
+    draw_table(rows, columns, height=420, width=660, key=key, on_pick=clicked)
 
 
 def draw_recorded(name: str, resources: Resources) -> None:
@@ -172,40 +153,34 @@ def draw_recorded(name: str, resources: Resources) -> None:
         if nothing
         else f"{then.removeprefix('then ').capitalize()} first."
     )
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    _draw_queries(
-        [_recorded_row(answer, near) for answer in answers],
-        RECORDED,
-        lambda number: _open_recorded(answers[number]),
-        {
-            "results": number("results", width=58, help="Number of memories returned"),
-            "top score": number("top score", width=72, format="%.3f", help="Highest recorded score"),
-            "RBO": number(
-                "RBO",
-                width=50,
-                format="%.2f",
-                help="Rank-biased overlap with the results of the current config",
-            ),
-            "query": text("query", width=236),
-            "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
-            "project": text("project", width=80, help="Project of the query"),
-        },
+    similar = Column[RecordedAnswer](
+        "RBO",
+        lambda answer: near[answer.qid],
+        50,
+        "%.2f",
+        "Rank-biased overlap with the results of the current config",
     )
+    columns: list[Column[RecordedAnswer]] = [
+        Column("results", lambda answer: len(answer.returned), 58, help="Number of memories returned"),
+        Column("top score", lambda answer: answer.top_score, 72, "%.3f", "Highest recorded score"),
+        *([similar] if near else []),
+        Column("query", lambda answer: answer.query, 236),
+        Column("asked", lambda answer: answer.asked_at, 120, "YYYY-MM-DD HH:mm", "UTC"),
+        Column("project", lambda answer: answer.project, 80, help="Project of the query"),
+    ]
+    _draw_queries(answers, columns, RECORDED, _open_recorded)
 
 
 def draw_traced(name: str, resources: Resources) -> None:
     """Draw the traced queries of a set."""
     queries = resources.store.query_sets.queries(name)
     st.caption("Opens the recorded stages of a query; no setting changes them.")
-    text = st.column_config.TextColumn
+    columns: list[Column[Query]] = [
+        Column("query", lambda query: query.query, 460),
+        Column("asked", lambda query: query.as_of, 130, "YYYY-MM-DD HH:mm", "UTC"),
+    ]
     _draw_queries(
-        [{"query": query.query, "asked": query.as_of} for query in queries],
-        TRACED,
-        lambda number: state.open_traced(state.TracedQuery(name, queries[number].qid, queries[number].query)),
-        {
-            "query": text("query", width=460),
-            "asked": st.column_config.DatetimeColumn("asked", width=130, format="YYYY-MM-DD HH:mm", help="UTC"),
-        },
+        queries, columns, TRACED, lambda query: state.open_traced(state.TracedQuery(name, query.qid, query.query))
     )
 
 
@@ -239,13 +214,6 @@ def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dic
 
 def _query(answer: RecordedAnswer) -> Query:
     return Query(answer.qid, answer.query or "", answer.project, answer.asked_at)
-
-
-def _recorded_row(answer: RecordedAnswer, near: Mapping[str, float]) -> dict[str, object]:
-    row: dict[str, object] = {"results": len(answer.returned), "top score": answer.top_score}
-    if near:
-        row["RBO"] = near[answer.qid]
-    return row | {"query": answer.query, "asked": answer.asked_at, "project": answer.project}
 
 
 def _open_recorded(answer: RecordedAnswer) -> None:

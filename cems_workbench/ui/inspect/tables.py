@@ -1,65 +1,71 @@
-"""Shared table helpers: mark the followed memory's row, and add a column for the pinned baseline."""
+"""Tables of memories: the followed one is marked, a selected one is followed, and columns on staleness and the pinned baseline."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import streamlit as st
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.baseline import COLUMN, delta_sign
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.inspect.baseline import COLUMN, HELP, delta_sign
+from cems_workbench.ui.kit.html import excerpt
+from cems_workbench.ui.kit.tables import Column, draw_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-FOLLOWED_TINT = "rgba(0, 114, 178, 0.16)"
-"""Tint of the followed memory's row, which also has the sign ◆."""
 OUT_OF_DATE = "out of date"
-EXCERPT_CHARS = 160
-"""Maximum characters of a memory's text in a cell."""
+Row = TypeVar("Row")
+OF_ROW: Callable[[Any], str] = attrgetter("memory_id")
+"""The memory of a stage's row."""
 
 
-def mark_followed(frame: pd.DataFrame, memory_id: str | None) -> Any:
-    """The frame with the followed memory's row marked; unchanged if it is not in the frame."""
-    if memory_id is None or memory_id not in set(frame["memory"]):
-        return frame
-    shown = frame.copy()
-    shown["memory"] = [f"◆ {value}" if value == memory_id else value for value in frame["memory"]]
-    tint = [f"background-color: {FOLLOWED_TINT}" if value == memory_id else "" for value in frame["memory"]]
-    return shown.style.apply(lambda column: tint, axis=0)
+def follow_table(
+    rows: Sequence[Row],
+    columns: Sequence[Column[Row]],
+    followed: str | None,
+    *,
+    memory: Callable[[Row], str] = OF_ROW,
+    **options: Any,
+) -> None:
+    """Draw a table of memories, which has a column "memory"; the followed one is marked, and a selected row is followed.
+
+    `memory` is the id of a row's memory; `options` are those of `draw_table`.
+    """
+
+    def signed(row: Row) -> str:
+        return f"◆ {memory(row)}" if memory(row) == followed else memory(row)
+
+    draw_table(
+        rows,
+        [replace(column, cell=signed) if column.name == "memory" else column for column in columns],
+        on_pick=lambda row: state.follow(memory(row)),
+        marked=lambda row: memory(row) == followed,
+        **options,
+    )
 
 
-def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **options: Any) -> None:
-    """Draw a table of memories; the followed one is marked, and a selected row is followed. `options` as for `draw_table`."""
-
-    def chosen() -> None:
-        picked = st.session_state[key]["selection"]["rows"]
-        if picked:
-            state.follow(str(frame["memory"].iloc[picked[0]]))
-
-    if OUT_OF_DATE in frame:
-        help = "By which memory it is superseded, and where that one is; or when it expired"
-        options["columns"] = {OUT_OF_DATE: st.column_config.TextColumn(OUT_OF_DATE, width=300, help=help)} | options[
-            "columns"
-        ]
-    draw_table(mark_followed(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
+def stale_columns(trace: Trace, rows: Sequence[Row], memory: Callable[[Row], str] = OF_ROW) -> list[Column[Row]]:
+    """A column that says by which memory each one is superseded, or that it has expired; none if none is."""
+    words = {memory(row): stale_words(trace, memory(row)) for row in rows}
+    if not any(words.values()):
+        return []
+    help = "By which memory it is superseded, and where that one is; or when it expired"
+    return [Column(OUT_OF_DATE, lambda row: words[memory(row)], 300, help=help)]
 
 
-def with_staleness(frame: pd.DataFrame, trace: Trace) -> pd.DataFrame:
-    """The frame with a column that says by which memory each one is superseded, or that it has expired; unchanged if none is."""
-    words = [] if frame.empty else [stale_words(trace, str(memory_id)) for memory_id in frame["memory"]]
-    if any(words):
-        frame.insert(list(frame.columns).index("memory") + 1, OUT_OF_DATE, words)
-    return frame
+def delta_columns(
+    against: RankComparison | None, name: str, memory: Callable[[Any], str] = OF_ROW
+) -> list[Column[Any]]:
+    """A column with each memory's rank difference from the baseline in the list or stage `name`; none without a baseline."""
+    if against is None:
+        return []
+    return [Column(COLUMN, lambda row: delta_sign(against.delta(memory(row), name)), 96, help=HELP)]
 
 
-def with_deltas(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:
-    """The frame with each memory's rank difference in the list or stage `name`, after column `after`; unchanged without a baseline."""
-    if against is not None and not frame.empty:
-        deltas = [delta_sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]
-        frame.insert(list(frame.columns).index(after) + 1, COLUMN, deltas)
-    return frame
+def content_column(
+    trace: Trace, width: Any = "large", memory: Callable[[Row], str] = OF_ROW, name: str = "content"
+) -> Column[Row]:
+    """The first words of each memory."""
+    return Column(name, lambda row: excerpt(trace.evidence.memories[memory(row)].content), width)

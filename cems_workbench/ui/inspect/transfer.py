@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -20,7 +20,7 @@ from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
     from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -104,7 +104,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
     for warning in result.warnings:
         st.warning(plain(warning))
     _evidence_line(origin, resources, whole=result.whole)
-    if not diff_rows(state.present_config(), result.config):
+    if not difference(state.present_config(), result.config):
         st.caption("The file has the same values as the current config.")
         return
     diff_table(state.present_config(), result.config, f"{place}diff")
@@ -129,35 +129,19 @@ def _evidence_line(origin: CardReference | None, resources: Resources, *, whole:
 
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
     """Draw the parameters in which two configs differ, with the cost of each change."""
-    rows = diff_rows(old, new)
-    text = st.column_config.TextColumn
+    rows = difference(old, new)
     st.caption(f"{len(rows)} parameter{'s' if len(rows) != 1 else ''} would change:")
-    draw_table(
-        rows,
-        key=key,
-        most=9,
-        width=600,
-        columns={
-            "parameter": text("parameter", width=230),
-            "now": text("now", width=130, help="Current value"),
-            "file": text("then", width=130, help="Value in the file"),
-            "effect": text(
-                "effect",
-                width=80,
-                help="instant: replayed from the current evidence. gathers: evidence is gathered again",
-            ),
-        },
-    )
+    draw_table(rows, DIFFERENCES, key=key, most=9, width=600)
 
 
-def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
-    """One row per parameter in which two configs differ."""
-    return [
-        {
-            "parameter": path,
-            "now": short_value(was),
-            "file": short_value(will),
-            "effect": "instant" if field_spec(path).cost == "replay" else "gathers",
-        }
-        for path, was, will in difference(old, new)
-    ]
+DIFFERENCES: list[Column[tuple[str, Any, Any]]] = [
+    Column("parameter", lambda row: row[0], 230),
+    Column("now", lambda row: short_value(row[1]), 130, help="Current value"),
+    Column("then", lambda row: short_value(row[2]), 130, help="Value in the file"),
+    Column(
+        "effect",
+        lambda row: "instant" if field_spec(row[0]).cost == "replay" else "gathers",
+        80,
+        help="instant: replayed from the current evidence. gathers: evidence is gathered again",
+    ),
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
 
 import streamlit as st
 
@@ -13,10 +15,7 @@ from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import plain, render
-from cems_workbench.ui.kit.tables import draw_table, short_id
-
-if TYPE_CHECKING:
-    import pandas as pd
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 
 MAX_COLUMNS = 10
 SHARES_HELP = (
@@ -65,31 +64,24 @@ def draw_shares(trace: Trace) -> None:
     fields = trace.stage(FUSION).fields
     explanation = SHARES_HELP.format(method=plain(fields.method), combines=COMBINES[fields.combine])
     st.markdown(f"## Contributions of the {len(trace.evidence.variants)} queries", help=explanation)
-    frame = shares_table(trace)
-    text = st.column_config.TextColumn
-    candidates = {name: text(name, width=84) for name in frame.columns[2:]}
-    draw_table(
-        frame,
-        most=len(frame),
-        key="inspect:queries",
-        columns={
-            "query": text("query", width=210, pinned=True, help="Its number is part of its lists’ names"),
-            "found": st.column_config.NumberColumn(
-                "found", width=56, help="Candidates left in its lists after the threshold"
-            ),
-            **candidates,
-        },
-    )
+    names, rows = shares_table(trace)
+    columns: list[Column[Sequence[Any]]] = [
+        Column("query", itemgetter(0), 210, help="Its number is part of its lists’ names", pinned=True),
+        Column("found", itemgetter(1), 56, help="Candidates left in its lists after the threshold"),
+        *(Column(name, itemgetter(i), 84) for i, name in enumerate(names, 2)),
+    ]
+    draw_table(rows, columns, most=len(rows), key="inspect:queries")
 
 
-def shares_table(trace: Trace) -> pd.DataFrame:
-    """One row per query, then other contributions, the boost and the raw score; one column per candidate."""
-    import pandas as pd
+def shares_table(trace: Trace) -> tuple[list[str], list[list[Any]]]:
+    """The candidates, and a row per query, then of other contributions, the boost and the raw score.
 
+    A row: its name, the candidates it found, and a text per candidate.
+    """
     every = variant_contributions(trace)
     shown = every[:MAX_COLUMNS]
     names = [f"{rank}  {short_id(shares.memory_id)}" for rank, shares in enumerate(shown, 1)]
-    rows = []
+    rows: list[list[Any]] = []
     for i, variant in enumerate(trace.evidence.variants):
         cells = [
             "" if i not in shares.by_variant else f"{'◆ ' if shares.decisive == i else ''}{shares.by_variant[i]:.4f}"
@@ -114,4 +106,4 @@ def shares_table(trace: Trace) -> pd.DataFrame:
         if any(blended):
             rows.append(["+ score blend", None, *(f"{value:.4f}" for value in blended)])
         rows.append(["= score", None, *(f"{row.score:.4f}" for row in fused)])
-    return pd.DataFrame(rows, columns=["query", "found", *names]).astype({"found": "Int64"})
+    return names, rows

@@ -6,18 +6,16 @@ intended tags come from here, untrusted text goes through `html.tick` or `html.l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.ui.kit.html import full_label
+from cems_workbench.ui.kit.html import full_label, tick
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-    from cems_workbench.ui.kit.tables import Rows
 
 
 LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#7B848D")
@@ -89,11 +87,68 @@ HOVERTEXT = hover("%{hovertext}")
 """The `hovertemplate` of a trace that has its own hover texts."""
 
 
+LEGEND: dict[str, Any] = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
+"""A legend in one line above the chart."""
+NO_GRID: dict[str, Any] = {"showgrid": False, "tickfont": {"size": 12}}
+
+
+def layout(
+    height: float, x: Mapping[str, Any] | None = None, y: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """The layout of a chart of so many pixels: narrow margins, faint grid, no zoom. `x` and `y` say what their axes have else."""
+    axis = {"gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True}
+    return {
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": 12, "b": 8} | more.pop("margin", {}),
+        "showlegend": False,
+        "hovermode": "closest",
+        "xaxis": {**axis, **(x or {})},
+        "yaxis": {**axis, **(y or {})},
+        **more,
+    }
+
+
+def bar_chart(
+    names: Sequence[str],
+    values: Sequence[float],
+    texts: Sequence[str],
+    x: Mapping[str, Any],
+    row: int = 27,
+    **more: Any,
+) -> Figure:
+    """Horizontal bars of `row` pixels from the top, with a text at the end of each; `more` goes to the bars."""
+    import plotly.graph_objects as go
+
+    places = list(range(len(names)))
+    bars = {"x": values, "y": places, "orientation": "h", "text": texts, "textposition": "outside", "cliponaxis": False}
+    labels = {
+        "autorange": "reversed",
+        "tickvals": places,
+        "ticktext": [f"{tick(name, 44)}  " for name in names],
+    } | NO_GRID
+    height = row * max(len(names), 2) + (58 if "title" in x else 16)
+    return go.Figure(
+        {
+            "data": [{"type": "bar", **bars, **more}],
+            "layout": layout(height, x, labels, bargap=0.36, margin={"r": 44, "t": 4}),
+        }
+    )
+
+
+def dashed_diagonal(figure: Figure) -> None:
+    """Draw the line on which both axes have the same value."""
+    figure.add_scatter(
+        x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip"
+    )
+
+
 MAX_ROWS = 12
 """Rows shown before the table scrolls."""
 
 
-def draw_chart(figure: Figure, *, key: str, alt: str, table: Callable[[], Rows] | None, **options: Any) -> Any:
+def draw_chart(
+    figure: Figure, *, key: str, alt: str, table: Callable[[], Sequence[Mapping[str, Any]]] | None, **options: Any
+) -> Any:
     """Draw a chart without its toolbar and return the value of `st.plotly_chart`, which receives `options`.
 
     `alt` is the alternative text. `table` returns the rows of the charted numbers, called when the expander is opened; None if the

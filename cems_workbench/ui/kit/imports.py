@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.importing import FileImport, import_options, took_nothing
-from cems_workbench.store import ImportOptions
+from cems_workbench.records import RowError
+from cems_workbench.store import ImportOptions, ImportReport
 from cems_workbench.store.imports import KINDS
 from cems_workbench.store.query_matching import MATCHES
-from cems_workbench.store.rows import NO_ROWS
+from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.ui.kit.html import csv_bytes, plain
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 REPLACE_HELP = (
     "Also change memories and queries that another file, a live source or an edit brought (`--replace`). Otherwise they stay and are "
@@ -80,29 +81,38 @@ def draw_options(key: str) -> ImportOptions | None:
         return None
 
 
-ERROR_COLUMNS = ("file", "row", "field", "reason")
+CountRow = tuple[str, ImportReport | None, str, RowCounts]
+"""A file, its report (only in its first row), a kind of rows, and how many were added, updated and unchanged."""
+
+COUNTS: list[Column[CountRow]] = [
+    Column("file", lambda row: row[0], "medium"),
+    Column("format", lambda row: row[1].format if row[1] else "", "small", help="Format that the file was read in"),
+    Column("rows", lambda row: row[2], "small", help="Kind of rows in the file"),
+    Column("added", lambda row: row[3].added, help="New in this store"),
+    Column("updated", lambda row: row[3].updated, help="Already here with other values"),
+    Column("unchanged", lambda row: row[3].unchanged, help="Already here, unchanged"),
+    Column(
+        "left out",
+        lambda row: len(row[1].errors) if row[1] else None,
+        help="Rows that were left out, or taken in part, listed below",
+    ),
+]
+ERRORS: list[Column[tuple[str, RowError]]] = [
+    Column("file", lambda row: row[0], "medium"),
+    Column("row", lambda row: row[1].row, 64, "%d", "Line or record number, from 1"),
+    Column("field", lambda row: row[1].field or "", "small", help="Invalid field"),
+    Column("reason", lambda row: row[1].reason, "large", help="Why the row was rejected"),
+]
 
 
-def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
-    """One row per file and kind, with the format it was read in: added, updated, unchanged, and the rows left out or taken in part."""
-    rows = []
+def count_rows(imports: Sequence[FileImport]) -> list[CountRow]:
+    """One row per file and kind."""
+    rows: list[CountRow] = []
     for imported in imports:
-        if imported.report is None:
-            continue
-        kinds = [(kind, getattr(imported.report, kind)) for kind in KINDS]
-        present = [(kind, counts) for kind, counts in kinds if counts.total] or [("none", NO_ROWS)]
-        for i, (kind, counts) in enumerate(present):
-            rows.append(
-                {
-                    "file": imported.name,
-                    "format": imported.report.format if i == 0 else "",
-                    "rows": kind,
-                    "added": counts.added,
-                    "updated": counts.updated,
-                    "unchanged": counts.unchanged,
-                    "left out": len(imported.report.errors) if i == 0 else None,
-                }
-            )
+        if (report := imported.report) is not None:
+            kinds = [(kind, getattr(report, kind)) for kind in KINDS]
+            present = [(kind, counts) for kind, counts in kinds if counts.total] or [("none", NO_ROWS)]
+            rows += [(imported.name, None if i else report, *each) for i, each in enumerate(present)]
     return rows
 
 
@@ -118,16 +128,36 @@ def notes(imports: Sequence[FileImport]) -> list[str]:
     return list(dict.fromkeys(note for imported in imports if imported.report for note in imported.report.notes))
 
 
-def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]:
-    """(file, row, field, reason) of every row that was left out or taken in part."""
-    return [
-        (imported.name, error.row, error.field or "", error.reason)
-        for imported in imports
-        if imported.report is not None
-        for error in imported.report.errors
-    ]
+def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, RowError]]:
+    """Every row that was left out or taken in part, with the name of its file."""
+    return [(imported.name, error) for imported in imports if imported.report for error in imported.report.errors]
+
+
+def draw_errors(imports: Sequence[FileImport], title: str, key: str, file: str, most: int, shown: int) -> None:
+    """Draw the rows that were left out or taken in part, the first `shown` of them, with a download of all; nothing without one."""
+    errors = error_rows(imports)
+    if not errors:
+        return
+    head, button = st.columns([4, 1], vertical_alignment="bottom")
+    head.markdown(title.format(count=f"{len(errors):,} row{'s' if len(errors) != 1 else ''}"))
+    if len(errors) > shown:
+        head.caption(f"The first {shown:,} are shown; the CSV has all of them.")
+    button.download_button(
+        "Download as CSV",
+        errors_csv(imports),
+        file,
+        "text/csv",
+        key=f"{key}:csv",
+        on_click="ignore",
+        icon=":material/download:",
+        width="stretch",
+        help="All rows that were left out, or taken in part, with reasons.",
+    )
+    draw_table(errors[:shown], ERRORS, key=key, most=most)
 
 
 def errors_csv(imports: Sequence[FileImport]) -> bytes:
     """These rows as CSV, safe against formula injection."""
-    return csv_bytes(ERROR_COLUMNS, error_rows(imports))
+    return csv_bytes(
+        [column.name for column in ERRORS], [[column.cell(row) for column in ERRORS] for row in error_rows(imports)]
+    )

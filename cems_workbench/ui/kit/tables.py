@@ -1,109 +1,150 @@
-"""Tables of the app: dense rows, height limited to the content, shortened ids."""
+"""Tables of the app: a column declared once, dense rows, height limited to the content, shortened ids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import streamlit as st
 
-from cems_workbench.platform.bidi import BIDI_CONTROLS, REPLACEMENT, neutralise
+from cems_workbench.platform.bidi import neutralise
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pandas import DataFrame
-    from pandas.io.formats.style import Styler
-
-    Rows: TypeAlias = Sequence[Mapping[str, Any]] | DataFrame | Styler | pa.Table
 
 ROW_HEIGHT_PX = 30
 """Height of a table row in pixels."""
+TINT = "rgba(0, 114, 178, 0.16)"
+"""Of a marked row, which also has a sign."""
+
+Row = TypeVar("Row")
+Shown = TypeVar("Shown", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Column(Generic[Shown]):
+    """A column of a table: its name, what it shows of a row (None: nothing), and how.
+
+    `width` is in pixels (None: by the contents). `format` is Streamlit's of a number, such as "%.3f", or of a date, such as "YYYY-MM-DD".
+    `help` is the tooltip of the name. Numbers from 0 to `bar` are drawn as bars.
+    """
+
+    name: str
+    cell: Callable[[Shown], Any]
+    width: int | Literal["small", "medium", "large"] | None = None
+    format: str | None = None
+    help: str | None = None
+    pinned: bool | None = None
+    bar: float | None = None
+    colour: str = "#0072B2"
+
+    @property
+    def config(self) -> Any:
+        """Streamlit's description of the column."""
+        kinds, common = st.column_config, {"width": self.width, "help": self.help, "pinned": self.pinned}
+        if self.bar is not None:
+            bar: Any = {"min_value": 0, "max_value": self.bar, "color": self.colour} | common
+            return kinds.ProgressColumn(self.name, format=self.format, **bar)
+        if self.format is None:
+            return kinds.Column(self.name, **common)  # type: ignore[arg-type]
+        kind: Any = kinds.NumberColumn
+        if self.format.startswith("YYYY"):
+            kind = kinds.DatetimeColumn if "HH" in self.format else kinds.DateColumn
+        return kind(self.name, format=self.format, **common)
+
+
+def _columns_of(rows: Iterable[Any]) -> list[Column[Any]]:
+    """A column for each key of rows that are mappings, in the order in which they first occur."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [Column(name, lambda row, name=name: row.get(name)) for name in names]  # type: ignore[misc]
 
 
 def draw_table(
-    rows: Rows,
+    rows: Sequence[Row],
+    columns: Sequence[Column[Row]] | None = None,
     *,
     key: str | None = None,
     most: int | None = None,
-    columns: Mapping[str, Any] | None = None,
-    placeholder: str = "",
+    on_pick: Callable[[Row], None] | None = None,
+    marked: Callable[[Row], bool] | None = None,
     **options: Any,
 ) -> Any:
-    """Draw a table and return the value of `st.dataframe`. An Arrow table is passed on without pandas.
+    """Draw a table and return the value of `st.dataframe`, which receives `options`. Without `columns` the rows are mappings.
 
-    It scrolls after `most` rows (None: Streamlit's default). `columns` are column configs, `placeholder` fills empty cells, and
-    `options` are passed to `st.dataframe`.
+    It scrolls after `most` rows (None: Streamlit's default). `on_pick` is called with a selected row, before the next run of the page.
+    Rows that are `marked` are tinted.
     """
+    if columns is None:
+        columns = _columns_of(rows)
     if most is not None:
-        options["height"] = ROW_HEIGHT_PX * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
-    shown = _neutralised(rows)
+        options["height"] = ROW_HEIGHT_PX * (min(max(len(rows), 1), most) + 1) + 4  # with the header
+    if on_pick is not None:
+
+        def picked() -> None:
+            if (row := _selected(rows, st.session_state[str(key)])) is not None:
+                on_pick(row)
+
+        options |= {"on_select": picked, "selection_mode": "single-row"}
     return st.dataframe(
-        shown,
+        _tinted(rows, columns, marked),
         hide_index=True,
         row_height=ROW_HEIGHT_PX,
         key=key,
-        column_config=columns,
-        placeholder=placeholder,
+        column_config={neutralise(column.name): column.config for column in columns},
         **options,
     )
 
 
-def pick_row(rows: Rows, *, key: str, **options: Any) -> int | None:
-    """Draw a table with a selectable row; the index of that row, or None. Arguments as for `draw_table`."""
-    event = draw_table(rows, key=key, on_select="rerun", selection_mode="single-row", **options)
-    picked = event["selection"]["rows"]
-    return picked[0] if picked and picked[0] < _count(rows) else None
+def pick_row(
+    rows: Sequence[Row], columns: Sequence[Column[Row]] | None = None, *, key: str, **options: Any
+) -> Row | None:
+    """Draw a table with a selectable row; that row, or None. Arguments as for `draw_table`."""
+    return _selected(
+        rows, draw_table(rows, columns, key=key, on_select="rerun", selection_mode="single-row", **options)
+    )
 
 
-def _neutralised(rows: Rows) -> Rows:
-    """The rows with bidi controls neutralised in every text."""
-    if isinstance(rows, Sequence):
-        return [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
+def _selected(rows: Sequence[Row], event: Any) -> Row | None:
+    """The selected row; None if there is none, or none any more."""
+    places = event["selection"]["rows"]
+    return rows[places[0]] if places and places[0] < len(rows) else None
+
+
+def arrow_table(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> pa.Table:
+    """The cells of the rows, bidi controls in their texts neutralised; without pandas, whose import takes long."""
     import pyarrow as pa
 
-    if isinstance(rows, pa.Table):
-        return _arrow(rows)
-    from pandas import DataFrame
+    def array(values: list[Any]) -> pa.Array:
+        try:
+            return pa.array(values, from_pandas=True)  # not a number: nothing
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # of several types
+            return pa.array([None if value is None else str(value) for value in values])
 
-    if isinstance(rows, DataFrame):
-        return _frame(rows).rename(columns=_cell)
-    rows.data = _frame(rows.data)  # type: ignore[union-attr]
-    return rows
-
-
-def _frame(rows: DataFrame) -> DataFrame:
-    shown = rows.copy(deep=False)
-    for name in rows.select_dtypes(include=["object", "string"]).columns:
-        shown[name] = rows[name].map(_cell)
-    return shown
+    return pa.table({_text(column.name): array([_text(column.cell(row)) for row in rows]) for column in columns})
 
 
-def _arrow(rows: pa.Table) -> pa.Table:
+def _tinted(rows: Sequence[Row], columns: Sequence[Column[Row]], marked: Callable[[Row], bool] | None) -> Any:
+    """The table, as a styled frame if a row is marked."""
+    table, tints = (
+        arrow_table(rows, columns),
+        [f"background-color: {TINT}" if marked and marked(row) else "" for row in rows],
+    )
+    if not any(tints):
+        return table
+    import pandas as pd
     import pyarrow as pa
-    from pyarrow import compute
 
-    def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        if pa.types.is_string(column.type):
-            return compute.replace_substring_regex(column, pattern=BIDI_CONTROLS, replacement=REPLACEMENT)
-        if pa.types.is_nested(column.type):
-            raise TypeError(f"bidi controls within {column.type} are not neutralised")
-        return column
-
-    return pa.table([shown(column) for column in rows.columns], [_cell(name) for name in rows.column_names])
+    frame = table.to_pandas(
+        types_mapper={pa.int64(): pd.Int64Dtype()}.get
+    )  # a whole number stays one beside an empty cell
+    return frame.style.apply(lambda column: tints, axis=0)
 
 
-def _cell(value: Any) -> Any:
+def _text(value: Any) -> Any:
     if isinstance(value, list):
-        return [_cell(each) for each in value]
+        return [_text(each) for each in value]
     return neutralise(value) if isinstance(value, str) else value
-
-
-def _count(rows: Rows) -> int:
-    if isinstance(rows, Sequence):
-        return len(rows)
-    import pyarrow as pa
-
-    return rows.num_rows if isinstance(rows, pa.Table) else len(rows.index)
 
 
 def short_id(memory_id: str, length: int = 18) -> str:

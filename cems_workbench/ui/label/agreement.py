@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.adjudication import Rule, adjudicate
+from cems_workbench.evaluation.labelling.adjudication import Rule, Verdict, adjudicate
 from cems_workbench.evaluation.labelling.agreement import (
     ALPHA_NAME,
     KAPPA_NAME,
     Disagreement,
     Estimate,
-    PairAgreement,
     alpha,
     alpha_by_type,
     alpha_reading,
@@ -30,7 +26,7 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.session import reviewer
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
 ALPHA_HELP = (
@@ -63,25 +59,22 @@ def draw(resources: Resources) -> None:
         )
         return
     st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA_HELP)
-    columns = {
-        "coefficient": st.column_config.TextColumn("coefficient", width=240),
-        "pairs": st.column_config.NumberColumn("pairs", width=60, help="Graded by both, or by two or more"),
-        "read as": st.column_config.TextColumn(
-            "read as", help="In brackets: the readings at both ends of the interval"
-        ),
-    }
     st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=KAPPA_HELP)
-    agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
-    draw_table(agreements, key="label:kappa", columns=columns)
+    agreements = [
+        (f"{one.first} and {one.second}", one.kappa, kappa_reading(one.kappa))
+        for one in pairwise_kappa(table)
+        if one.kappa.pairs
+    ]
+    draw_table(agreements, _estimate_columns("reviewers"), key="label:kappa")
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
     st.markdown(f"## {ALPHA_NAME} by query type", help=ALPHA_HELP)
     alphas = [
-        {"type": kind or "(no type)", **_in_row(estimate, alpha_reading(estimate))}
+        (kind or "(no type)", estimate, alpha_reading(estimate))
         for kind, estimate in alpha_by_type(labels, types).items()
         if estimate.pairs
     ]
-    draw_table(alphas, key="label:alpha", columns=columns, most=8)
+    draw_table(alphas, _estimate_columns("type"), key="label:alpha", most=8)
     _conflicts(resources, labels, queries)
 
 
@@ -100,42 +93,33 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
         key="label:rule",
         help=RULE_HELP,
     )
-    rows = _rows(conflicts, labels, RULES[rule or "Majority"], queries, resources)
-    picked = pick_row(rows, key="label:conflicts", most=10)
+    decisions = resources.store.decisions.read()
+    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, RULES[rule or "Majority"], decisions)}
+    memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
+
+    def verdict(one: Disagreement) -> Verdict:
+        return verdicts[one.qid, one.memory_id]
+
+    def query(one: Disagreement) -> str:
+        return queries[one.qid].query if one.qid in queries else one.qid
+
+    columns: list[Column[Disagreement]] = [
+        Column("spread", lambda one: one.spread),
+        Column(
+            "grades", lambda one: ", ".join(f"{name} {grade}" for name, grade in sorted(verdict(one).labels.items()))
+        ),
+        Column("settled", lambda one: "open" if verdict(one).grade is None else f"{verdict(one).grade}"),
+        Column("query", query),
+        Column("memory", lambda one: excerpt(memories[one.memory_id].content) if one.memory_id in memories else ""),
+    ]
+    picked = pick_row(conflicts, columns, key="label:conflicts", most=10)
     name = reviewer()
     if picked is not None and name is not None:
-        _decide(resources, conflicts[picked], rows[picked]["query"], name)
+        _decide(resources, picked, query(picked), name)
     else:
         st.caption(
             "Select a conflict to decide it." if name else "Enter your name in the Label view to decide conflicts."
         )
-
-
-def _rows(
-    conflicts: Sequence[Disagreement],
-    labels: list[Judgment],
-    rule: Rule,
-    queries: dict[str, Query],
-    resources: Resources,
-) -> list[dict[str, Any]]:
-    """One row per conflict, with the grade from the rule or a person's decision."""
-    decisions = resources.store.decisions.read()
-    verdicts = {(verdict.qid, verdict.memory_id): verdict for verdict in adjudicate(labels, rule, decisions)}
-    memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
-    rows: list[dict[str, Any]] = []
-    for conflict in conflicts:
-        verdict, memory = verdicts[conflict.qid, conflict.memory_id], memories.get(conflict.memory_id)
-        query = queries.get(conflict.qid)
-        rows.append(
-            {
-                "spread": conflict.spread,
-                "grades": ", ".join(f"{name} {grade}" for name, grade in sorted(verdict.labels.items())),
-                "settled": "open" if verdict.grade is None else f"{verdict.grade}",
-                "query": conflict.qid if query is None else query.query,
-                "memory": "" if memory is None else excerpt(memory.content),
-            }
-        )
-    return rows
 
 
 def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: str) -> None:
@@ -157,10 +141,10 @@ def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: 
             st.rerun()
 
 
-def _kappa_row(agreement: PairAgreement) -> dict[str, Any]:
-    reviewers = f"{agreement.first} and {agreement.second}"
-    return {"reviewers": reviewers, **_in_row(agreement.kappa, kappa_reading(agreement.kappa))}
-
-
-def _in_row(estimate: Estimate, reading: str) -> dict[str, Any]:
-    return {"coefficient": str(estimate), "pairs": estimate.pairs, "read as": reading}
+def _estimate_columns(first: str) -> list[Column[tuple[str, Estimate, str]]]:
+    return [
+        Column(first, lambda row: row[0]),
+        Column("coefficient", lambda row: str(row[1]), 240),
+        Column("pairs", lambda row: row[1].pairs, 60, help="Graded by both, or by two or more"),
+        Column("read as", lambda row: row[2], help="In brackets: the readings at both ends of the interval"),
+    ]

@@ -15,7 +15,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.imports import counts_table, draw_options, error_rows, errors_csv, notes, problems
+from cems_workbench.ui.kit.imports import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label import state
@@ -100,31 +100,12 @@ def _report(imports: Sequence[FileImport]) -> None:
     """Draw the report of the last import: counts, conflicts, and rejected rows with reasons."""
     for line in problems(imports):
         st.error(plain(line), icon=":material/block:")
-    counts = counts_table(imports)
-    if counts:
-        draw_table(counts, key="label:files:counts", most=len(counts))
+    if counts := count_rows(imports):
+        draw_table(counts, COUNTS, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
         st.caption(f"{len(remarks)} notes on replaced, repeated or conflicting rows")
         st.code(neutralise("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
-    errors = error_rows(imports)
-    if not errors:
-        return
-    title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.caption(
-        f"{len(errors):,} rows left out" + (f", the first {MAX_ROWS} shown" if len(errors) > MAX_ROWS else "")
-    )
-    button.download_button(
-        "Download as CSV",
-        errors_csv(imports),
-        "left-out-judgments.csv",
-        "text/csv",
-        key="label:files:errors",
-        on_click="ignore",
-        icon=":material/download:",
-        width="stretch",
-    )
-    rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:MAX_ROWS]]
-    draw_table(rows, key="label:files:left", most=8)
+    draw_errors(imports, "{count} left out", "label:files:errors", "left-out-judgments.csv", 8, MAX_ROWS)
 
 
 def _choose(resources: Resources) -> _Choice | None:

@@ -40,10 +40,10 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_SCALE, JudgeScale, Judgment, Query
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit.charts import GREY, GRID, draw_chart, hover
+from cems_workbench.ui.kit.charts import dashed_diagonal, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.session import reviewer
-from cems_workbench.ui.kit.tables import pick_row
+from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import split_meaning
@@ -76,25 +76,33 @@ def draw_differences(
         st.caption("No pairs left." if every else "They agree on every pair.")
         return
     queries = {query.qid: query for query in resources.store.queries.read()}
-    picked = pick_row(
-        _rows(shown, marks, queries, resources),
-        key="label:differences",
-        most=8,
-        columns={
-            "people": st.column_config.NumberColumn("people", width=64, help="The grade, or the median of several"),
-            "judge": st.column_config.TextColumn("judge", width=112, help="The band of the judge’s score"),
-            "score": st.column_config.NumberColumn("score", width=72, format="%.3g"),
-            "judge wrong": st.column_config.TextColumn("judge wrong", width=96, help="Who marked the judge as wrong"),
-        },
-    )
+    memories = resources.store.memories.read({difference.scored.memory_id for difference in shown})
+
+    def text(one: Difference) -> str:
+        memory = memories.get(one.scored.memory_id)
+        return "" if memory is None else excerpt(memory.content)
+
+    columns: list[Column[Difference]] = [
+        Column("people", lambda one: one.scored.grade, 64, help="The grade, or the median of several"),
+        Column("judge", lambda one: one.band, 112, help="The band of the judge’s score"),
+        Column("score", lambda one: one.scored.raw, 72, "%.3g"),
+        Column(
+            "judge wrong",
+            lambda one: ", ".join(mark.judge for mark in marks.get(one.scored.pair, ())),
+            96,
+            help="Who marked the judge as wrong",
+        ),
+        Column("query", lambda one: queries[one.scored.qid].query if one.scored.qid in queries else one.scored.qid),
+        Column("memory", text),
+    ]
+    picked = pick_row(shown, columns, key="label:differences", most=8)
     if problem := state.present().difference_problem:
         st.error(plain(problem), icon=":material/block:")
     if picked is None:
         first = f"The first {MAX_ROWS} are shown. " if len(every) > MAX_ROWS else ""
         st.caption(f"{first}Select a pair to read it in full, relabel it, or mark the judge as wrong.")
         return
-    difference = shown[picked]
-    _draw_pair(difference, scores, marks.get(difference.scored.pair, ()), queries, resources)
+    _draw_pair(picked, scores, marks.get(picked.scored.pair, ()), queries, resources)
 
 
 def _marks(resources: Resources, judge: str) -> Marks:
@@ -104,27 +112,6 @@ def _marks(resources: Resources, judge: str) -> Marks:
         if mark.note == judge:
             marks.setdefault((mark.qid, mark.memory_id), []).append(mark)
     return marks
-
-
-def _rows(
-    shown: Sequence[Difference], marks: Marks, queries: Mapping[str, Query], resources: Resources
-) -> list[dict[str, Any]]:
-    memories = resources.store.memories.read({difference.scored.memory_id for difference in shown})
-    rows: list[dict[str, Any]] = []
-    for difference in shown:
-        scored = difference.scored
-        query, memory = queries.get(scored.qid), memories.get(scored.memory_id)
-        rows.append(
-            {
-                "people": scored.grade,
-                "judge": difference.band,
-                "score": scored.raw,
-                "judge wrong": ", ".join(mark.judge for mark in marks.get(scored.pair, ())),
-                "query": scored.qid if query is None else query.query,
-                "memory": "" if memory is None else excerpt(memory.content),
-            }
-        )
-    return rows
 
 
 def _draw_pair(
@@ -407,11 +394,9 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
         figure.add_annotation(_annotation(best, calibration.threshold, low, high, row=0))
     figure.add_vline(x=present, line={"color": ORANGE, "width": 2, "dash": "dot"})
     figure.add_annotation(_annotation(f"now {present:.3g}", present, low, high, row=1))
-    figure.update_layout(
-        **_layout("threshold of the judge’s score", "Cohen’s kappa"),
-        xaxis_range=[low, high],
-    )
-    figure.update_yaxes(rangemode="tozero")
+    across = {"title": "threshold of the judge’s score", "range": [low, high]}
+    up = {"title": "Cohen’s kappa", "rangemode": "tozero"}
+    figure.update_layout(layout(CHART_HEIGHT_PX, across, up, margin={"t": 40}))
     return figure
 
 
@@ -446,9 +431,7 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    figure.add_scatter(
-        x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "width": 1, "dash": "dash"}, hoverinfo="skip"
-    )
+    dashed_diagonal(figure)
     figure.add_scatter(
         x=[pairs.probability for pairs in bins],
         y=[pairs.share for pairs in bins],
@@ -468,26 +451,10 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
             "judge %{x:.2f}, people %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})", "%{customdata[2]} pairs"
         ),
     )
-    figure.update_layout(
-        **_layout(f"judge’s probability ({'its score' if own else 'sigmoid of its score'})", "share relevant")
-    )
-    figure.update_xaxes(range=[-0.03, 1.03])
-    figure.update_yaxes(range=[-0.03, 1.03])
-    return figure
-
-
-def _layout(across: str, up: str) -> dict[str, Any]:
-    return {
-        "height": CHART_HEIGHT_PX,
-        "margin": {"l": 8, "r": 16, "t": 40, "b": 40},
-        "showlegend": False,
-        "hovermode": "closest",
-        "xaxis": {"title": {"text": across}, "gridcolor": GRID, "zeroline": False, "fixedrange": True},
-        "yaxis": {
-            "title": {"text": up},
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
+    across = {
+        "title": f"judge’s probability ({'its score' if own else 'sigmoid of its score'})",
+        "range": [-0.03, 1.03],
     }
+    up = {"title": "share relevant", "range": [-0.03, 1.03]}
+    figure.update_layout(layout(CHART_HEIGHT_PX, across, up, margin={"t": 40}))
+    return figure

@@ -9,15 +9,15 @@ The ready-made queue: created in the background when the page is first opened on
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
+from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
-from cems_workbench.evaluation.labelling.queue import LabelQueue
+from cems_workbench.evaluation.labelling.queue import LabelQueue, QueueProgress
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection
 from cems_workbench.jobs.ready_queue import BackgroundQueue, ready_plan
@@ -30,7 +30,7 @@ from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import require
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import cancellable, draw_effects
 from cems_workbench.ui.label import state
 
@@ -266,31 +266,23 @@ def _draw_settings(queue: LabelQueue) -> None:
     if not reviewers:
         st.caption("None of them has been graded yet.")
         return
-    rows = []
-    for reviewer in reviewers:
-        progress = queue.progress(reviewer, snapshot)
-        rows.append(
-            {
-                "reviewer": reviewer,
-                "graded": progress.graded,
-                "skipped": progress.skipped,
-                "unclear queries": progress.unclear,
-                "left": progress.left,
-                "seconds per card": progress.seconds_per_label,
-            }
-        )
-    draw_table(
-        rows,
-        key="label:reviewers",
-        placeholder="–",
-        most=8,
-        columns={
-            "left": st.column_config.NumberColumn("left", help="Pairs that this reviewer can still get"),
-            "seconds per card": st.column_config.NumberColumn(
-                "seconds per card", format="%.1f", help="Median over the latest labels, without pauses"
-            ),
-        },
-    )
+    progress = {reviewer: queue.progress(reviewer, snapshot) for reviewer in reviewers}
+    draw_table(list(progress.items()), REVIEWERS, key="label:reviewers", placeholder="–", most=8)
+
+
+REVIEWERS: list[Column[tuple[str, QueueProgress]]] = [
+    Column("reviewer", lambda row: row[0]),
+    Column("graded", lambda row: row[1].graded),
+    Column("skipped", lambda row: row[1].skipped),
+    Column("unclear queries", lambda row: row[1].unclear),
+    Column("left", lambda row: row[1].left, help="Pairs that this reviewer can still get"),
+    Column(
+        "seconds per card",
+        lambda row: row[1].seconds_per_label,
+        format="%.1f",
+        help="Median over the latest labels, without pauses",
+    ),
+]
 
 
 def _coverage(queue: LabelQueue, resources: Resources) -> None:
@@ -316,20 +308,16 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
     full = sum(not query.unjudged for query in covered)
     st.markdown(f"Judged@{k}: {parts} · {full} of {len(covered)} queries fully judged")
     words = {query.qid: query.query for query in resources.store.queries.read()}
-    rows: list[dict[str, Any]] = [
-        {
-            "query": words.get(query.qid, query.qid),
-            **{name: 100 * query.judged[name] if name in query.judged else None for name in rankings},
-            "unjudged": len(query.unjudged),
-        }
-        for query in covered
+
+    def share(config: str, query: QueryCoverage) -> float | None:
+        return 100 * query.judged[config] if config in query.judged else None
+
+    columns: list[Column[QueryCoverage]] = [
+        Column("query", lambda query: words.get(query.qid, query.qid)),
+        *(Column(name, partial(share, name), 130, "%.0f %%", bar=100.0) for name in rankings),
+        Column("unjudged", lambda query: len(query.unjudged), 86, help="Distinct unjudged results within k"),
     ]
-    columns: dict[str, Any] = {
-        name: st.column_config.ProgressColumn(name, format="%.0f %%", min_value=0.0, max_value=100.0, width=130)
-        for name in rankings
-    }
-    columns["unjudged"] = st.column_config.NumberColumn("unjudged", width=86, help="Distinct unjudged results within k")
-    draw_table(rows, key="label:coverage", most=10, columns=columns, placeholder="–")
+    draw_table(covered, columns, key="label:coverage", most=10, placeholder="–")
 
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:

@@ -5,13 +5,13 @@ All judged queries of a set are replayed under one config. That is done when the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import streamlit as st
 
-from cems_workbench.analysis.memory_use import MemoryUses, UseRow, memory_uses
+from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, UseRow, memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.config import PipelineConfig
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
@@ -33,7 +33,7 @@ from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.memory_form import title_and_text
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import offer_gather, search_cost_text
 from cems_workbench.ui.memories import state
 
@@ -93,21 +93,13 @@ def draw(
             else f"{use.candidate:,} of these queries find it, and none wants it or returns it within the first {uses.k}."
         )
         return
-    table = f"{key}:rows:{memory_id}:{state.present().generation}"
-
-    def opened() -> None:
-        picked = st.session_state[table]["selection"]["rows"]
-        if picked:
-            open_row(counted, rows[picked[0]])
-
     draw_table(
-        [_row(row) for row in rows],
-        key=table,
-        on_select=opened,
-        selection_mode="single-row",
+        rows,
+        _columns(uses.k),
+        key=f"{key}:rows:{memory_id}:{state.present().generation}",
+        on_pick=partial(open_row, counted),
         most=MAX_ROWS,
         placeholder="–",
-        columns=_columns(uses.k),
     )
     st.caption("Tick the box of a row to open its query in Inspect, with this memory and why it has its rank.")
 
@@ -217,31 +209,17 @@ def _uses(asked: Asked, labelled: LabelledEvidence, followed: tuple[str, ...]) -
     )
 
 
-def _row(row: UseRow) -> dict[str, Any]:
-    return {
-        "query": row.query.query,
-        "grade": row.grade,
-        "rank": row.rank,
-        "outcome": row.status,
-        "what happened": row.words,
-        "type": row.query.type,
-        "project": row.query.project,
-        "qid": row.query.qid,
-    }
-
-
-def _columns(k: int) -> dict[str, Any]:
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    return {
-        "query": text("query", width=260),
-        "grade": number("grade", width=58, format="%d", help="Of this memory for the query; empty: not judged"),
-        "rank": number("rank", width=52, format="%d", help=f"Within the first {k}; empty: not among them"),
-        "outcome": text("outcome", width=120, help="lost and found: the query judges it relevant"),
-        "what happened": text("what happened", width=300),
-        "type": text("type", width=104),
-        "project": text("project", width=104),
-        "qid": text("qid", width=64),
-    }
+def _columns(k: int) -> list[Column[UseRow]]:
+    return [
+        Column("query", lambda row: row.query.query, 260),
+        Column("grade", lambda row: row.grade, 58, "%d", "Of this memory for the query; empty: not judged"),
+        Column("rank", lambda row: row.rank, 52, "%d", f"Within the first {k}; empty: not among them"),
+        Column("outcome", lambda row: row.status, 120, help="lost and found: the query judges it relevant"),
+        Column("what happened", lambda row: row.words, 300),
+        Column("type", lambda row: row.query.type, 104),
+        Column("project", lambda row: row.query.project, 104),
+        Column("qid", lambda row: row.query.qid, 64),
+    ]
 
 
 def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]) -> None:
@@ -254,30 +232,23 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     hubs, orphans = uses.hubs(), found.orphans()
     st.markdown("## Hubs")
     st.caption(plain(found.hubs_sentence) + _cut(len(hubs)))
-    _list(
-        [
-            {
-                "memory": use.memory_id,
-                "irrelevant": use.irrelevant,
-                "returned": use.returned,
-                "relevant": use.found,
-            }
-            for use in hubs[:MAX_LISTED]
-        ],
-        f"{key}:hubs",
-        "No memory is returned for many queries that judge it irrelevant.",
-        open_memory,
-        resources,
-    )
+    none = "No memory is returned for many queries that judge it irrelevant."
+    _list(hubs[:MAX_LISTED], HUBS, f"{key}:hubs", none, open_memory, resources)
     st.markdown("## Orphans")
     st.caption(plain(found.orphans_sentence) + _cut(len(orphans)))
-    _list(
-        [{"memory": use.memory_id, "wanted": use.wanted, "candidate": use.candidate} for use in orphans[:MAX_LISTED]],
-        f"{key}:orphans",
-        "Every memory is returned for some query.",
-        open_memory,
-        resources,
-    )
+    none = "Every memory is returned for some query."
+    _list(orphans[:MAX_LISTED], ORPHANS, f"{key}:orphans", none, open_memory, resources)
+
+
+HUBS: list[Column[MemoryUse]] = [
+    Column("irrelevant", lambda use: use.irrelevant, 76, help="Queries that judge it irrelevant, and return it"),
+    Column("returned", lambda use: use.returned, 70, help="Queries that return it"),
+    Column("relevant", lambda use: use.found, 70, help="Queries that judge it relevant, and return it"),
+]
+ORPHANS: list[Column[MemoryUse]] = [
+    Column("wanted", lambda use: use.wanted, 64, help="Queries that judge it relevant"),
+    Column("found by lists", lambda use: use.candidate, 92, help="Queries whose lists find it"),
+]
 
 
 def _cut(count: int) -> str:
@@ -285,37 +256,20 @@ def _cut(count: int) -> str:
 
 
 def _list(
-    rows: list[dict[str, Any]], key: str, none: str, open_memory: Callable[[str], None], resources: Resources
+    uses: Sequence[MemoryUse],
+    counts: list[Column[MemoryUse]],
+    key: str,
+    none: str,
+    open_memory: Callable[[str], None],
+    resources: Resources,
 ) -> None:
-    if not rows:
+    if not uses:
         st.caption(none)
         return
-    memories = resources.store.memories.read([row["memory"] for row in rows])
-    shown = [
-        {"memory": row["memory"], "text": title_and_text(memories[row["memory"]]) if row["memory"] in memories else ""}
-        | row
-        for row in rows
+    memories = resources.store.memories.read([use.memory_id for use in uses])
+    columns: list[Column[MemoryUse]] = [
+        Column("memory", lambda use: use.memory_id, 84, help="Its id; select a row to open it"),
+        Column("text", lambda use: title_and_text(memories[use.memory_id]) if use.memory_id in memories else "", 520),
+        *counts,
     ]
-
-    def opened() -> None:
-        picked = st.session_state[key]["selection"]["rows"]
-        if picked:
-            open_memory(rows[picked[0]]["memory"])
-
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    draw_table(
-        shown,
-        key=key,
-        on_select=opened,
-        selection_mode="single-row",
-        most=MAX_ROWS,
-        columns={
-            "memory": text("memory", width=84, help="Its id; select a row to open it"),
-            "text": text("text", width=520),
-            "irrelevant": number("irrelevant", width=76, help="Queries that judge it irrelevant, and return it"),
-            "returned": number("returned", width=70, help="Queries that return it"),
-            "relevant": number("relevant", width=70, help="Queries that judge it relevant, and return it"),
-            "wanted": number("wanted", width=64, help="Queries that judge it relevant"),
-            "candidate": number("found by lists", width=92, help="Queries whose lists find it"),
-        },
-    )
+    draw_table(uses, columns, key=key, on_pick=lambda use: open_memory(use.memory_id), most=MAX_ROWS)

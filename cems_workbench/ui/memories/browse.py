@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -18,15 +18,12 @@ from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
+from cems_workbench.store.memories import DeletedMemory
 from cems_workbench.store.selection import Sort
 from cems_workbench.ui.kit import html, widgets
 from cems_workbench.ui.kit.memory_form import FIELDS, title_and_text
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import detail, importing, state
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 MAX_ROWS = 1_000
 
@@ -42,7 +39,8 @@ def draw_deleted(resources: Resources, _: DeltaGenerator) -> None:
         return
     key = f"memories:deleted:{state.present().generation}"
     ids = [entry.memory.id for entry in deleted]
-    marked = [ids[row] for row in _rows(key) if row < len(ids)]
+    event = st.session_state.get(key)  # as last reported by the browser
+    marked = [ids[row] for row in (event["selection"]["rows"] if event else ()) if row < len(ids)]
     text, button = st.columns([4, 1], vertical_alignment="bottom")
     shown = f" The latest {MAX_ROWS:,} are shown." if total > len(deleted) else ""
     text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
@@ -56,36 +54,16 @@ def draw_deleted(resources: Resources, _: DeltaGenerator) -> None:
         width="stretch",
         help="Restore the selected memories.",
     )
-    rows = [
-        {
-            "id": entry.memory.id,
-            "deleted": f"{entry.deleted_at:%Y-%m-%d %H:%M}",
-            "memory": title_and_text(entry.memory),
-            "category": entry.memory.category,
-            "project": entry.memory.project,
-        }
-        for entry in deleted
-    ]
-    draw_table(
-        rows,
-        key=key,
-        on_select="rerun",
-        selection_mode="multi-row",
-        most=14,
-        columns={
-            "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
-            "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
-            "memory": st.column_config.TextColumn("memory", width=400, help=FIELDS["memory"]),
-            "category": st.column_config.TextColumn("category", width=96, help=FIELDS["category"]),
-            "project": st.column_config.TextColumn("project", width=90, help=FIELDS["project"]),
-        },
-    )
+    draw_table(deleted, DELETED, key=key, on_select="rerun", selection_mode="multi-row", most=14)
 
 
-def _rows(key: str) -> Sequence[int]:
-    """The selected rows, as last reported by the browser."""
-    event = st.session_state.get(key)
-    return event["selection"]["rows"] if event else ()
+DELETED: list[Column[DeletedMemory]] = [
+    Column("id", lambda entry: entry.memory.id, 84, help=FIELDS["id"], pinned=True),
+    Column("deleted", lambda entry: f"{entry.deleted_at:%Y-%m-%d %H:%M}", 124, help="When it was deleted, UTC"),
+    Column("memory", lambda entry: title_and_text(entry.memory), 400, help=FIELDS["memory"]),
+    Column("category", lambda entry: entry.memory.category, 96, help=FIELDS["category"]),
+    Column("project", lambda entry: entry.memory.project, 90, help=FIELDS["project"]),
+]
 
 
 PAGE_SIZE = 200
@@ -103,19 +81,6 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "Shortest": ("length", False),
     "By id": ("id", False),
 }
-COLUMNS = (
-    "id",
-    "memory",
-    "created",
-    "category",
-    "project",
-    "session",
-    "accessed",
-    "accesses",
-    "priority",
-    "pinned",
-    "importance",
-)
 FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
 
 
@@ -280,77 +245,56 @@ def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str
     return stored_standings(memories, edges, now)
 
 
-def table(memories: Sequence[Memory], standing: Mapping[str, str] | None = None) -> pa.Table:
-    """The rows of the table, as plain text cells; `standing` says which memories are superseded or have expired."""
-    import pyarrow as pa
-
-    def day(moment: datetime | None) -> date | None:
-        return None if moment is None else moment.date()
-
-    text, number, when = pa.string(), pa.int64(), pa.date32()
-    cells: dict[str, tuple[pa.DataType, list[Any]]] = {
-        "id": (text, [memory.id for memory in memories]),
-        "memory": (text, [title_and_text(memory) for memory in memories]),
-        OUT_OF_DATE: (text, [(standing or {}).get(memory.id) for memory in memories]),
-        "category": (text, [memory.category for memory in memories]),
-        "project": (text, [memory.project for memory in memories]),
-        "session": (text, [memory.session for memory in memories]),
-        "created": (when, [day(memory.created_at) for memory in memories]),
-        "accessed": (when, [day(memory.last_accessed) for memory in memories]),
-        "accesses": (number, [memory.access_count for memory in memories]),
-        "priority": (pa.float64(), [memory.priority for memory in memories]),
-        "pinned": (text, ["pinned" if memory.pinned else None for memory in memories]),
-        "importance": (text, [memory.importance for memory in memories]),
-        "length": (number, [len(memory.content) for memory in memories]),
-    }
-    return pa.table({name: pa.array(values, kind) for name, (kind, values) in cells.items()})
+def _day(moment: datetime | None) -> date | None:
+    return None if moment is None else moment.date()
 
 
-def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[str]:
+COLUMNS: list[Column[Memory]] = [
+    Column("id", lambda memory: memory.id, 84, help=FIELDS["id"], pinned=True),
+    Column("memory", title_and_text, 350, help=FIELDS["memory"]),
+    Column("created", lambda memory: _day(memory.created_at), 92, "YYYY-MM-DD", "Day, UTC."),
+    Column("category", lambda memory: memory.category, 112, help=FIELDS["category"]),
+    Column("project", lambda memory: memory.project, 118, help=FIELDS["project"]),
+    Column("session", lambda memory: memory.session, 92, help=FIELDS["session"]),
+    Column("accessed", lambda memory: _day(memory.last_accessed), 92, "YYYY-MM-DD", "Day of the last access, UTC."),
+    Column("accesses", lambda memory: memory.access_count, 78, "localized", FIELDS["accesses"]),
+    Column("priority", lambda memory: memory.priority, 70, "%.2f", FIELDS["priority"]),
+    Column("pinned", lambda memory: "pinned" if memory.pinned else None, 66, help=FIELDS["pinned"]),
+    Column("importance", lambda memory: memory.importance, 88, help=FIELDS["importance"]),
+]
+LENGTH: Column[Memory] = Column("length", lambda memory: len(memory.content), 70, "localized", FIELDS["length"])
+"""Shown if the table is sorted by it."""
+
+
+def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[Column[Memory]]:
     """The columns in order: the sort column is next to the memory, visible on narrow screens.
 
-    So is "out of date" if one of the rows visible at first is; it is the last if only one further down is, and left out if none is.
+    So is "out of date" (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is,
+    and left out if none is.
     """
-    first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
-    others = [name for name in COLUMNS if name not in first]
+    by_name = {column.name: column for column in (*COLUMNS, LENGTH)}
+    first = [by_name[name] for name in dict.fromkeys(("id", "memory", sort))]
+    others = [column for column in COLUMNS if column not in first]
     if not standing:
         return [*first, *others]
-    if any(memory_id in standing for memory_id in ids[:MAX_TABLE_ROWS]):
-        return [*first, OUT_OF_DATE, *others]
-    return [*first, *others, OUT_OF_DATE]
+    words = Column[Memory](OUT_OF_DATE, lambda memory: standing.get(memory.id), 220, help=FIELDS[OUT_OF_DATE])
+    visible = any(memory_id in standing for memory_id in ids[:MAX_TABLE_ROWS])
+    return [*first, words, *others] if visible else [*first, *others, words]
 
 
 def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None:
     ids = [memory.id for memory in memories]
-    shown, standing = state.present(), standings(resources, memories)
+    shown = state.present()
     # The selection is a row index, so a table of other rows needs another key.
     key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     draw_table(
-        table(memories, standing),
+        memories,
+        columns(sort, ids, standings(resources, memories)),
         key=key,
         on_select=lambda: _select_row(key, ids),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         most=MAX_TABLE_ROWS,
-        column_order=columns(sort, ids, standing),
-        columns={
-            "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
-            "memory": text("memory", width=350, help=FIELDS["memory"]),
-            "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
-            OUT_OF_DATE: text(OUT_OF_DATE, width=220, help=FIELDS[OUT_OF_DATE]),
-            "category": text("category", width=112, help=FIELDS["category"]),
-            "project": text("project", width=118, help=FIELDS["project"]),
-            "session": text("session", width=92, help=FIELDS["session"]),
-            "accessed": st.column_config.DateColumn(
-                "accessed", width=92, format="YYYY-MM-DD", help="Day of the last access, UTC."
-            ),
-            "accesses": number("accesses", width=78, format="localized", help=FIELDS["accesses"]),
-            "priority": number("priority", width=70, format="%.2f", help=FIELDS["priority"]),
-            "pinned": text("pinned", width=66, help=FIELDS["pinned"]),
-            "importance": text("importance", width=88, help=FIELDS["importance"]),
-            "length": number("length", width=70, format="localized", help=FIELDS["length"]),
-        },
     )
 
 

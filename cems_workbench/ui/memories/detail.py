@@ -5,9 +5,8 @@ Edit form of a memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -17,7 +16,7 @@ from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import IMPORTANCE, NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation
+from cems_workbench.records import IMPORTANCE, NEWER_FIRST, OLDER_FIRST, Chunk, Judgment, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import excerpt, plain
@@ -28,7 +27,7 @@ from cems_workbench.ui.kit.memory_form import (
     form_values,
     optional_choice,
 )
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import across, state
 
 LABELS = {
@@ -239,48 +238,20 @@ def facts_html(memory: Memory) -> Markup:
     return html.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
 
 
-def chunk_rows(chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
-    """One row per chunk: number, start in the content, size in cl100k tokens, first words."""
-    return [
-        {
-            "#": chunk.seq + 1,
-            "start": chunk.start,
-            "tokens": tokens.count(chunk.text),
-            "content": excerpt(chunk.text),
-        }
-        for chunk in chunks
-    ]
-
-
 def _chunks(resources: Resources, memory: Memory) -> None:
     chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
     if not chunks:
         return
     st.markdown(f"## Chunks ({len(chunks)})", help=CHUNKS_HELP)
-    number = st.column_config.NumberColumn
-    draw_table(
-        chunk_rows(chunks),
-        key=f"memories:chunks:{memory.id}",
-        most=MAX_TABLE_ROWS,
-        columns={
-            "#": number("#", width=40, help="Position in the memory"),
-            "start": number("start", width=64, help="First character; empty: unknown"),
-            "tokens": number("tokens", width=64, help="Size in cl100k tokens (OpenAI’s encoding)"),
-            "content": st.column_config.TextColumn("content", width=280, help="First words"),
-        },
-    )
+    draw_table(chunks, CHUNKS, key=f"memories:chunks:{memory.id}", most=MAX_TABLE_ROWS)
 
 
-def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping[str, Memory]) -> list[dict[str, Any]]:
-    """One row per relation: → starts at `memory_id`, ← ends at it."""
-    rows = []
-    for relation in relations:
-        outgoing = relation.source_id == memory_id
-        other = relation.target_id if outgoing else relation.source_id
-        text = excerpt(others[other].content) if other in others else ""
-        direction = "→" if outgoing else "←"
-        rows.append({"": direction, "kind": relation.kind, "memory": other, "content": text, "weight": relation.weight})
-    return rows
+CHUNKS: list[Column[Chunk]] = [
+    Column("#", lambda chunk: chunk.seq + 1, 40, help="Position in the memory"),
+    Column("start", lambda chunk: chunk.start, 64, help="First character; empty: unknown"),
+    Column("tokens", lambda chunk: tokens.count(chunk.text), 64, help="Size in cl100k tokens (OpenAI’s encoding)"),
+    Column("content", lambda chunk: excerpt(chunk.text), 280, help="First words"),
+]
 
 
 def _relations(resources: Resources, memory: Memory) -> None:
@@ -290,29 +261,29 @@ def _relations(resources: Resources, memory: Memory) -> None:
         st.caption("This memory has no relations.")
         return
     others = resources.store.memories.read({end for edge in relations for end in (edge.source_id, edge.target_id)})
-    rows = relation_rows(memory.id, relations, others)
+
+    def other(edge: Relation) -> str:
+        return edge.target_id if edge.source_id == memory.id else edge.source_id
+
+    columns: list[Column[Relation]] = [
+        Column("", lambda edge: "→" if edge.source_id == memory.id else "←", 30, help="→ from this memory, ← to it"),
+        Column("kind", lambda edge: edge.kind, 86, help="Kind of the relation"),
+        Column("memory", other, 66, help="Its id; select a row to open it"),
+        Column(
+            "content",
+            lambda edge: excerpt(others[other(edge)].content) if other(edge) in others else "",
+            220,
+            help="First words of the other memory",
+        ),
+        Column("weight", lambda edge: edge.weight, 64, "%.2f", "Strength, 0 to 1"),
+    ]
     key = f"memories:relations:{state.present().generation}:{memory.id}"
-    draw_table(
-        rows,
-        key=key,
-        on_select=lambda: _follow(key, [row["memory"] for row in rows]),
-        selection_mode="single-row",
-        most=MAX_TABLE_ROWS,
-        columns={
-            "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
-            "kind": st.column_config.TextColumn("kind", width=86, help="Kind of the relation"),
-            "memory": st.column_config.TextColumn("memory", width=66, help="Its id; select a row to open it"),
-            "content": st.column_config.TextColumn("content", width=220, help="First words of the other memory"),
-            "weight": st.column_config.NumberColumn("weight", width=64, format="%.2f", help="Strength, 0 to 1"),
-        },
-    )
+    draw_table(relations, columns, key=key, on_pick=lambda edge: _follow(other(edge)), most=MAX_TABLE_ROWS)
 
 
-def _follow(key: str, ids: Sequence[str]) -> None:
-    rows = st.session_state[key]["selection"]["rows"]
-    if rows:
-        state.select(ids[rows[0]])
-        state.update(generation=state.present().generation + 1)  # so that the table above selects the new memory
+def _follow(memory_id: str) -> None:
+    state.select(memory_id)
+    state.update(generation=state.present().generation + 1)  # so that the table above selects the new memory
 
 
 def _judgments(resources: Resources, memory: Memory) -> None:
@@ -321,29 +292,16 @@ def _judgments(resources: Resources, memory: Memory) -> None:
     if not judged:
         st.caption("No query has been judged with this memory.")
         return
-    draw_table(
-        [
-            {
-                "grade": judgment.grade,
-                "query": query,
-                "judge": judgment.judge,
-                "kind": judgment.kind,
-                "qid": judgment.qid,
-            }
-            for judgment, query in judged
-        ],
-        key="memories:judgments",
-        most=MAX_TABLE_ROWS,
-        columns={
-            "grade": st.column_config.NumberColumn(
-                "grade", width=56, format="%d", help="0 not relevant … 3 answers it"
-            ),
-            "query": st.column_config.TextColumn("query", width=230, help="Query text"),
-            "judge": st.column_config.TextColumn("judge", width=70, help="Who graded it"),
-            "kind": st.column_config.TextColumn("kind", width=64, help="Judged by a person or a model"),
-            "qid": st.column_config.TextColumn("qid", width=60, help="Id of the query"),
-        },
-    )
+    draw_table(judged, JUDGED, key="memories:judgments", most=MAX_TABLE_ROWS)
+
+
+JUDGED: list[Column[tuple[Judgment, str]]] = [
+    Column("grade", lambda row: row[0].grade, 56, "%d", "0 not relevant … 3 answers it"),
+    Column("query", lambda row: row[1], 230, help="Query text"),
+    Column("judge", lambda row: row[0].judge, 70, help="Who graded it"),
+    Column("kind", lambda row: row[0].kind, 64, help="Judged by a person or a model"),
+    Column("qid", lambda row: row[0].qid, 60, help="Id of the query"),
+]
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -24,16 +24,8 @@ from cems_workbench.store.importing import DEFAULT_OPTIONS
 from cems_workbench.store.imports import ImportEvent
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.imports import (
-    ERROR_COLUMNS,
-    counts_table,
-    draw_options,
-    error_rows,
-    errors_csv,
-    notes,
-    problems,
-)
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.imports import COUNTS, count_rows, draw_errors, draw_options, notes, problems
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import state
 
 MAX_ROWS = 200
@@ -52,34 +44,23 @@ def draw_imports(resources: Resources, place: DeltaGenerator) -> None:
     if len(events) > MAX_ROWS:
         st.caption(f"{len(events):,} imports; the last {MAX_ROWS} are shown, the command `imports` lists all.")
     shown = events[:MAX_ROWS]
-    draw_table(
-        [_row(event) for event in shown],
-        key=key,
-        on_select="rerun",
-        selection_mode="single-row",
-        most=8,
-        columns={
-            "import": st.column_config.NumberColumn("import", width=64, format="%d"),
-            "when": st.column_config.TextColumn("when", width=124, help="UTC"),
-            "file": st.column_config.TextColumn("file", width="medium"),
-            "what it did": st.column_config.TextColumn("what it did", width="large"),
-        },
-    )
-    selection = st.session_state.get(key)
-    marked = [shown[row] for row in (selection["selection"]["rows"] if selection else ()) if row < len(shown)]
+    event = draw_table(shown, EVENTS, key=key, on_select="rerun", selection_mode="single-row", most=8)
+    marked = [shown[row] for row in event["selection"]["rows"] if row < len(shown)]
     chosen = next(iter(marked), None) or next((event for event in events if event.undone_at is None), None)
     with button:
         _undo(resources, place, chosen)
 
 
-def _row(event: ImportEvent) -> dict[str, object]:
-    undone = f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
-    return {
-        "import": event.number,
-        "when": f"{event.imported_at:%Y-%m-%d %H:%M}",
-        "file": event.name,
-        "what it did": event.words + undone,
-    }
+def _undone(event: ImportEvent) -> str:
+    return f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
+
+
+EVENTS: list[Column[ImportEvent]] = [
+    Column("import", lambda event: event.number, 64, "%d"),
+    Column("when", lambda event: f"{event.imported_at:%Y-%m-%d %H:%M}", 124, help="UTC"),
+    Column("file", lambda event: event.name, "medium"),
+    Column("what it did", lambda event: event.words + _undone(event), "large"),
+]
 
 
 def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None) -> None:
@@ -248,55 +229,9 @@ def _report(files: tuple[FileImport, ...]) -> None:
     st.markdown("## Last import")
     for line in problems(files):
         st.error(plain(line), icon=":material/block:")
-    rows = counts_table(files)
-    if rows:
-        number = st.column_config.NumberColumn
-        draw_table(
-            rows,
-            key="memories:counts",
-            most=len(rows),
-            columns={
-                "file": st.column_config.TextColumn("file", width="medium"),
-                "format": st.column_config.TextColumn("format", width="small", help="Format that the file was read in"),
-                "rows": st.column_config.TextColumn("rows", width="small", help="Kind of rows in the file"),
-                "added": number("added", help="New in this store"),
-                "updated": number("updated", help="Already here with other values"),
-                "unchanged": number("unchanged", help="Already here, unchanged"),
-                "left out": number("left out", help="Rows that were left out, or taken in part, listed below"),
-            },
-        )
+    if rows := count_rows(files):
+        draw_table(rows, COUNTS, key="memories:counts", most=len(rows))
     for note in notes(files):
         st.caption(plain(note))
-    errors = error_rows(files)
-    if errors:
-        _errors(files, errors)
-
-
-def _errors(files: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
-    title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or taken in part")
-    if len(errors) > MAX_ERROR_ROWS:
-        title.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
-    button.download_button(
-        "Download as CSV",
-        errors_csv(files),
-        "left-out-rows.csv",
-        "text/csv",
-        key="memories:errors:csv",
-        on_click="ignore",
-        icon=":material/download:",
-        width="stretch",
-        help="All rows that were left out, or taken in part, with reasons.",
-    )
-    shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:MAX_ERROR_ROWS]]
-    draw_table(
-        shown,
-        key="memories:errors",
-        most=12,
-        columns={
-            "file": st.column_config.TextColumn("file", width="medium"),
-            "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
-            "field": st.column_config.TextColumn("field", width="small", help="Invalid field"),
-            "reason": st.column_config.TextColumn("reason", width="large", help="Why the row was rejected"),
-        },
-    )
+    title = "## {count} left out, or taken in part"
+    draw_errors(files, title, "memories:errors", "left-out-rows.csv", 12, MAX_ERROR_ROWS)

@@ -5,7 +5,10 @@ A password moves at once from the page to the resources, which hold it in memory
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -26,13 +29,14 @@ from cems_workbench.jobs.connecting import (
 from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import RowProblem
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import ANY, credential_variables, importable
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import state
 
 ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
@@ -209,19 +213,7 @@ def _draw_probe(address: str, probe: SourceInfo) -> None:
 def _draw_connected(report: ConnectReport) -> None:
     st.markdown("## Last import")
     rows = [row for snapshot, _ in report.sources for row in snapshot.counts]
-    number = st.column_config.NumberColumn
-    draw_table(
-        rows,
-        key="memories:source:counts",
-        most=len(rows),
-        columns={
-            "rows": st.column_config.TextColumn("rows", width="small", help="What was imported"),
-            "added": number("added", help="New in this store"),
-            "updated": number("updated", help="Changed in the source since the last import"),
-            "unchanged": number("unchanged", help="Same in both; not read again"),
-            "deleted": number("deleted", help="No longer in the source, so deleted here"),
-        },
-    )
+    draw_table(rows, COUNTS, key="memories:source:counts", most=len(rows))
     for snapshot, embedder_line in report.sources:
         read, *notes = snapshot.lines
         html.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
@@ -238,18 +230,21 @@ def _problems(report: SnapshotReport) -> None:
     st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")
     if count > len(report.problems):
         st.caption(f"The first {len(report.problems):,} are listed.")
-    draw_table(
-        [{"memory": each.memory_id, "field": each.field, "reason": each.reason} for each in report.problems],
-        key="memories:source:problems",
-        most=12,
-        columns={
-            "memory": st.column_config.TextColumn("memory", width="medium", help="Its id there"),
-            "field": st.column_config.TextColumn("field", width="small"),
-            "reason": st.column_config.TextColumn(
-                "reason", width="large", help="Why the row or the field was left out"
-            ),
-        },
-    )
+    draw_table(report.problems, PROBLEMS, key="memories:source:problems", most=12)
+
+
+COUNTS: list[Column[Mapping[str, Any]]] = [
+    Column("rows", itemgetter("rows"), "small", help="What was imported"),
+    Column("added", itemgetter("added"), help="New in this store"),
+    Column("updated", itemgetter("updated"), help="Changed in the source since the last import"),
+    Column("unchanged", itemgetter("unchanged"), help="Same in both; not read again"),
+    Column("deleted", itemgetter("deleted"), help="No longer in the source, so deleted here"),
+]
+PROBLEMS: list[Column[RowProblem]] = [
+    Column("memory", lambda each: each.memory_id, "medium", help="Its id there"),
+    Column("field", lambda each: each.field, "small"),
+    Column("reason", lambda each: each.reason, "large", help="Why the row or the field was left out"),
+]
 
 
 def _cards(resources: Resources, place: DeltaGenerator) -> None:

@@ -15,19 +15,16 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.kit import html, widgets
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, draw_chart
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, layout
 from cems_workbench.ui.kit.html import tick
 from cems_workbench.ui.memories import across, state
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-BAR_HEIGHT_PX = 27
-"""Height of a horizontal bar in pixels."""
 COLUMN_HEIGHT_PX = 230
 MAX_BARS = 12
 COLOUR = LIST_COLOURS[0]
-FAINT = "rgba(128,128,128,0.22)"
 MAX_EXACT_GROUPS = 30
 MAX_EXACT_IDS = 20
 MAX_EXACT_CHARS = 2_000
@@ -252,38 +249,15 @@ def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: in
 
 def bars(counts: Sequence[tuple[str, int]]) -> Figure:
     """Horizontal bars with counts, in the given order from the top."""
-    import plotly.graph_objects as go
-
-    places = list(range(len(counts)))
     values = [count for _, count in counts]
-    figure = go.Figure()
-    figure.add_bar(
-        y=places,
-        x=values,
-        orientation="h",
+    return bar_chart(
+        [name for name, _ in counts],
+        values,
+        [f"{value:,}" for value in values],
+        {"visible": False, "range": [0, max([*values, 1]) * 1.04]},
         marker={"color": COLOUR},
-        text=[f"{value:,}" for value in values],
-        textposition="outside",
-        cliponaxis=False,
         **_hover(counts),
     )
-    figure.update_layout(
-        height=BAR_HEIGHT_PX * max(len(counts), 2) + 16,
-        margin={"l": 8, "r": 44, "t": 4, "b": 4},
-        bargap=0.34,
-        showlegend=False,
-        xaxis={"visible": False, "range": [0, max([*values, 1]) * 1.04], "fixedrange": True},
-        yaxis={
-            "autorange": "reversed",
-            "automargin": True,
-            "tickvals": places,
-            "showgrid": False,
-            "fixedrange": True,
-            "ticktext": [f"{tick(name)}  " for name, _ in counts],
-            "tickfont": {"size": 12},
-        },
-    )
-    return figure
 
 
 def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
@@ -294,30 +268,11 @@ def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
     every = max(1, -(-len(counts) // ticks))
     figure = go.Figure()
     figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": COLOUR}, **_hover(counts))
-    figure.update_layout(
-        height=COLUMN_HEIGHT_PX,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        bargap=0.18,
-        showlegend=False,
-        xaxis={
-            "tickvals": places[::every],
-            "ticktext": [tick(name) for name, _ in counts][::every],
-            "automargin": True,
-            "tickfont": {"size": 11},
-            "showgrid": False,
-            "fixedrange": True,
-        },
-        yaxis={
-            "nticks": 4,
-            "tickformat": ",d",
-            "rangemode": "tozero",
-            "gridcolor": FAINT,
-            "automargin": True,
-            "tickfont": {"size": 11},
-            "fixedrange": True,
-            "zeroline": False,
-        },
-    )
+    small = {"tickfont": {"size": 11}}
+    labels = [tick(name) for name, _ in counts][::every]
+    x = {"tickvals": places[::every], "ticktext": labels, "showgrid": False} | small
+    y = {"nticks": 4, "tickformat": ",d", "rangemode": "tozero"} | small
+    figure.update_layout(layout(COLUMN_HEIGHT_PX, x, y, margin={"r": 8, "t": 8}, bargap=0.18))
     return figure
 
 

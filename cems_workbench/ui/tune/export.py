@@ -17,7 +17,8 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.comparison import interval_words
+from cems_workbench.evaluation.comparison import MeasureDifference, interval_words
+from cems_workbench.evaluation.evaluate import Summary
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.config_history import keep_config
 from cems_workbench.jobs.diagnosis import cannot_rerank
@@ -44,7 +45,7 @@ from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import offer_job, report_button
 from cems_workbench.ui.tune.state import outdated, page
 
@@ -193,7 +194,7 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
     if export.lost:
         if rankings:
             _fill(export, rankings[0], own, result, resources)
-        _lost(export.lost)
+        draw_table(export.lost, LOST, key="tune:lost", most=7, width="content")
     else:
         for line in result.lacking:
             st.caption(plain(f"Not complete: {line}; see Result."))
@@ -246,47 +247,45 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     """Draw both rankings, one row each, with the difference from the first; nothing if none was measured."""
     if not rankings:
         return
-    rows: list[dict[str, object]] = []
+    rows: list[RankingRow] = []
     for ranking in rankings:
         for row in ranking.differences:
-            both = (ranking.here, "in the workbench"), (ranking.there, ranking.export.as_read)
-            for evaluation, name in both:
-                summary = next(summary for summary in evaluation.summaries if summary.measure == row.measure)
-                rows.append(
-                    {
-                        "ranking": name,
-                        "queries": f"{ranking.queries} ({len(evaluation.qids)})",
-                        "measure": str(row.measure),
-                        "mean": f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})",
-                    }
-                )
-            rows[-1] |= {
-                "difference": row.difference,
-                "95 % interval": interval_words(row.low, row.high),
-                "p": row.p,
-            }
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    draw_table(
-        rows,
-        key="tune:as_read",
-        placeholder="–",
-        most=8,
-        width="content",
-        columns={
-            "ranking": text("ranking", width=176),
-            "queries": text("queries", width=180),
-            "measure": text("measure", width=76),
-            "mean": text("mean", width=134, help="In brackets: 95 % confidence interval"),
-            "difference": number(
-                "difference",
-                format="%+.3f",
-                width=80,
-                help="As read by the target minus in the workbench, mean over the queries",
-            ),
-            "95 % interval": text("95 % interval", width=124, help="Of the mean difference, paired by query"),
-            "p": number("p", format="%.4f", width=60, help="Two-sided paired randomisation test"),
-        },
-    )
+            here = next(one for one in ranking.here.summaries if one.measure == row.measure)
+            there = next(one for one in ranking.there.summaries if one.measure == row.measure)
+            rows += [
+                ("in the workbench", ranking, len(ranking.here.qids), here, None),
+                (ranking.export.as_read, ranking, len(ranking.there.qids), there, row),
+            ]
+    draw_table(rows, RANKINGS, key="tune:as_read", placeholder="–", most=8, width="content")
+
+
+RankingRow = tuple[str, ExportedRanking, int, Summary, MeasureDifference | None]
+"""Whose ranking, both rankings, the number of its queries, the mean of a measure, and the difference from the row above."""
+RANKINGS: list[Column[RankingRow]] = [
+    Column("ranking", lambda row: row[0], 176),
+    Column("queries", lambda row: f"{row[1].queries} ({row[2]})", 180),
+    Column("measure", lambda row: str(row[3].measure), 76),
+    Column(
+        "mean",
+        lambda row: f"{row[3].mean:.3f} ({row[3].low:.3f}–{row[3].high:.3f})",
+        134,
+        help="In brackets: 95 % confidence interval",
+    ),
+    Column(
+        "difference",
+        lambda row: row[4] and row[4].difference,
+        80,
+        "%+.3f",
+        "As read by the target minus in the workbench, mean over the queries",
+    ),
+    Column(
+        "95 % interval",
+        lambda row: row[4] and interval_words(row[4].low, row[4].high),
+        124,
+        help="Of the mean difference, paired by query",
+    ),
+    Column("p", lambda row: row[4] and row[4].p, 60, "%.4f", "Two-sided paired randomisation test"),
+]
 
 
 def _fill(
@@ -333,18 +332,9 @@ def _lost_text(export: Export) -> str:
     )
 
 
-def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
-    """Draw a table of the parameters that are lost or changed."""
-    draw_table(
-        [{"parameter": path, "here": short_value(here), "there": short_value(there)} for path, here, there in lost],
-        key="tune:lost",
-        most=7,
-        width="content",
-        columns={
-            "parameter": st.column_config.TextColumn("parameter", width=260),
-            "here": st.column_config.TextColumn("here", width=180),
-            "there": st.column_config.TextColumn(
-                "there", width=180, help="The value in the target system after loading the file"
-            ),
-        },
-    )
+LOST: list[Column[tuple[str, object, object]]] = [
+    Column("parameter", lambda row: row[0], 260),
+    Column("here", lambda row: short_value(row[1]), 180),
+    Column("there", lambda row: short_value(row[2]), 180, help="The value in the target system after loading the file"),
+]
+"""Of the parameters that are lost or changed."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
 from cems_workbench.config import difference, export_config, file_name
@@ -15,7 +13,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
-from cems_workbench.ui.kit.tables import pick_row
+from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import empty
 from cems_workbench.ui.tune.state import page
 
@@ -32,48 +30,32 @@ def draw(resources: Resources) -> None:
 
 
 def _table(records: list[ConfigRecord], resources: Resources) -> None:
-    picked = pick_row(
-        [_row(record, resources) for record in records],
-        key="tune:history",
-        placeholder="–",
-        most=8,
-        columns={
-            "name": st.column_config.TextColumn("name", width=150),
-            "when": st.column_config.TextColumn("when", width=116),
-            "who": st.column_config.TextColumn("who", width=80),
-            "from": st.column_config.TextColumn("from", width=80),
-            "measured": st.column_config.TextColumn(
-                "measured", width=160, help="The last measurement on the evidence card"
-            ),
-            "store": st.column_config.TextColumn(
-                "store", width=66, help="Whether it was measured on the current content of this store"
-            ),
-            "why": st.column_config.TextColumn("why", width=200),
-        },
-    )
-    saved = page.get().saved_id
-    chosen = records[picked] if picked is not None else next((record for record in records if record.id == saved), None)
+    cards = {record.id: kept_card(record)[0] for record in records}
+
+    def measured(record: ConfigRecord) -> str | None:
+        card = cards[record.id]
+        last = card.measured[-1] if card is not None and card.measured else None
+        return None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}"
+
+    def matches(record: ConfigRecord) -> str:
+        card = cards[record.id]
+        return "–" if card is None else "changed" if evidence_warning(card, resources.store) else "same"
+
+    columns: list[Column[ConfigRecord]] = [
+        Column("name", lambda record: record.name, 150),
+        Column("when", lambda record: f"{record.saved_at:%Y-%m-%d %H:%M}", 116),
+        Column("who", lambda record: record.author, 80),
+        Column("from", lambda record: record.base, 80),
+        Column("measured", measured, 160, help="The last measurement on the evidence card"),
+        Column("store", matches, 66, help="Whether it was measured on the current content of this store"),
+        Column("why", lambda record: record.why, 200),
+    ]
+    picked, saved = pick_row(records, columns, key="tune:history", placeholder="–", most=8), page.get().saved_id
+    chosen = picked or next((record for record in records if record.id == saved), None)
     if chosen is None:
         st.caption("Select a row to restore a config.")
         return
     _opened(chosen, resources)
-
-
-def _row(record: ConfigRecord, resources: Resources) -> dict[str, Any]:
-    card, _ = kept_card(record)
-    last = card.measured[-1] if card is not None and card.measured else None
-    matches = "–"
-    if card is not None:
-        matches = "changed" if evidence_warning(card, resources.store) else "same"
-    return {
-        "name": record.name,
-        "when": record.saved_at.strftime("%Y-%m-%d %H:%M"),
-        "who": record.author,
-        "from": record.base,
-        "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
-        "store": matches,
-        "why": record.why,
-    }
 
 
 def _opened(record: ConfigRecord, resources: Resources) -> None:

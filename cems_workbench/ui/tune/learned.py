@@ -14,7 +14,7 @@ from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
-from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart, hover, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout, lines
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.widgets import progress_in
 from cems_workbench.ui.tune.space import label
@@ -71,36 +71,16 @@ def _importance(result: SearchResult) -> Importance | None:
 
 def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
     """One bar per parameter, the most important first."""
-    import plotly.graph_objects as go
-
-    chart = go.Figure()
     values = [share for _, share in shares.shares]
-    chart.add_bar(
-        x=values,
-        y=list(range(len(values))),
-        orientation="h",
+    return bar_chart(
+        [names.get(path, path) for path, _ in shares.shares],
+        values,
+        [f"{value:.0%}" for value in values],
+        {"range": [0, max(max(values), 0.05) * 1.12], "visible": False},
+        row=30,
         marker={"color": BLUE},
-        text=[f"{value:.0%}" for value in values],
-        textposition="outside",
-        cliponaxis=False,
         hoverinfo="skip",
     )
-    chart.update_layout(
-        height=24 + 30 * max(len(values), 2),
-        margin={"l": 8, "r": 40, "t": 4, "b": 4},
-        bargap=0.42,
-        showlegend=False,
-        xaxis={"range": [0, max(max(values), 0.05) * 1.12], "visible": False, "fixedrange": True},
-        yaxis={
-            "autorange": "reversed",
-            "automargin": True,
-            "fixedrange": True,
-            "showgrid": False,
-            "tickvals": list(range(len(values))),
-            "ticktext": [f"{tick(names.get(path, path), 44)}  " for path, _ in shares.shares],
-        },
-    )
-    return chart
 
 
 def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
@@ -210,11 +190,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
             annotation_font_size=12,
         )
     chart.update_layout(
-        height=300,
-        margin={"l": 8, "r": 16, "t": 22, "b": 8},
-        showlegend=False,
-        xaxis=_titled(tick(name, 60), axis),
-        yaxis={**_titled(measure), "tickformat": ".3f"},
+        layout(300, _titled(tick(name, 60), axis), {"title": measure, "tickformat": ".3f"}, margin={"t": 22})
     )
     return chart
 
@@ -247,17 +223,9 @@ def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[
     ]
 
 
-def _titled(text: str, axis: Axis | None = None) -> dict[str, Any]:
-    unit = next((spec.unit for spec in field_specs() if axis is not None and spec.path == axis.path), None)
-    kind = {"type": "category"} if axis is not None and axis.choices else {}
-    return {
-        "title": {"text": f"{text} ({unit})" if unit else text},
-        "gridcolor": GRID,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-        **kind,
-    }
+def _titled(text: str, axis: Axis) -> dict[str, Any]:
+    unit = next((spec.unit for spec in field_specs() if spec.path == axis.path), None)
+    return {"title": f"{text} ({unit})" if unit else text} | ({"type": "category"} if axis.choices else {})
 
 
 def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Figure:
@@ -293,13 +261,8 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
         chart.add_scatter(
             **at, marker={"symbol": "circle-open", "size": size, "color": colour, "line": {"width": width}}
         )
-    chart.update_layout(
-        height=420,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        plot_bgcolor="rgba(0,0,0,0)",
-        xaxis=_places(names[surface.paths[0]], across),
-        yaxis=_places(names[surface.paths[1]], up),
-    )
+    x, y = (_places(names[path], values) for path, values in zip(surface.paths, surface.values, strict=True))
+    chart.update_layout(layout(420, x, y, margin={"r": 8}, plot_bgcolor="rgba(0,0,0,0)"))
     return chart
 
 
@@ -307,12 +270,9 @@ def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
     every = max(1, (len(values) + 7) // 8) if len(values) > 8 else 1
     places = list(range(0, len(values), every))
     return {
-        "title": {"text": tick(name, 60)},
+        "title": tick(name, 60),
         "tickvals": places,
         "ticktext": [tick(short_value(values[i])) for i in places],
         "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
         "range": [-0.5, len(values) - 0.5],
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -12,9 +12,9 @@ from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.charts import GRID, HOVERTEXT, LIST_COLOURS, draw_chart
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, draw_chart, layout
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -42,7 +42,7 @@ def draw(result: SearchResult) -> None:
             alt=f"Bar chart: difference in {measure} of each changed query, largest gain first; the table below has the numbers.",
         )
     _types(changes)
-    _table(result, changes, measure)
+    _table(result, changes)
 
 
 def _tally_text(counts: Tally) -> str:
@@ -62,56 +62,47 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
         hovertemplate=HOVERTEXT,
     )
     chart.update_layout(
-        height=190,
-        margin={"l": 8, "r": 8, "t": 6, "b": 6},
-        bargap=0.15 if len(changes) < 120 else 0,
-        showlegend=False,
-        xaxis={"visible": False, "fixedrange": True, "range": [-1, max(len(changes), 12)]},
-        yaxis={
-            "title": {"text": f"Δ {measure}"},
-            "fixedrange": True,
-            "zerolinecolor": "rgba(128,128,128,0.6)",
-            "gridcolor": GRID,
-            "automargin": True,
-            "tickformat": "+.2f",
-        },
+        layout(
+            190,
+            {"visible": False, "range": [-1, max(len(changes), 12)]},
+            {"title": f"Δ {measure}", "zeroline": True, "zerolinecolor": "rgba(128,128,128,0.6)", "tickformat": "+.2f"},
+            bargap=0.15 if len(changes) < 120 else 0,
+        )
     )
     return chart
 
 
 def _types(changes: Sequence[QueryChange]) -> None:
     kinds = tally_by_type(changes)
-    if len(kinds) < 2:
-        return
-    rows = [
-        {
-            "type": kind or NO_TYPE,
-            "queries": counts.won + counts.lost + counts.same,
-            "difference": counts.difference,
-            "won": counts.won,
-            "lost": counts.lost,
-            "falls": "▼" if counts.difference < 0 else "",
-        }
-        for kind, counts in kinds.items()
-    ]
-    draw_table(
-        rows,
-        key="tune:types",
-        width="content",
-        columns={
-            "type": st.column_config.TextColumn("type", width=170),
-            "queries": st.column_config.NumberColumn("queries", width=70),
-            "difference": st.column_config.NumberColumn("difference", format="%+.3f", width=90),
-            "won": st.column_config.NumberColumn("won", width=60),
-            "lost": st.column_config.NumberColumn("lost", width=60),
-            "falls": st.column_config.TextColumn(
-                "regression", width=60, help="Whether the mean of this type is below the baseline’s"
-            ),
-        },
-    )
+    if len(kinds) > 1:
+        draw_table(list(kinds.items()), TYPES, key="tune:types", width="content")
 
 
-def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -> None:
+TYPES: list[Column[tuple[str | None, Tally]]] = [
+    Column("type", lambda row: row[0] or NO_TYPE, 170),
+    Column("queries", lambda row: row[1].won + row[1].lost + row[1].same, 70),
+    Column("difference", lambda row: row[1].difference, 90, "%+.3f"),
+    Column("won", lambda row: row[1].won, 60),
+    Column("lost", lambda row: row[1].lost, 60),
+    Column(
+        "regression",
+        lambda row: "▼" if row[1].difference < 0 else "",
+        60,
+        help="Whether the mean of this type is below the baseline’s",
+    ),
+]
+COLUMNS: list[Column[QueryChange]] = [
+    Column("qid", lambda change: change.qid, 70),
+    Column("type", lambda change: change.type, 95),
+    Column("query", lambda change: change.query, 330),
+    Column("baseline", lambda change: change.baseline, 70, "%.3f"),
+    Column("proposal", lambda change: change.proposal, 75, "%.3f"),
+    Column("difference", lambda change: change.difference, 80, "%+.3f"),
+    Column("outcome", lambda change: SIGNS[change.outcome], 68),
+]
+
+
+def _table(result: SearchResult, changes: Sequence[QueryChange]) -> None:
     wanted = st.pills(
         "Show",
         list(SIGNS.values()),
@@ -124,42 +115,11 @@ def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -
     if not listed:
         st.caption("No query matches this filter.")
         return
-    picked = pick_row(
-        [_row(change, measure) for change in listed],
-        key="tune:queries",
-        most=12,
-        placeholder="–",
-        columns=_columns(measure),
-    )
+    picked = pick_row(listed, COLUMNS, key="tune:queries", most=12, placeholder="–")
     if picked is not None:
-        _offer(result, listed[picked])
+        _offer(result, picked)
     else:
         st.caption("Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned.")
-
-
-def _row(change: QueryChange, measure: str) -> dict[str, Any]:
-    return {
-        "qid": change.qid,
-        "type": change.type,
-        "query": change.query,
-        "baseline": change.baseline,
-        measure: change.proposal,
-        "difference": change.difference,
-        "outcome": SIGNS[change.outcome],
-    }
-
-
-def _columns(measure: str) -> dict[str, Any]:
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    return {
-        "qid": text("qid", width=70),
-        "type": text("type", width=95),
-        "query": text("query", width=330),
-        "baseline": number("baseline", format="%.3f", width=70),
-        measure: number("proposal", format="%.3f", width=75),
-        "difference": number("difference", format="%+.3f", width=80),
-        "outcome": text("outcome", width=68),
-    }
 
 
 def _offer(result: SearchResult, change: QueryChange) -> None:

@@ -35,10 +35,10 @@ from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.charts import GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import may, reviewer
-from cems_workbench.ui.kit.tables import pick_row
+from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.tune import unlabelled
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label
@@ -264,18 +264,17 @@ def _tried(result: SearchResult, names: list[str]) -> list[dict[str, Any]]:
 
 def _front_table(result: SearchResult, names: list[str]) -> None:
     reached, trials = all_reached(result), result.tuned.search.trials
-    front = front_of(result)
     paths = [axis.path for axis in result.planned.plan.space.axes]
-    rows = [
-        {name: float(value) for name, value in zip(names, reached[i], strict=True)}
-        | {path: short_value(value) for path, value in zip(paths, trials[i].values, strict=True)}
-        for i in front
+    columns: list[Column[int]] = [
+        Column(name, lambda trial, i=i: float(reached[trial][i]), *((135, "%.0f") if name == COST else (80, "%.3f")))  # type: ignore[misc]
+        for i, name in enumerate(names)
     ]
-    picked = pick_row(rows, key="tune:front", most=8, columns={name: _objective_column(name) for name in names})
+    columns += [Column(path, lambda trial, i=i: short_value(trials[trial].values[i])) for i, path in enumerate(paths)]  # type: ignore[misc]
+    picked = pick_row(front_of(result), columns, key="tune:front", most=8)
     if picked is None:
         st.caption("On the tuning queries. Select a row to apply that config to the sliders instead of the proposal.")
         return
-    trial = trials[front[picked]]
+    trial = trials[picked]
     space = result.planned.plan.space
     config = proposed(space, trial, f"{space.baseline.name}-front")
     left, right = st.columns([4, 1], vertical_alignment="center")
@@ -285,12 +284,6 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
     if right.button("To the sliders", key="tune:front_take", icon=":material/tune:", width="stretch"):
         state.use_config(config)
         st.toast("Set on the sliders of Inspect.", icon=":material/check:")
-
-
-def _objective_column(name: str) -> Any:
-    return st.column_config.NumberColumn(
-        name, format="%.0f" if name == COST else "%.3f", width=135 if name == COST else 80
-    )
 
 
 def front_figure(result: SearchResult, second: int) -> Figure:
@@ -328,26 +321,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     dots([0], "baseline", {"color": TRIAL_COLOUR, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
-    chart.update_layout(
-        height=360,
-        margin={"l": 8, "r": 16, "t": 8, "b": 8},
-        hovermode="closest",
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
-        xaxis={
-            "title": {"text": names[second]},
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
-        yaxis={
-            "title": {"text": names[0]},
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
-    )
+    chart.update_layout(layout(360, {"title": names[second]}, {"title": names[0]}, showlegend=True, legend=LEGEND))
     return chart
 
 

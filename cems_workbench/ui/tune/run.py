@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
 from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch
 from cems_workbench.settings import settings_for
-from cems_workbench.ui.kit.charts import GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.widgets import ESTIMATE_AFTER_S, duration
 from cems_workbench.ui.tune.goal import effort
@@ -141,25 +141,6 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
         annotation_position="bottom right",
         annotation_font_size=12,
     )
-    chart.update_layout(
-        height=230,
-        margin={"l": 8, "r": 16, "t": 10, "b": 8},
-        showlegend=False,
-        uirevision="curve",
-        xaxis={
-            "title": {"text": "configs tried"},
-            "range": [0, max(total - 1, len(curve))],
-            "fixedrange": True,
-            "zeroline": False,
-            "showgrid": False,
-        },
-        yaxis={
-            "title": {"text": measure},
-            "fixedrange": True,
-            "zeroline": False,
-            "gridcolor": GRID,
-            "automargin": True,
-            "tickformat": ".3f",
-        },
-    )
+    x = {"title": "configs tried", "range": [0, max(total - 1, len(curve))], "showgrid": False}
+    chart.update_layout(layout(230, x, {"title": measure, "tickformat": ".3f"}, uirevision="curve"))
     return chart

@@ -17,7 +17,7 @@ from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 PATHS = "tune:paths"
 COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
@@ -228,6 +228,9 @@ def _fixed(space: SearchSpace) -> None:
     fixed = space.fixed()
     box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
     if box.open:
-        rows = [{"parameter": path, "value": short_value(value)} for path, value in fixed]
+        columns: list[Column[tuple[str, Any]]] = [
+            Column("parameter", lambda row: row[0]),
+            Column("value", lambda row: short_value(row[1])),
+        ]
         with box:
-            draw_table(rows, key="tune:fixed_table", height=280)
+            draw_table(fixed, columns, key="tune:fixed_table", height=280)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
-
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
@@ -24,10 +21,11 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.optimizer import Trial, Watch
+from cems_workbench.tuning.unlabelled import ListTrust
 from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import offer_job
 from cems_workbench.ui.tune.state import page
 
@@ -84,51 +82,45 @@ def draw_lists(data: TuningData) -> None:
     """Draw the diagnostics of each list that need no judgments."""
     trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: trust_in_lists(data))
     st.markdown("## Reliability of each list")
-    rows = [
-        {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(one).items()}
-        | {"interval": f"{one.low:.3f}–{one.high:.3f}", "read": _percent(one.read), "shared": _percent(one.shared)}
-        for one in trust
-    ]
-    shown = ("source", "queries", "agreement", "interval", "read", "shared", "lead")
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    draw_table(
-        [{name: row[name] for name in shown} for row in rows],
-        key="tune:trust",
-        width="content",
-        placeholder="–",
-        columns={
-            "source": text("list", width=110),
-            "queries": number("queries", width=70, help="Queries for which it returned results"),
-            "agreement": number(
-                "agreement",
-                format="%.3f",
-                width=90,
-                help="nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
-            ),
-            "interval": text("95 % interval", width=120, help="Of the agreement: bootstrap over queries"),
-            "read": number("read", format="%d %%", width=70, help="Share of its first ten that the reranker scored"),
-            "shared": number(
-                "shared",
-                format="%d %%",
-                width=70,
-                help="Share of its first ten that are also in another list’s first ten",
-            ),
-            "lead": number(
-                "lead",
-                format="%.2f",
-                width=70,
-                help="Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged "
-                "sets it did not predict the better list.",
-            ),
-        },
-    )
+    draw_table(trust, TRUST, key="tune:trust", width="content", placeholder="–")
     st.caption(
         "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
     )
 
 
-def _percent(share: float) -> int | None:
-    return None if math.isnan(share) else round(100 * share)
+TRUST: list[Column[ListTrust]] = [
+    Column("list", lambda one: one.source, 110),
+    Column("queries", lambda one: one.queries, 70, help="Queries for which it returned results"),
+    Column(
+        "agreement",
+        lambda one: one.agreement,
+        90,
+        "%.3f",
+        "nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
+    ),
+    Column(
+        "95 % interval",
+        lambda one: f"{one.low:.3f}–{one.high:.3f}",
+        120,
+        help="Of the agreement: bootstrap over queries",
+    ),
+    Column("read", lambda one: 100 * one.read, 70, "%.0f %%", "Share of its first ten that the reranker scored"),
+    Column(
+        "shared",
+        lambda one: 100 * one.shared,
+        70,
+        "%.0f %%",
+        "Share of its first ten that are also in another list’s first ten",
+    ),
+    Column(
+        "lead",
+        lambda one: one.lead,
+        70,
+        "%.2f",
+        "Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged sets it did not "
+        "predict the better list.",
+    ),
+]
 
 
 def current_judgments(result: SearchResult, resources: Resources) -> LabelledEvidence | None:

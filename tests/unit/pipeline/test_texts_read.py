@@ -23,7 +23,7 @@ from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.caches import ScoreCache
-from cems_workbench.ui.inspect.views.judge import differing_texts, judge_table
+from cems_workbench.ui.inspect.views.judge import differing_texts, judge_columns
 
 
 @dataclass
@@ -122,7 +122,8 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                 assert not texts
             else:
                 assert texts["judge read"] == judged
-                assert list(judge_table(trace, {})["judge read"]) == [judged[row.memory_id] for row in trace.results]
+                read = next(column for column in judge_columns(trace, {}, None) if column.name == "judge read")
+                assert [read.cell(row) for row in trace.results] == [judged[row.memory_id] for row in trace.results]
             differ.append(bool(texts))
     assert set(differ) == {True, False}
 

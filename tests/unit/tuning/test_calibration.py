@@ -17,7 +17,7 @@ from cems_workbench.tuning.calibration import (
     reliability,
     wilson,
 )
-from cems_workbench.ui.evaluate.calibrate import bin_rows, calibration_rows, reliability_figure
+from cems_workbench.ui.evaluate.calibrate import COLUMNS, bin_rows, reliability_figure
 
 RNG = np.random.default_rng(7)
 ANSWERS = RNG.random(200) < 0.7
@@ -92,4 +92,4 @@ def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
     dots = reliability_figure(found).data[1]
     assert list(dots.y) == [one.observed for one in found.bins] and len(bin_rows(found)) == len(found.bins)
     assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
-    assert calibration_rows([found])[0]["threshold"] == found.threshold
+    assert next(column for column in COLUMNS if column.name == "threshold").cell(found) == found.threshold

@@ -41,7 +41,6 @@ from cems_workbench.ui.inspect.typos import pair_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
 from cems_workbench.ui.inspect.views.rerank.health import model_html
-from cems_workbench.ui.inspect.views.stages import side_by_side_html
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.judge import confusion_html
@@ -236,12 +235,6 @@ LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
 }
 
 
-def stages(text: str) -> str:
-    shown = trace(text)
-    names = [ranked.name for ranked in shown.evidence.lists] + ["fusion", "rerank", "assembly"]
-    return side_by_side_html(shown, names, 10, followed(shown, 1))
-
-
 def gone(text: str) -> str:
     """Against a baseline that is called `text`, and has results that only it ranks."""
     shown = trace(text)
@@ -270,7 +263,6 @@ def marked(text: str) -> str:
 
 CORRECTION = {"similarity": 0.9}
 INSPECT: dict[str, Callable[[str], str]] = {
-    "stages": stages,
     "signals": lambda text: signals_html("of the query", [DetectorMatch(text, text, 0, 2, cuts_word=True)]),
     "corrections": lambda text: corrections_html(
         [{"typo": text, "correction": text, "source": text, **CORRECTION}], text

@@ -11,7 +11,7 @@ from cems_workbench.jobs.importing import import_files
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory, ParsedInput, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.kit.imports import counts_table, errors_csv
+from cems_workbench.ui.kit.imports import count_rows, errors_csv
 
 
 def test_two_uploads_of_one_name_are_both_read(tmp_path):
@@ -44,8 +44,8 @@ def test_a_cancelled_import_keeps_the_files_before(tmp_path):
 def test_left_out_rows_are_counted_once_per_file(tmp_path):
     files = [("x.jsonl", io.BytesIO(b'{"id":"1","content":"x"}\n{}\nno json'))]
     with Store.open(tmp_path / "store") as store:
-        (row,) = counts_table(list(import_files(files, store, silent)))
-    assert (row["file"], row["rows"], row["added"], row["left out"]) == ("x.jsonl", "memories", 1, 2)
+        ((name, report, kind, counts),) = count_rows(list(import_files(files, store, silent)))
+    assert (name, len(report.errors), kind, counts.added) == ("x.jsonl", 2, "memories", 1)
 
 
 def test_who_may_bring_no_labels_of_others_brings_their_own(tmp_path):

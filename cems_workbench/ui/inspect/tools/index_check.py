@@ -12,7 +12,14 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
-from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
+from cems_workbench.analysis.index_check import (
+    ExactRanking,
+    IndexComparison,
+    Missed,
+    compare,
+    embeddings_of,
+    exact_ranking,
+)
 from cems_workbench.config import list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.errors import WorkbenchError
@@ -25,7 +32,7 @@ from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
-from cems_workbench.ui.kit.tables import draw_table, short_id
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.widgets import progress_in
 
 MAX_IMMEDIATE = 20_000
@@ -209,41 +216,27 @@ def _draw_missed(
     context: InspectContext, row: CheckedList, elsewhere: Mapping[str, str], score: str = "cosine"
 ) -> None:
     """Draw the missed memories, and other lists that found them; `score` is the score of the exact list."""
-    import pandas as pd
-
     missed = row.found.deep.missed
     shown, more = missed[:MAX_ROWS], f" (the first {MAX_ROWS})" if len(missed) > MAX_ROWS else ""
     st.markdown(f"## Missed by {plain(row.name)}{more}")
     memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
-    frame = pd.DataFrame(
-        [
-            {
-                "exact rank": missed.rank,
-                "memory": short_id(missed.memory_id),
-                f"exact {score}": missed.cosine,
-                "found by": elsewhere.get(missed.memory_id, ""),
-                "content": excerpt(memories[missed.memory_id].content) if missed.memory_id in memories else "",
-            }
-            for missed in shown
-        ]
-    )
-    number = st.column_config.NumberColumn
-    draw_table(
-        frame,
-        most=12,
-        key=f"inspect:index_check:missed:{row.name}",
-        columns={
-            "exact rank": number("exact rank", width=80, help="Rank by exact search"),
-            "memory": st.column_config.TextColumn("memory", width=110),
-            f"exact {score}": number(
-                f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"
-            ),
-            "found by": st.column_config.TextColumn(
-                "found by", width=90, help="Another list of this query that contains it; empty: none"
-            ),
-            "content": st.column_config.TextColumn("content", width="large"),
-        },
-    )
+
+    def text(one: Missed) -> str:
+        return excerpt(memories[one.memory_id].content) if one.memory_id in memories else ""
+
+    columns: list[Column[Missed]] = [
+        Column("exact rank", lambda one: one.rank, 80, help="Rank by exact search"),
+        Column("memory", lambda one: short_id(one.memory_id), 110),
+        Column(f"exact {score}", lambda one: one.cosine, 94, "%.4f", f"The {score} of query and memory"),
+        Column(
+            "found by",
+            lambda one: elsewhere.get(one.memory_id, ""),
+            90,
+            help="Another list of this query that contains it; empty: none",
+        ),
+        Column("content", text, "large"),
+    ]
+    draw_table(shown, columns, most=12, key=f"inspect:index_check:missed:{row.name}")
 
 
 def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> None:
@@ -324,33 +317,16 @@ def _draw_settings(check: EngineCheck) -> None:
             st.error(plain(str(error)), icon=":material/link_off:")
             return
     st.markdown(f"**{plain(settings_text(last[1]))}**")
-    number = st.column_config.NumberColumn
-    draw_table(
-        tried_rows([vector, *last[1]]),
-        key="inspect:index_check:settings",
-        most=12,
-        columns={
-            "setting": st.column_config.TextColumn("setting", width="medium"),
-            "rows": number("rows", help="Rows returned"),
-            "recall at 10": st.column_config.TextColumn("recall at 10", help=COLUMNS["at 10"]),
-            "recall": st.column_config.TextColumn("recall", help=COLUMNS["at depth"]),
-            "ms": number("ms", format="%.1f", help="Search time there, in milliseconds"),
-        },
-    )
+    draw_table([vector, *last[1]], TRIED_COLUMNS, key="inspect:index_check:settings", most=12)
 
 
-def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]]:
-    """One row for the current settings, and one for each setting tried."""
-    return [
-        {
-            "setting": " = ".join(each.changed) if each.changed else "current",
-            "rows": each.live.returned,
-            "recall at 10": f"{each.near.found:,} of {each.near.k:,}",
-            "recall": f"{each.deep.found:,} of {each.deep.k:,}",
-            "ms": 1000 * each.live.seconds,
-        }
-        for each in found
-    ]
+TRIED_COLUMNS: list[Column[EngineComparison]] = [
+    Column("setting", lambda each: " = ".join(each.changed) if each.changed else "current", "medium"),
+    Column("rows", lambda each: each.live.returned, help="Rows returned"),
+    Column("recall at 10", lambda each: f"{each.near.found:,} of {each.near.k:,}", help=COLUMNS["at 10"]),
+    Column("recall", lambda each: f"{each.deep.found:,} of {each.deep.k:,}", help=COLUMNS["at depth"]),
+    Column("ms", lambda each: 1000 * each.live.seconds, None, "%.1f", "Search time there, in milliseconds"),
+]
 
 
 def settings_text(tried: Sequence[EngineComparison]) -> str:

@@ -6,6 +6,9 @@ our results closer, each with a button.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
+
 import streamlit as st
 from markupsafe import Markup
 
@@ -38,7 +41,7 @@ from cems_workbench.ui.inspect.glossary import LOST_HELP, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import progress_in
 
 DEPTHS = (1, 3, 5, 10, 20)
@@ -98,57 +101,36 @@ def numbers_html(production: Production, ours: list[str], now: Agreement) -> Mar
 
 def draw_placements(context: InspectContext, production: Production) -> None:
     """Draw one row per memory: its rank in production and here, and where it was lost."""
-    import pandas as pd
-
-    frame = pd.DataFrame(_rows(context, production))
-    frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
-    frame = frame.astype({"production": "Int64", "ours": "Int64"})
-    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    follow_table(
-        frame,
-        context.followed,
-        key="inspect:production_table",
-        most=14,
-        columns={
-            "production": number("production", width=84, help="Rank in production; empty: not returned"),
-            "ours": number("ours", width=52, help="Rank in the results above; empty: not returned"),
-            "memory": text("memory", width=110),
-            "lost at": text("lost at", width=110, help=LOST_HELP.format(k=context.target)),
-            "why": text("why", width=280),
-            "content": text("content", width=420),
-        },
-    )
+    rows = sorted(_rows(context, production), key=lambda row: (row[0] is None, row[0] or 0))
+    columns: list[Column[PlacementRow]] = [
+        Column("production", lambda row: row[0], 84, help="Rank in production; empty: not returned"),
+        Column("ours", lambda row: row[1], 52, help="Rank in the results above; empty: not returned"),
+        Column("memory", memory_of, 110),
+        Column("lost at", lambda row: row[3], 110, help=LOST_HELP.format(k=context.target)),
+        Column("why", lambda row: row[4], 280),
+        Column("content", lambda row: row[5], 420),
+    ]
+    follow_table(rows, columns, context.followed, memory=memory_of, key="inspect:production_table", most=14)
 
 
-def _rows(context: InspectContext, production: Production) -> list[dict[str, str | int | None]]:
+PlacementRow = tuple[int | None, int | None, str, str, str, str]
+"""Rank in production, rank here, memory, where it was lost, why, and its text."""
+memory_of: Callable[[PlacementRow], str] = itemgetter(2)
+
+
+def _rows(context: InspectContext, production: Production) -> list[PlacementRow]:
     """The placements, and the unmatched rows of the answer."""
     memories = context.resources.store.memories.read(production.order)
-    rows: list[dict[str, str | int | None]] = []
-    for placement in placements(production, context.trace, context.target):
-        memory = memories.get(placement.memory_id) or context.trace.evidence.memories[placement.memory_id]
-        called = production.by_text.get(placement.memory_id)
-        why = placement.reason or ("not returned by production" if placement.production is None else "")
-        rows.append(
-            {
-                "production": placement.production,
-                "ours": placement.ours,
-                "memory": placement.memory_id,
-                "lost at": placement.lost_at or "",
-                "why": f"{why} (matched by text; id there: {called})".strip() if called else why,
-                "content": excerpt(memory.content),
-            }
-        )
+    rows: list[PlacementRow] = []
+    for one in placements(production, context.trace, context.target):
+        memory = memories.get(one.memory_id) or context.trace.evidence.memories[one.memory_id]
+        called = production.by_text.get(one.memory_id)
+        why = one.reason or ("not returned by production" if one.production is None else "")
+        why = f"{why} (matched by text; id there: {called})".strip() if called else why
+        rows.append((one.production, one.ours, one.memory_id, one.lost_at or "", why, excerpt(memory.content)))
     for rank, answer in production.unknown:
-        rows.append(
-            {
-                "production": rank,
-                "ours": None,
-                "memory": answer.memory_id or "",
-                "lost at": "not in this store",
-                "why": "no memory has this id or text",
-                "content": excerpt(answer.content or ""),
-            }
-        )
+        text = excerpt(answer.content or "")
+        rows.append((rank, None, answer.memory_id or "", "not in this store", "no memory has this id or text", text))
     return rows
 
 
@@ -162,32 +144,23 @@ def draw_stages(context: InspectContext, production: Production) -> None:
         return
     what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
     st.caption(f"Production’s order is most similar to {what}: RBO {best.rbo:.3f}.")
-    draw_table(
-        [_likeness(likeness, likeness == best, len(production.order)) for likeness in compared],
-        most=len(compared),
-        width=560,
-        columns={
-            "name": st.column_config.TextColumn("list or stage", width=150, help="◆ most similar to production"),
-            "holds": st.column_config.TextColumn(
-                "holds", width=84, help="How many of production’s memories it contains"
-            ),
-            "tau": st.column_config.NumberColumn(
-                "tau", format="%.3f", width=70, help=f"{TAU_HELP} Over the memories it contains."
-            ),
-            "RBO": st.column_config.ProgressColumn(
-                "RBO", format="%.3f", min_value=0, max_value=1, width=180, color="#0072B2", help=RBO_HELP
-            ),
-        },
-    )
-
-
-def _likeness(likeness: StageSimilarity, best: bool, count: int) -> dict[str, str | float | None]:
-    return {
-        "name": f"{'◆ ' if best else ''}{likeness.name}",
-        "holds": f"{likeness.shared} of {count}",
-        "tau": likeness.tau,
-        "RBO": likeness.rbo,
-    }
+    columns: list[Column[StageSimilarity]] = [
+        Column(
+            "list or stage",
+            lambda one: f"{'◆ ' if one == best else ''}{one.name}",
+            150,
+            help="◆ most similar to production",
+        ),
+        Column(
+            "holds",
+            lambda one: f"{one.shared} of {len(production.order)}",
+            84,
+            help="How many of production’s memories it contains",
+        ),
+        Column("tau", lambda one: one.tau, 70, "%.3f", f"{TAU_HELP} Over the memories it contains."),
+        Column("RBO", lambda one: one.rbo, 180, "%.3f", RBO_HELP, bar=1),
+    ]
+    draw_table(compared, columns, most=len(compared), width=560)
 
 
 def draw_scores(context: InspectContext, production: Production) -> None:

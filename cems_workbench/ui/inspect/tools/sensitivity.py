@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.labelled import offer_labelled
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, bold, draw_chart, hover, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
-from cems_workbench.ui.kit.tables import pick_row, short_id
+from cems_workbench.ui.kit.tables import Column, pick_row, short_id
 from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
@@ -420,27 +420,28 @@ def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
 
 def _table(context: InspectContext, swept: Sweep) -> None:
     """Draw one row per interval; selecting one offers to set the parameter to it."""
-    rows = [_row(context, swept, i, segment) for i, segment in enumerate(swept.segments)]
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    picked = pick_row(
-        rows,
-        most=12,
-        key="inspect:sensitivity:table",
-        columns={
-            "": text("", width=30, help="▶ current interval"),
-            "from": number("from", format="%.6g", width=84, help="First value of the interval replayed"),
-            "to": number("to", format="%.6g", width=84, help="Last value of the interval replayed"),
-            "change": text(
-                "change",
-                width=190,
-                help="Relative to the row above: + added, − removed, ▲ ▼ places moved",
-            ),
-            "relevant": text("relevant", width=68, help="Rank of the first memory judged relevant; –: none"),
-            "first results": text("first results", width=300, help="The results in this interval, in order"),
-        },
-    )
+    segments, changes = swept.segments, ["", *map(_changes, swept.breakpoints)]
+    columns: list[Column[ConstantInterval]] = [
+        Column("", lambda segment: "▶" if segment is swept.present else "", 30, help="▶ current interval"),
+        Column("from", lambda segment: segment.first, 84, "%.6g", "First value of the interval replayed"),
+        Column("to", lambda segment: segment.last, 84, "%.6g", "Last value of the interval replayed"),
+        Column(
+            "change",
+            lambda segment: changes[segments.index(segment)],
+            190,
+            help="Relative to the row above: + added, − removed, ▲ ▼ places moved",
+        ),
+    ]
+    if context.relevant:
+        about = "Rank of the first memory judged relevant; –: none"
+        columns.append(
+            Column("relevant", lambda segment: _first_relevant(context, segment.results) or "–", 68, help=about)
+        )
+    results = "The results in this interval, in order"
+    columns.append(Column("first results", lambda segment: _ids(segment.results), 300, help=results))
+    picked = pick_row(segments, columns, most=12, key="inspect:sensitivity:table")
     if picked is not None:
-        value = inside(swept, swept.segments[picked])
+        value = inside(swept, picked)
         st.button(
             f"Apply {swept.spec.label} {_number(value)}",
             key="inspect:sensitivity:apply",
@@ -451,20 +452,6 @@ def _table(context: InspectContext, swept: Sweep) -> None:
         )
     else:
         st.caption("Select a row to set the parameter to the middle of its interval.")
-
-
-def _row(context: InspectContext, swept: Sweep, i: int, segment: ConstantInterval) -> dict[str, Any]:
-    point = swept.breakpoints[i - 1] if i else None
-    relevant = _first_relevant(context, segment.results)
-    row: dict[str, Any] = {
-        "": "▶" if segment is swept.present else "",
-        "from": segment.first,
-        "to": segment.last,
-        "change": _changes(point) if point else "",
-    }
-    if relevant is not None:
-        row["relevant"] = relevant or "–"
-    return row | {"first results": _ids(segment.results)}
 
 
 def _changes(point: Breakpoint) -> str:

@@ -92,7 +92,7 @@ def _draw_target(context: InspectContext) -> None:
         key=state.TARGET,
         persist_state="session",
         placeholder=f"{target_rank(context.trace.config)} (result limit)",
-        help="A memory is missing if it is not among this many top results; Journey, Rank flow and Against production "
+        help="A memory is missing if it is not among this many top results; Rank flow and Against production "
         "use the same number. Empty: the result limit.",
     )
 

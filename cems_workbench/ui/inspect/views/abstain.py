@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
@@ -16,9 +17,9 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.labelled import judged_signals, offer_labelled
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit.charts import GREY, GRID, LIST_COLOURS, draw_chart, hover
+from cems_workbench.ui.kit.charts import GREY, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -88,41 +89,28 @@ def decision(trace: Trace, signals: list[Reading]) -> str:
 
 
 def _draw_table(signals: list[Reading], judged: SignalTable | None) -> None:
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    """Draw one row per signal: value, threshold, meaning, and the shares of both kinds of judged queries below the value."""
     share = "Share of the judged queries of this kind with a lower signal than this query"
-    draw_table(
-        signal_rows(signals, judged),
-        key="inspect:abstain:signals",
-        most=len(signals),
-        columns={
-            "signal": text("signal", width=250),
-            "this query": number("this query", format="%.4g", width=90, help="Empty: no value for this query"),
-            "threshold": number(
-                "threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty: off"
-            ),
-            "says": text("says", width=130),
-            f"below: {WITH_ANSWER}": number(f"below: {WITH_ANSWER}", format="%.0f %%", width=150, help=share),
-            f"below: {WITHOUT_ANSWER}": number(f"below: {WITHOUT_ANSWER}", format="%.0f %%", width=165, help=share),
-        },
-    )
+    columns: list[Column[Reading]] = [
+        Column("signal", lambda reading: CONFIDENCE_FEATURES[reading.name].title, 250),
+        Column("this query", lambda reading: reading.value, 90, "%.4g", "Empty: no value for this query"),
+        Column(
+            "threshold", lambda reading: reading.threshold, 90, "%.4g", "Set in the sidebar under Abstain; empty: off"
+        ),
+        Column("says", lambda reading: reading.meaning, 130),
+    ]
+    if judged is not None:
+        kinds = (WITH_ANSWER, WITHOUT_ANSWER)
+        columns += [
+            Column(f"below: {kind}", partial(_below, judged, i), 165, "%.0f %%", share) for i, kind in enumerate(kinds)
+        ]
+    draw_table(signals, columns, key="inspect:abstain:signals", most=len(signals))
 
 
-def signal_rows(signals: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
-    """One row per signal: value, threshold, meaning, and the shares of both kinds of judged queries below the value."""
-    rows = []
-    for reading in signals:
-        row: dict[str, Any] = {
-            "signal": CONFIDENCE_FEATURES[reading.name].title,
-            "this query": reading.value,
-            "threshold": reading.threshold,
-            "says": reading.meaning,
-        }
-        if judged is not None:
-            for kind, values in zip((WITH_ANSWER, WITHOUT_ANSWER), judged.of(reading.name), strict=True):
-                value = reading.value if len(values) else None
-                row[f"below: {kind}"] = None if value is None else 100 * float((values < value).mean())
-        rows.append(row)
-    return rows
+def _below(judged: SignalTable, kind: int, reading: Reading) -> float | None:
+    """Percent of the judged queries of a kind whose signal is lower."""
+    values = judged.of(reading.name)[kind]
+    return None if reading.value is None or not len(values) else 100 * float((values < reading.value).mean())
 
 
 def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
@@ -170,29 +158,14 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
                 annotation_position=corner,
                 annotation_font={"size": 12},
             )
-    figure.update_layout(
-        height=260,
-        margin={"l": 8, "r": 16, "t": 28, "b": 8},
-        showlegend=False,
-        hovermode="closest",
-        xaxis={
-            "title": {"text": CONFIDENCE_FEATURES[reading.name].title},
-            "gridcolor": GRID,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
-        yaxis={
-            "tickvals": [1, 0],
-            "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()],
-            "range": [-0.6, 1.6],
-            "showgrid": False,
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-            "color": GREY,
-        },
-    )
+    kinds_axis = {
+        "tickvals": [1, 0],
+        "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()],
+        "range": [-0.6, 1.6],
+        "showgrid": False,
+        "color": GREY,
+    }
+    figure.update_layout(layout(260, {"title": CONFIDENCE_FEATURES[reading.name].title}, kinds_axis, margin={"t": 28}))
     return figure
 
 

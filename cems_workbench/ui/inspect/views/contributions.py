@@ -19,7 +19,16 @@ from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
-from cems_workbench.ui.kit.charts import HOVERTEXT, OTHER_PART, PART_COLOURS, draw_chart, lines, list_colour
+from cems_workbench.ui.kit.charts import (
+    HOVERTEXT,
+    LEGEND,
+    OTHER_PART,
+    PART_COLOURS,
+    draw_chart,
+    layout,
+    lines,
+    list_colour,
+)
 from cems_workbench.ui.kit.html import excerpt, literal, plain
 from cems_workbench.ui.kit.tables import short_id
 
@@ -119,23 +128,11 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
         [f"score blend {fields.score_blend:g} × best list score {row.best_list_score:.4f}" for row in rows],
     )
     add("minmax", None, "minmax of equal scores", OTHER_PART, ["every raw score is 0; minmax makes it 1" for _ in rows])
-    figure.update_layout(
-        barmode="stack",
-        height=110 + BAR_HEIGHT_PX * max(len(rows), 3),
-        margin={"l": 10, "r": 16, "t": 8, "b": 40},
-        legend={
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "font": {"size": 12},
-            "traceorder": "normal",
-        },
-        xaxis={"title": {"text": "score after fusion"}, "zeroline": True},
-        yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 12}},
-        bargap=0.32,
-        hovermode="closest",
-    )
+    labels = {"autorange": "reversed", "tickfont": {"size": 12}}
+    x = {"title": "score after fusion", "zeroline": True}
+    height = 110 + BAR_HEIGHT_PX * max(len(rows), 3)
+    legend = LEGEND | {"traceorder": "normal"}
+    figure.update_layout(layout(height, x, labels, barmode="stack", showlegend=True, legend=legend, bargap=0.32))
     return figure
 
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from cems_workbench.analysis.ranks import RESULTS, RankComparison
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.replay import Result
 from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import follow_table, with_deltas
-from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, draw_chart, lines
+from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain, tick
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.tables import Column, short_id
 
 if TYPE_CHECKING:
-    import pandas as pd
     from plotly.graph_objects import Figure
 
 RELEVANT_COLOUR, NOT_RELEVANT_COLOUR = "#0072B2", "#D55E00"
@@ -44,9 +44,8 @@ def draw(context: InspectContext) -> None:
         return
     judged = fetch_evidence.judged_trace(trace, context.request, context.resources)
     stage = judged.stage(JUDGE)
-    frame = judge_table(judged, context.grades, context.against)
     st.caption(
-        _summary(judged, frame),
+        _summary(judged),
         help="A model judges each result against the query without changing the ranking. Its logit is any "
         "number; higher is more relevant. It reads the same text as the reranker, unless Judge text is set: then both texts are "
         "in the table. Scale, relevance threshold and bands (highly relevant, relevant, weak, irrelevant) "
@@ -55,54 +54,20 @@ def draw(context: InspectContext) -> None:
     )
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
-    if frame["logit (raw)"].notna().any():
+    if any(row.raw is not None for row in stage.rows):
         draw_chart(scores_figure(judged), key="inspect:judge_scores", alt=_ALT, table=None)
-    _draw_table(frame, context.followed)
+    _draw_table(judged, context)
 
 
 _ALT = "Dot chart: raw score of each result by rank, with the threshold and the band limits; the table below has the numbers."
 
 
-def _summary(trace: Trace, frame: pd.DataFrame) -> str:
-    scored = int(frame["logit (raw)"].notna().sum())
-    relevant = int((frame["relevant"] == "✓ yes").sum())
-    fields = trace.stage(JUDGE).fields
-    label = fields.label or fields.model or "nobody"
-    failed = len(frame) - scored
-    rest = f", {failed} not judged" if failed else ""
+def _summary(trace: Trace) -> str:
+    rows, fields = trace.stage(JUDGE).rows, trace.stage(JUDGE).fields
+    scored, relevant = sum(row.raw is not None for row in rows), sum(bool(row.relevant) for row in rows)
+    rest = f", {len(rows) - scored} not judged" if scored < len(rows) else ""
     above = f" (above {fields.scale.threshold:g})" if fields.scale is not None else ""
-    return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
-
-
-def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison | None = None) -> pd.DataFrame:
-    """One row per result: rank, memory, the judge's score, and the human grade; a column for problems only if there are any.
-
-    With `against`, the pinned baseline, ranks include their differences.
-    """
-    import pandas as pd
-
-    judgments = trace.stage(JUDGE).by_id
-    rows = []
-    for rank, result in enumerate(trace.results, 1):
-        judgment = judgments[result.memory_id]
-        rows.append(
-            {
-                "rank": rank,
-                "memory": result.memory_id,
-                "logit (raw)": judgment.raw,
-                "sigmoid": judgment.sigmoid,
-                "band": judgment.band,
-                "relevant": None if judgment.relevant is None else "✓ yes" if judgment.relevant else "✕ no",
-                "human grade": grades.get(result.memory_id),
-                "problem": judgment.error,
-                "content": excerpt(result.content),
-            }
-        )
-    frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
-    frame = with_deltas(frame, against, RESULTS, "rank")
-    for name, texts in differing_texts(trace).items():
-        frame[name] = [texts.get(result.memory_id) for result in trace.results]
-    return frame if frame["problem"].notna().any() else frame.drop(columns="problem")
+    return f"Judged by **{plain(fields.label or fields.model or 'nobody')}**: {relevant} of {scored} relevant{above}{rest}."
 
 
 def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
@@ -122,32 +87,52 @@ def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
     return {} if same else {"judge read": judged, "reranker read": reranked}
 
 
-def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    follow_table(
-        frame,
-        followed,
-        most=20,
-        key="inspect:judge_table",
-        columns={
-            "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
-            COLUMN: text(COLUMN, width=96, help=HELP),
-            "memory": text("memory", width=92),
-            "logit (raw)": number("logit (raw)", format="%.4f", width=86, help="The judge’s score, on its own scale"),
-            "sigmoid": number("sigmoid", format="%.4f", width=72, help="1 / (1 + e^−raw): meaningful only for a logit"),
-            "band": text("band", width=112, help="By three limits: the judge’s defaults, or those under Judge bands"),
-            "relevant": text(
-                "relevant", width=70, help="Raw score above the threshold: the judge’s default, or Judge threshold"
-            ),
-            "human grade": number(
-                "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
-            ),
-            "problem": text("problem", width=180, help="Why there is no score"),
-            "judge read": text("judge read", width="large", help="Text given to the judge"),
-            "reranker read": text("reranker read", width="large", help="Text given to the reranker"),
-            "content": text("content", width="large"),
-        },
-    )
+def judge_columns(trace: Trace, grades: Mapping[str, int], against: RankComparison | None) -> list[Column[Result]]:
+    """The judge's score of each result and the human grade; columns for problems and differing texts only if there are any."""
+    judgments = trace.stage(JUDGE).by_id
+
+    def judged(name: str, result: Result) -> Any:
+        return getattr(judgments[result.memory_id], name)
+
+    def relevant(result: Result) -> str | None:
+        return {True: "✓ yes", False: "✕ no", None: None}[judgments[result.memory_id].relevant]
+
+    columns: list[Column[Result]] = [
+        Column("rank", lambda result: result.rank, 50, help="Rank in the results; the judge does not change it"),
+        *delta_columns(against, RESULTS),
+        Column("memory", OF_ROW, 92),
+        Column("logit (raw)", partial(judged, "raw"), 86, "%.4f", "The judge’s score, on its own scale"),
+        Column("sigmoid", partial(judged, "sigmoid"), 72, "%.4f", "1 / (1 + e^−raw): meaningful only for a logit"),
+        Column(
+            "band",
+            partial(judged, "band"),
+            112,
+            help="By three limits: the judge’s defaults, or those under Judge bands",
+        ),
+        Column("relevant", relevant, 70, help="Raw score above the threshold: the judge’s default, or Judge threshold"),
+        Column(
+            "human grade",
+            lambda result: grades.get(result.memory_id),
+            92,
+            help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded",
+        ),
+    ]
+    if any(row.error is not None for row in judgments.values()):
+        columns.append(Column("problem", partial(judged, "error"), 180, help="Why there is no score"))
+    columns.append(Column("content", lambda result: excerpt(result.content), "large"))
+    for name, texts in differing_texts(trace).items():
+        help = f"Text given to the {name.removesuffix(' read')}"
+        columns.append(Column(name, partial(_read, texts), "large", help=help))
+    return columns
+
+
+def _read(texts: Mapping[str, str], result: Result) -> str | None:
+    return texts.get(result.memory_id)
+
+
+def _draw_table(trace: Trace, context: InspectContext) -> None:
+    columns = judge_columns(trace, context.grades, context.against)
+    follow_table(trace.results, columns, context.followed, most=20, key="inspect:judge_table")
 
 
 def scores_figure(trace: Trace) -> Figure:
@@ -180,27 +165,14 @@ def scores_figure(trace: Trace) -> Figure:
     low, high = _draw_limits(figure, trace, [raw for _, raw, _ in judged])
     ranks = [rank for rank, _, _ in judged]
     figure.update_layout(
-        height=146 + 20 * len(judged),
-        margin={"l": 8, "r": 16, "t": 74, "b": 40},
-        hovermode="closest",
-        showlegend=True,
-        legend={"orientation": "h", "y": 0.995, "yanchor": "top", "yref": "container", "x": 0, "font": {"size": 12}},
-        xaxis={
-            "title": {"text": "raw score of the judge"},
-            "range": [low, high],
-            "zeroline": False,
-            "fixedrange": True,
-        },
-        yaxis={
-            "autorange": "reversed",
-            "tickvals": ranks,
-            "ticktext": [f"{rank}  " for rank in ranks],
-            "showgrid": True,
-            "gridcolor": "rgba(128,128,128,0.14)",
-            "zeroline": False,
-            "fixedrange": True,
-            "automargin": True,
-        },
+        layout(
+            146 + 20 * len(judged),
+            {"title": "raw score of the judge", "range": [low, high]},
+            {"autorange": "reversed", "tickvals": ranks, "ticktext": [f"{rank}  " for rank in ranks]},
+            margin={"t": 74},
+            showlegend=True,
+            legend=LEGEND | {"y": 0.995, "yanchor": "top", "yref": "container"},
+        )
     )
     return figure
 

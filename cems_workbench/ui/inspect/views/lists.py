@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from operator import itemgetter
 
 import streamlit as st
 
@@ -13,18 +14,16 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_by, score_meaning
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks, shown_only
+from cems_workbench.pipeline.stages.lists import ListEntry, ListsFields, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import follow_table, with_staleness
+from cems_workbench.ui.inspect.tables import follow_table, stale_columns
 from cems_workbench.ui.kit.html import excerpt, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from cems_workbench.ui.kit.tables import Column
 
 HYBRID_RANKS = {
     "meaning #": "Rank of the chunk by meaning within the hybrid list; empty: beyond its depth",
@@ -98,37 +97,49 @@ def use_text(fields: ListsFields, entry: ListUse) -> str:
 
 
 def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
-    number, source = st.column_config.NumberColumn, name.partition(":")[0]
-    dated = st.column_config.TextColumn("created", width=92, help="Date of creation (UTC)")
-    follow_table(
-        with_staleness(list_table(trace, name), trace),
-        followed,
-        height=330,
-        key=f"inspect:list:{name}",
-        columns={
-            "#": number("#", width=40),
-            "memory": st.column_config.TextColumn("memory", width=84),
-            "chunk": st.column_config.TextColumn(
-                "chunk", width=62, help="Chunk by which it was found; empty: the whole memory"
-            ),
-            "chunk #": number(
-                "chunk #",
-                width=66,
-                help="Rank of that chunk among the chunks of the list; a memory takes its best chunk",
-            ),
-            **{name: number(name, width=74, help=meaning) for name, meaning in HYBRID_RANKS.items()},
-            "raw": dated
-            if source == TIMESTAMP_LIST
-            else number("raw", format="%.0f" if source in INTEGER_SCORES else "%.4f", width=84, help=RAW.get(source)),
-            "normalised": number(
-                "normalised",
-                format="%.4f",
-                width=84,
-                help=f"Score used by threshold and fusion{_scale_text(trace, source)}; empty: cut or off",
-            ),
-            "content": st.column_config.TextColumn("content", width="medium"),
-        },
+    """Draw all hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score."""
+    source = name.partition(":")[0]
+    rows = sorted(
+        ((hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name),
+        key=lambda found: found[:2],
     )
+    counts = {memory_id: len(chunks) for memory_id, chunks in trace.evidence.chunks.items()}
+    inner = inner_ranks(trace.evidence, trace.config, name)
+
+    def chunk(row: ListedHit) -> str:
+        _, memory_id, hit = row
+        return "" if hit.chunk is None else f"{hit.chunk + 1} of {counts.get(memory_id, hit.chunk + 1)}"
+
+    def inner_rank(place: int, row: ListedHit) -> int | None:
+        return inner.get((row[1], row[2].chunk), (None, None))[place]
+
+    columns: list[Column[ListedHit]] = [Column("#", lambda row: row[0], 40), Column("memory", memory_of, 84)]
+    columns += stale_columns(trace, rows, memory_of)
+    if any(hit.chunk is not None for _, _, hit in rows):
+        columns.append(Column("chunk", chunk, 62, help="Chunk by which it was found; empty: the whole memory"))
+        if any(hit.chunk_rank for _, _, hit in rows):
+            about = "Rank of that chunk among the chunks of the list; a memory takes its best chunk"
+            columns.append(Column("chunk #", lambda row: row[2].chunk_rank, 66, help=about))
+    if inner:
+        columns += [
+            Column(one, partial(inner_rank, i), 74, help=HYBRID_RANKS[one]) for i, one in enumerate(HYBRID_RANKS)
+        ]
+    if source == TIMESTAMP_LIST:
+        columns.append(Column("created", lambda row: _day(row[2].raw), 92, help="Date of creation (UTC)"))
+    else:
+        form = "%.0f" if source in INTEGER_SCORES else "%.4f"
+        columns.append(Column("raw", lambda row: row[2].raw, 84, form, RAW.get(source)))
+    used = f"Score used by threshold and fusion{_scale_text(trace, source)}; empty: cut or off"
+    columns += [
+        Column("normalised", lambda row: row[2].normalized, 84, "%.4f", used),
+        Column("content", lambda row: _text(trace, row[1], row[2].chunk), "medium"),
+    ]
+    follow_table(rows, columns, followed, memory=memory_of, height=330, key=f"inspect:list:{name}")
+
+
+ListedHit = tuple[int, str, ListEntry]
+"""Rank, memory id, and hit."""
+memory_of: Callable[[ListedHit], str] = itemgetter(1)
 
 
 def _scale_text(trace: Trace, source: str) -> str:
@@ -137,44 +148,8 @@ def _scale_text(trace: Trace, source: str) -> str:
     return f", made of {VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
 
 
-def list_table(trace: Trace, name: str) -> pd.DataFrame:
-    """All hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score."""
-    import pandas as pd
-
-    hits = [(hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name]
-    hits.sort(key=lambda found: found[:2])
-    frame = pd.DataFrame(
-        [
-            (rank, memory_id, _raw(name, hit.raw), hit.normalized, _text(trace, memory_id, hit.chunk))
-            for rank, memory_id, hit in hits
-        ],
-        columns=["#", "memory", "raw", "normalised", "content"],
-    )
-    if any(hit.chunk is not None for _, _, hit in hits):
-        counts = {memory_id: len(chunks) for memory_id, chunks in trace.evidence.chunks.items()}
-        frame.insert(
-            2,
-            "chunk",
-            [
-                "" if hit.chunk is None else f"{hit.chunk + 1} of {counts.get(memory_id, hit.chunk + 1)}"
-                for _, memory_id, hit in hits
-            ],
-        )
-        ranks = [hit.chunk_rank for _, _, hit in hits]
-        if any(ranks):
-            frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))
-    inner = inner_ranks(trace.evidence, trace.config, name)
-    for i, column in enumerate(HYBRID_RANKS if inner else ()):
-        found = [inner.get((memory_id, hit.chunk), (None, None))[i] for _, memory_id, hit in hits]
-        frame.insert(list(frame.columns).index("raw"), column, pd.Series(found, dtype="Int64"))
-    return frame
-
-
-def _raw(name: str, raw: float | None) -> float | str | None:
-    """A raw score for display; for the recency list, the date."""
-    if raw is None or name.partition(":")[0] != TIMESTAMP_LIST:
-        return raw
-    return datetime.fromtimestamp(raw, UTC).date().isoformat()
+def _day(raw: float | None) -> str | None:
+    return None if raw is None else datetime.fromtimestamp(raw, UTC).date().isoformat()
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:

@@ -6,7 +6,7 @@ One column per list and stage, one line per memory, a cross where a memory was l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,21 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
-from cems_workbench.analysis.ranks import RankComparison, lists_in_use
+from cems_workbench.analysis.ranks import RESULTS, RankComparison, lists_in_use, loss, ranked_ids, ranked_stages
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
-from cems_workbench.pipeline.wording import list_label
+from cems_workbench.pipeline.wording import list_index, list_label
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import LOST_HELP, about
 from cems_workbench.ui.inspect.results import GRADES
-from cems_workbench.ui.kit.charts import bold, draw_chart, lines
-from cems_workbench.ui.kit.html import excerpt, literal, plain, render, tick
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.inspect.tables import delta_columns, follow_table, stale_columns
+from cems_workbench.ui.kit.charts import NO_GRID, bold, draw_chart, layout, lines
+from cems_workbench.ui.kit.html import excerpt, full_label, literal, plain, render, tick
+from cems_workbench.ui.kit.tables import Column, short_id
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -43,7 +45,7 @@ COMPRESSED_SHARE = 0.4
 MAX_LABEL_CHARS = 16
 """Maximum characters of a column's name."""
 LISTS_GAP = 0.35
-GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
+RULE = "rgba(128,128,128,0.55)"
 Point = tuple[float, float]
 """x and y of a point."""
 
@@ -280,36 +282,27 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
     if scale.last > scale.depth:
         at = scale.depth + 0.5
         shapes.append(_rule(x0=0, x1=1, xref="paper", y0=at, y1=at))
-    return {
-        "height": height + 42,
-        "margin": {"l": 8, "r": margin, "t": 34, "b": 8},
-        "hovermode": "closest",
-        "dragmode": False,
-        "clickmode": "event+select",
-        "shapes": shapes,
-        "showlegend": False,
-        "xaxis": {
+    return layout(
+        height + 42,
+        {
             "tickvals": list(places.values()),
             "ticktext": [tick(list_label(name), MAX_LABEL_CHARS) for name in places],
             "side": "top",
             "range": [-0.35, max(places.values(), default=0.0) + 0.15],
-            "fixedrange": True,
-            "showgrid": True,
-            "gridcolor": GRID,
-            "zeroline": False,
             "tickfont": {"size": 12},
+            "automargin": False,
         },
-        "yaxis": {
+        {
             "tickvals": [scale.height(rank) for rank in scale.ticks],
             "ticktext": [f"{rank}  " for rank in scale.ticks],
             "range": [scale.rows + 0.7, 0.3],
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-            "automargin": True,
-            "tickfont": {"size": 12},
+            **NO_GRID,
         },
-    }
+        margin={"r": margin, "t": 34},
+        dragmode=False,
+        clickmode="event+select",
+        shapes=shapes,
+    )
 
 
 def _rule(**place: Any) -> dict[str, Any]:
@@ -318,6 +311,8 @@ def _rule(**place: Any) -> dict[str, Any]:
 
 TOPS = (5, 10, 20, 40)
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
+MAX_ROWS = 40
+"""Rows of the table, besides the followed memory."""
 MAX_LOST = 6
 """Maximum lost memories listed below the chart."""
 MAX_ID_CHARS, PIXELS_PER_CHAR = 14, 6.6
@@ -370,8 +365,9 @@ def draw(context: InspectContext) -> None:
         on_select=partial(follow_selected, key, order),
         selection_mode="points",
         alt=_ALT,
-        table=lambda: flow_rows(flow),
+        table=None,
     )
+    _draw_ranks(context)
     answered = answered_lists(trace.evidence, flow.lists)
     if answered:
         st.caption(plain(answered))
@@ -380,18 +376,65 @@ def draw(context: InspectContext) -> None:
         st.html(lost)
 
 
-def flow_rows(flow: RankFlow) -> list[dict[str, str | int | None]]:
-    """One row per line: the memory, its rank in every column, and where it was lost."""
-    rows: list[dict[str, str | int | None]] = []
-    for line in flow.lines:
-        ranks = {point.column: point.rank for point in line.points}
-        lost = line.loss.stage if line.loss else ""
-        rows.append(
-            {"memory": line.memory_id}
-            | {list_label(name): ranks.get(name) for name in flow.columns}
-            | {"lost at": lost}
-        )
-    return rows
+def _draw_ranks(context: InspectContext) -> None:
+    """Draw, when that is opened, the rank of each memory in all lists and stages, where it was lost, and why."""
+    panel = st.expander(
+        full_label("As a table", _ALT), key="inspect:rank_flow:table", type="compact", on_change="rerun"
+    )
+    if not panel.open:
+        return
+    with panel:
+        st.caption("The rank of each memory in all lists and stages; empty: not included. Results come first.")
+        rows = ranked_memories(context.trace, MAX_ROWS, context.followed, context.against)
+        columns = rank_columns(context.trace, rows, context.against, context.target)
+        follow_table(rows, columns, context.followed, memory=str, key="inspect:ranks", most=24)
+
+
+def ranked_memories(trace: Trace, top: int, followed: str | None, against: RankComparison | None) -> list[str]:
+    """The results, those that only the baseline returns, `top` in all with the best others, and the followed one."""
+    shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
+    fused = [memory_id for memory_id in ranked_ids(trace) if memory_id not in shown]
+    shown += fused[: max(0, top - len(shown))]
+    return [*shown, followed] if followed is not None and followed not in shown else shown
+
+
+def rank_columns(
+    trace: Trace, rows: Sequence[str], against: RankComparison | None = None, k: int | None = None
+) -> list[Column[str]]:
+    """Columns of a memory's ranks in each list and stage, where it was lost (`loss`), and why."""
+    in_lists = trace.stage(LISTS).by_id
+    losses = {memory_id: loss(trace, memory_id, k) for memory_id in rows}
+    memories = {**(against.before.evidence.memories if against is not None else {}), **trace.evidence.memories}
+
+    def in_list(name: str, memory_id: str) -> int | None:
+        found = in_lists.get(memory_id)  # a baseline gathered separately may have other memories
+        return next((hit.rank for hit in found.lists if hit.list == name and hit.kept), None) if found else None
+
+    def after(name: str, memory_id: str) -> int | None:
+        row = trace.stage(name).by_id.get(memory_id)
+        return None if row is None else row.rank_out
+
+    def lost(name: str, memory_id: str) -> str:
+        one = losses[memory_id]
+        return "" if one is None else str(getattr(one, name))
+
+    def help(name: str) -> str:
+        whose = provenance_of(trace.evidence, name)
+        return f"{about(name)} {whose.capitalize()}." if whose else about(name)
+
+    return [
+        Column("memory", str, 92, pinned=True),
+        *stale_columns(trace, rows, str),
+        *delta_columns(against, RESULTS, str),
+        Column("lost at", partial(lost, "stage"), 78, help=LOST_HELP.format(k=k)),
+        *(
+            Column(list_label(name), partial(in_list, name), 72 if list_index(name) is None else 104, help=help(name))
+            for name in lists_in_use(trace)
+        ),
+        *(Column(name, partial(after, name), 72, help=help(name)) for name in ranked_stages(trace)),
+        Column("why", partial(lost, "reason"), "medium", help="Effect of that stage on it"),
+        Column("content", lambda memory_id: excerpt(memories[memory_id].content), "large"),
+    ]
 
 
 def follow_selected(key: str, order: tuple[str, ...]) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.lists import LISTS, ListUse
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, as_cosine
 from cems_workbench.pipeline.wording import list_label
@@ -18,12 +18,11 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from plotly.graph_objects import Figure
 
 CHOSEN_COLOUR, TRIED_COLOUR = "#0072B2", "rgba(128,128,128,0.55)"
@@ -66,7 +65,7 @@ def draw(context: InspectContext) -> None:
     scale = scale_line(trace.config, search.final)
     if scale:
         st.caption(scale)
-    _draw_cuts(cuts_table(trace))
+    _draw_cuts(trace)
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
@@ -131,84 +130,48 @@ def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda
             showarrow=False,
             font={"size": 12},
         )
-    figure.update_layout(
-        height=260,
-        margin={"l": 8, "r": 12, "t": 12, "b": 44},
-        bargap=0.35,
-        showlegend=False,
-        hovermode="closest",
-        xaxis={
-            "title": {"text": "threshold, in the order tried"},
-            "tickvals": places,
-            "fixedrange": True,
-            "showgrid": False,
-            "ticktext": [f"{value:g}" for value in visited],
-            "range": [-0.6, max(len(visited), 6) - 0.4],
-        },
-        yaxis={
-            "range": [0, top * 1.22],
-            "nticks": 5,
-            "fixedrange": True,
-            "automargin": True,
-            "zeroline": False,
-            "gridcolor": "rgba(128,128,128,0.18)",
-            "tickformat": ",d",
-        },
-    )
+    x = {
+        "title": "threshold, in the order tried",
+        "tickvals": places,
+        "ticktext": [f"{value:g}" for value in visited],
+        "range": [-0.6, max(len(visited), 6) - 0.4],
+        "showgrid": False,
+    }
+    figure.update_layout(layout(260, x, {"range": [0, top * 1.22], "nticks": 5, "tickformat": ",d"}, bargap=0.35))
     return figure
 
 
-def cuts_table(trace: Trace) -> pd.DataFrame:
-    """One row per list: hits before and after the cut, the lowest score kept and the highest score cut."""
-    import pandas as pd
+Cut = tuple[ListUse, list[float], list[float]]
+"""A list, and its scores kept and cut."""
 
-    hits: dict[str, list[tuple[float, bool]]] = {}
+
+def _draw_cuts(trace: Trace) -> None:
+    """Draw one row per list: hits before and after the cut, the lowest score kept and the highest score cut."""
+    scores: dict[str, tuple[list[float], list[float]]] = {}
     for row in trace.stage(THRESHOLD).rows:
         for entry in row.lists:
-            hits.setdefault(entry.list, []).append((entry.normalized, entry.kept))
-    rows = []
-    for listed in trace.stage(LISTS).fields.lists:
-        name = listed.name
-        if name not in hits:
-            continue
-        kept = [score for score, stays in hits[name] if stays]
-        cut = [score for score, stays in hits[name] if not stays]
-        applies = listed.source in trace.config.threshold.applies_to
-        rows.append(
-            {
-                "list": name,
-                "cut applies": "✓ yes" if applies else "– not cut",
-                "hits": len(kept) + len(cut),
-                "kept": len(kept),
-                "cut": len(cut),
-                "lowest kept": min(kept, default=None),
-                "highest cut": max(cut, default=None),
-            }
-        )
-    columns = ["list", "cut applies", "hits", "kept", "cut", "lowest kept", "highest cut"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _draw_cuts(frame: pd.DataFrame) -> None:
-    if frame.empty:
+            scores.setdefault(entry.list, ([], []))[0 if entry.kept else 1].append(entry.normalized)
+    rows: list[Cut] = [(one, *scores[one.name]) for one in trace.stage(LISTS).fields.lists if one.name in scores]
+    if not rows:
         st.caption("No list has hits to cut.")
         return
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
-    draw_table(
-        frame.assign(list=frame["list"].map(list_label)),
-        most=10,
-        key="inspect:threshold_cuts",
-        columns={
-            "list": text("list", width=110, help=sources),
-            "cut applies": text("cut applies", width=120, help="Threshold → Applies to; other lists are not cut"),
-            "hits": number("hits", width=64, help="Hits of the list within its depth"),
-            "kept": number("kept", width=64, help="Hits at or above the threshold"),
-            "cut": number("cut", width=64, help="Hits below the threshold"),
-            "lowest kept": number("lowest kept", format="%.4f", width=96, help="Lowest normalised score kept"),
-            "highest cut": number("highest cut", format="%.4f", width=96, help="Highest normalised score cut"),
-        },
-    )
+    sources = " ".join(dict.fromkeys(about(listed.name) for listed, _, _ in rows))
+    cut_in = trace.config.threshold.applies_to
+    columns: list[Column[Cut]] = [
+        Column("list", lambda row: list_label(row[0].name), 110, help=sources),
+        Column(
+            "cut applies",
+            lambda row: "✓ yes" if row[0].source in cut_in else "– not cut",
+            120,
+            help="Threshold → Applies to; other lists are not cut",
+        ),
+        Column("hits", lambda row: len(row[1]) + len(row[2]), 64, help="Hits of the list within its depth"),
+        Column("kept", lambda row: len(row[1]), 64, help="Hits at or above the threshold"),
+        Column("cut", lambda row: len(row[2]), 64, help="Hits below the threshold"),
+        Column("lowest kept", lambda row: min(row[1], default=None), 96, "%.4f", "Lowest normalised score kept"),
+        Column("highest cut", lambda row: max(row[2], default=None), 96, "%.4f", "Highest normalised score cut"),
+    ]
+    draw_table(rows, columns, most=10, key="inspect:threshold_cuts")
 
 
 VIEW = View("Threshold", 70, draw)

@@ -30,7 +30,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import render
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table
 
 NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",
@@ -195,13 +195,11 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         args=(request, resources),
         help="Clears this model’s failures for this query and calls it again.",
     )
-    draw_table(
-        [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
-        most=5,
-        key="inspect:flagged",
-        columns={
-            "before": st.column_config.NumberColumn("before", width=58, help="Rank before reranking"),
-            "memory": st.column_config.TextColumn("memory", width=120),
-            "error": st.column_config.TextColumn("error", width="large", help="Error of the model or its server"),
-        },
-    )
+    draw_table(flagged, FLAGGED, most=5, key="inspect:flagged")
+
+
+FLAGGED: list[Column[RerankRow]] = [
+    Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
+    Column("memory", lambda row: row.memory_id, 120),
+    Column("error", lambda row: row.error, "large", help="Error of the model or its server"),
+]
