@@ -7,7 +7,6 @@ disabled variants, so that moving a slider only reads its ranks. Rank difference
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -17,7 +16,7 @@ from cems_workbench.config import PipelineConfig, difference, preset, preset_nam
 from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
-from cems_workbench.ui.kit.html import excerpt, plain, render
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
@@ -209,24 +208,8 @@ def delta_text(delta: RankDelta, name: str) -> str:
 
 def lost_results_html(against: RankComparison) -> Markup:
     """Memories that are only in the baseline's results, with its rank and where each is lost now; empty if none."""
-    gone = [_lost_result(against, memory_id) for memory_id in against.gone()]
-    return render("inspect/gone.html", name=against.name, gone=gone) if gone else Markup("")
-
-
-@dataclass(frozen=True, slots=True)
-class LostResult:
-    """A memory that only the baseline returns."""
-
-    memory_id: str
-    was: int | None
-    where: str
-    text: str
-
-
-def _lost_result(against: RankComparison, memory_id: str) -> LostResult:
     from cems_workbench.analysis.ranks import loss
 
-    lost = loss(against.now, memory_id)
-    where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
-    text = excerpt(against.before.evidence.memories[memory_id].content, 240)
-    return LostResult(memory_id, against.delta(memory_id).before, where, text)
+    gone = [(memory_id, against.delta(memory_id).before, loss(against.now, memory_id)) for memory_id in against.gone()]
+    memories = against.before.evidence.memories
+    return render("inspect/gone.html", name=against.name, gone=gone, memories=memories) if gone else Markup("")

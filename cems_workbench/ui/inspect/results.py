@@ -11,7 +11,6 @@ from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_wo
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession import staleness
 from cems_workbench.pipeline import Trace, replay
-from cems_workbench.pipeline.replay import Result
 from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import ABSTAIN, FUSION
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
@@ -38,23 +37,6 @@ class Fact:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """The texts of one result; `width` is its share of the best score in percent."""
-
-    result: Result
-    followed: bool
-    width: str
-    move: str
-    moved: str
-    facts: list[Fact]
-    title: str | None
-    content: str
-    folded: bool
-    pieces: tuple[str, str, str] | None
-    """Text before the matching chunk, the chunk, and the text after it; None if the whole memory matched."""
-
-
 def results_html(
     trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
@@ -78,18 +60,18 @@ def results_html(
         found = found_chunk(trace, memory.id)
         share = 100 * (result.score or 0.0) / top if top > 0 else 0
         cards.append(
-            Card(
-                result,
-                memory.id == followed,
-                f"{max(0.0, min(share, 100.0)):.1f}",
-                move,
-                moved,
-                facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read),
-                memory.title if memory.title and not memory.content.startswith(memory.title) else None,
-                memory.content,
-                len(memory.content) > FOLD_AFTER_CHARS or memory.content.count("\n") >= 3,
-                pieces_of(memory.content, found),
-            )
+            {
+                "result": result,
+                "followed": memory.id == followed,
+                "width": f"{max(0.0, min(share, 100.0)):.1f}",  # percent of the best score
+                "move": move,
+                "moved": moved,
+                "facts": facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read),
+                "title": shown_title(memory),
+                "content": memory.content,
+                "folded": len(memory.content) > FOLD_AFTER_CHARS or memory.content.count("\n") >= 3,
+                "pieces": pieces_of(memory.content, found),
+            }
         )
     gone = Markup("") if against is None else lost_results_html(against)
     return render("inspect/results.html", results=trace.results, cards=cards, compared=against is not None, gone=gone)
@@ -144,6 +126,11 @@ def _move(before: int | None, now: int) -> tuple[str, str]:
         return "=", "Same rank as after fusion"
     arrow, word = ("▲", "up") if now < before else ("▼", "down")
     return f"{arrow} {abs(before - now)}", f"{word} from rank {before} after fusion"
+
+
+def shown_title(memory: Memory) -> str | None:
+    """The title, unless the content begins with it."""
+    return memory.title if memory.title and not memory.content.startswith(memory.title) else None
 
 
 def pieces_of(content: str, found: FoundChunk | None) -> tuple[str, str, str] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import streamlit as st
@@ -53,18 +53,6 @@ from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.widgets import draw_provenance, switch
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The texts of a memory in one stage; `lost`: the stage that lost it."""
-
-    stage: AnyStage
-    ranks: str
-    scores: str
-    kept: bool
-    lost: bool
-    words: str
-
-
 def draw(context: InspectContext) -> None:
     """Draw the choice of a memory to follow, and its path."""
     trace = context.trace
@@ -89,39 +77,24 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
     """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
     lost = loss(trace, memory_id, k)
     rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in trace.run.stages]
-    steps = [
-        _step(trace, stage, row, lost is not None and lost.stage == stage.name)
-        for stage, row in rows
-        if row is not None
-    ]
+    steps = [(stage, row, _words(trace, stage, row)) for stage, row in rows if row is not None]
     return render(
         "inspect/path.html",
         memory_id=memory_id,
         text=_text(trace, memory_id, 140),
         steps=steps,
+        lost=lost and lost.stage,
         found=found_chunk(trace, memory_id),
     )
 
 
-def _step(trace: Trace, stage: AnyStage, row: StageRow, lost: bool) -> Step:
-    ranks = f"{_rank(row.rank_in)} → {_rank(row.rank_out)}" if row.rank_in or row.rank_out else "–"
-    scores = f"{_score(row.score_in)} → {_score(row.score)}"
+def _words(trace: Trace, stage: AnyStage, row: StageRow) -> str:
     words = row.reason or stage.detail(row, trace.config)
-    if not words and stage.works_on == "ranking":
-        words = stage_words(trace, stage, row.memory_id)
-    return Step(stage, ranks, scores, row.kept, lost, words)
+    return words or (stage_words(trace, stage, row.memory_id) if stage.works_on == "ranking" else "")
 
 
 def _text(trace: Trace, memory_id: str, length: int) -> str:
     return excerpt(trace.evidence.memories[memory_id].content, length)
-
-
-def _rank(rank: int | None) -> str:
-    return "–" if rank is None else str(rank)
-
-
-def _score(score: float | None) -> str:
-    return "–" if score is None else f"{score:.4f}"
 
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"

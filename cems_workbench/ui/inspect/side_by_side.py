@@ -20,7 +20,7 @@ from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of
+from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of, shown_title
 from cems_workbench.ui.kit.charts import OTHER_PART, PART_COLOURS, list_colour
 from cems_workbench.ui.kit.html import asset, draw
 
@@ -108,7 +108,7 @@ def _detail(trace: Trace, memory_id: str, grade: int | None) -> dict[str, Any]:
     kinds = ("wb-rest", "wb-chunk", "wb-rest")
     return {
         "id": memory_id,
-        "title": memory.title if memory.title and not memory.content.startswith(memory.title) else None,
+        "title": shown_title(memory),
         "facts": [(fact.meaning, fact.text, FACT_CLASSES.get(fact.kind, "")) for fact in facts],
         "pieces": [("", memory.content)] if pieces is None else list(zip(kinds, pieces, strict=True)),
     }

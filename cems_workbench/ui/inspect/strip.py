@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -14,27 +13,6 @@ from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.ui.kit.html import render
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The counts of a stage: `before` (if any) and an arrow, the count in bold, then words."""
-
-    before: int | None = None
-    count: int | None = None
-    words: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StripCell:
-    """One stage in the strip."""
-
-    name: str
-    off: bool
-    tooltip: str
-    flow: Flow
-    time: str
-    warnings: int
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
@@ -73,28 +51,33 @@ def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
     return render("inspect/notes.html", notes=[("", note) if isinstance(note, str) else note for note in notes])
 
 
-def _cell(stage: AnyStage, trace: Trace) -> StripCell:
+def _cell(stage: AnyStage, trace: Trace) -> tuple[AnyStage, bool, str, Flow, str, int]:
+    """A stage: whether it is off, its tooltip, its counts, its time, and its number of warnings."""
     done, off = trace.stage(stage), stage.is_off(trace.config)
     signals = ", ".join(_signals(trace)) if stage is QUERY else ""
     lines = [stage.description, *([f"Found: {signals}"] if signals else []), *(f"⚠ {text}" for text in done.warnings)]
     took = done.elapsed_ms
     # Three digits, which is what a cell of 14 has room for.
     time = "off" if off else "" if took is None else f"{took:.{2 if took < 9.995 else 1 if took < 99.95 else 0}f} ms"
-    return StripCell(stage.name, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings))
+    return stage, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings)
+
+
+Flow = tuple[int | None, int | None, str]
+"""Candidates in (if any), the count out, then words."""
 
 
 def _flow(stage: AnyStage, trace: Trace) -> Flow:
     """Candidates in and out; for a stage without candidates, its own count."""
     if stage is QUERY:
         count = len(_signals(trace))
-        return Flow(count=count, words=f" signal{'s' if count != 1 else ''}") if count else Flow(words="no signal")
+        return (None, count, f" signal{'s' if count != 1 else ''}") if count else (None, None, "no signal")
     if stage is EXPANSION:
         count = len(trace.evidence.variants)
-        return Flow(count=count, words=f" variant{'s' if count != 1 else ''}")
+        return None, count, f" variant{'s' if count != 1 else ''}"
     done = trace.stage(stage)
     if stage is JUDGE:
-        return Flow(count=done.candidates_in) if trace.stage(JUDGE).fields.model else Flow(words="–")
-    return Flow(done.candidates_in, done.candidates_out)
+        return (None, done.candidates_in, "") if trace.stage(JUDGE).fields.model else (None, None, "–")
+    return done.candidates_in, done.candidates_out, ""
 
 
 def _signals(trace: Trace) -> list[str]:

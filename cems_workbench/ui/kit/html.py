@@ -1,10 +1,11 @@
 """HTML of the pages: templates, stylesheets, scripts, the icon of the tab, and escaped text.
 
 Jinja2 templates are in `ui/templates/<page>/`, autoescape always on: every value is escaped and its bidi controls are neutralised. A
-missing value is an error. Templates hold markup only: values are computed in Python, except that the filters `short_id` and `excerpt`
-shorten ids and texts. Assets are static files in `ui/assets/`, read once; they never contain user input. The hidden part of a label is
-grey and bold, which the stylesheet hides for all but screen readers; `assets/screen_reader.js` announces changes. Untrusted text that no
-template draws is shown literally, bidi controls neutralised.
+missing value is an error. Templates take domain objects and hold markup only: values are computed in Python, except that the filters
+`short_id` and `excerpt` shorten ids and texts, and `known` and `fixed` show numbers, a missing one as –. Assets are static files in
+`ui/assets/`, read once; they never contain user input. The hidden part of a label is grey and bold, which the stylesheet hides for all
+but screen readers; `assets/screen_reader.js` announces changes. Untrusted text that no template draws is shown literally, bidi controls
+neutralised.
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ def tick(text: str, length: int = 28) -> str:
 def literal(text: str) -> str:
     """The full text escaped for Plotly; use `tick` for labels, which must be short."""
     return neutralise(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def known(value: object) -> object:
+    """The value; – if it is None."""
+    return "–" if value is None else value
+
+
+def fixed(value: float | None, form: str = ".4f") -> str:
+    """A number in a format; – if it is None."""
+    return "–" if value is None else format(value, form)
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
@@ -149,7 +160,7 @@ def _environment() -> Environment:
         auto_reload=False,
         finalize=_neutralised,
     )
-    environment.filters |= {"short_id": short_id, "excerpt": excerpt}
+    environment.filters |= {"short_id": short_id, "excerpt": excerpt, "known": known, "fixed": fixed}
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     return environment
 

@@ -365,12 +365,7 @@ def _charts(comparison: JudgeComparison, config: PipelineConfig) -> None:
 
 def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int, str]) -> Markup:
     """Grades as rows, bands as columns; each cell shows its share of the row and is tinted by it."""
-    rows = []
-    for grade, counts in confusion.items():
-        total = sum(counts) or 1
-        cells = [(count, f"{100 * count / total:.0f}") for count in counts]
-        rows.append({"grade": grade, "meaning": meanings.get(grade, ""), "cells": cells, "total": sum(counts)})
-    return render("label/confusion.html", bands=BANDS, rows=rows)
+    return render("label/confusion.html", bands=BANDS, confusion=confusion, meanings=meanings)
 
 
 def agreement_figure(calibration: Calibration, present: float) -> Figure:

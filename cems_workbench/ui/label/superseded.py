@@ -171,28 +171,8 @@ def _deal(review: Review, resources: Resources) -> tuple[ProposedEdge, Memory, M
 
 def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) -> Markup:
     """The two memories with their dates and the marked parts, and the reasons."""
-    return render(
-        "label/superseded.html",
-        pair_no=f"p{pair_no}",
-        why=edge.why,
-        score=f"{edge.score:.2f}",
-        sides=[
-            _side("Older", older, edge.older_spans, ""),
-            _side("Newer", newer, edge.newer_spans, edge.later),
-        ],
-    )
-
-
-def _side(word: str, memory: Memory, spans: Sequence[Span], later: str) -> dict[str, object]:
-    written = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else "no date"
-    return {
-        "word": word,
-        "written": f"{written}, {later}" if later else written,
-        "title": marked_parts(memory.title or "", spans, "title"),
-        "content": marked_parts(memory.content, spans, "content"),
-        "facts": [fact for fact in (memory.category, memory.project, memory.author) if fact],
-        "memory_id": memory.id,
-    }
+    sides = [("Older", older, edge.older_spans, ""), ("Newer", newer, edge.newer_spans, edge.later)]
+    return render("label/superseded.html", pair_no=f"p{pair_no}", edge=edge, sides=sides, marked=marked_parts)
 
 
 def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[str, bool]]:

@@ -12,7 +12,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.kit import html, widgets
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, layout
@@ -166,16 +165,9 @@ def _exact(groups: list[Duplicates], total: int) -> None:
 
 def exact_html(groups: Sequence[Duplicates]) -> Markup:
     """Each content shared by several memories, with their ids."""
-    shown = [
-        {
-            "count": f"{len(group.ids):,}",
-            "ids": group.ids[:MAX_EXACT_IDS],
-            "more": f"{len(group.ids) - MAX_EXACT_IDS:,}" if len(group.ids) > MAX_EXACT_IDS else "",
-            "content": group.content[:MAX_EXACT_CHARS],
-        }
-        for group in groups
-    ]
-    return html.render("memories/exact_duplicates.html", groups=shown)
+    return html.render(
+        "memories/exact_duplicates.html", groups=groups, most_ids=MAX_EXACT_IDS, most_chars=MAX_EXACT_CHARS
+    )
 
 
 def _near(resources: Resources, place: DeltaGenerator) -> None:
@@ -227,17 +219,8 @@ def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:
 
 def near_html(near: NearDuplicates) -> Markup:
     """Pairs side by side, with their cosine."""
-    pairs = [
-        (f"{cosine:.3f}", _side(near.memories[first]), _side(near.memories[second]))
-        for first, second, cosine in near.closest.pairs
-    ]
+    pairs = [(cosine, near.memories[first], near.memories[second]) for first, second, cosine in near.closest.pairs]
     return html.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE_HELP)
-
-
-def _side(memory: Memory) -> dict[str, Any]:
-    created = memory.created_at.date().isoformat() if memory.created_at else None
-    facts = [fact for fact in (memory.category, memory.project, created) if fact]
-    return {"id": memory.id, "facts": facts, "title": memory.title, "content": memory.content}
 
 
 def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = MAX_BARS) -> list[tuple[str, int]]:

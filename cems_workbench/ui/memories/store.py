@@ -125,19 +125,7 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
     rows = []
     for index in states:
         kind, _, model = index.name.partition(" ")
-        name, meaning = INDEXES.get(kind, (kind, ""))
-        built = "–" if index.version is None else f"{index.version:,}"
-        rows.append(
-            {
-                "name": name,
-                "meaning": meaning,
-                "model": model or "BM25",
-                "fresh": index.fresh,
-                "rows": f"{index.rows:,}",
-                "version": f"{built} of {index.content_version:,}",
-                "note": index.note or "–",
-            }
-        )
+        rows.append((index, *INDEXES.get(kind, (kind, "")), model or "BM25"))
     return html.render("memories/indexes.html", columns=COLUMNS, indexes=rows)
 
 

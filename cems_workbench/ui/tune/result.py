@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -29,7 +28,6 @@ from cems_workbench.jobs.tuning_summary import (
     verdict,
 )
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
@@ -125,72 +123,12 @@ def _draw_resume(result: SearchResult) -> None:
 # Gains on each part of the queries
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    name: str
-    help: str = ""
-    numeric: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _GainCells:
-    """The texts of a gain in the table; `left`, `width` and `middle` are its interval and mean on the common scale, in percent."""
-
-    queries: int
-    baseline: str
-    proposal: str
-    difference: str
-    interval: str
-    left: str
-    width: str
-    middle: str
-    p: str
-    verdict: str
-
-
 def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
     """One row per part: baseline, proposal, difference, its 95 % interval as text and on a common scale, p, and the verdict."""
-    widest = max(
-        [abs(edge) for row in rows if row.gain for edge in (row.gain.low, row.gain.high, row.gain.difference)] or [0]
-    )
-    columns = [
-        _Column("queries", "Number of queries in the means"),
-        _Column(f"baseline {measure}"),
-        _Column("proposal"),
-        _Column("difference", "Proposal minus baseline, mean over the queries"),
-        _Column("95 % interval", "Of the mean difference, paired by query; the line marks 0", numeric=False),
-        _Column("p", "Two-sided paired randomisation test: the probability of so large a difference by chance"),
-        _Column("", numeric=False),
-    ]
-    edge = widest * 1.08 or 1.0
-    cells = [
-        {
-            "name": row.name,
-            "about": row.about,
-            "absent": row.absent,
-            "fair": row.fair,
-            "cells": None if row.gain is None else _gain_cells(row.gain, edge),
-        }
-        for row in rows
-    ]
-    return render("tune/gains.html", columns=columns, rows=cells)
-
-
-def _gain_cells(gain: Gain, edge: float) -> _GainCells:
-    """`edge` is the difference at the ends of the scale; its middle is 0."""
-    left, right, middle = (50 + 50 * value / edge for value in (gain.low, gain.high, gain.difference))
-    return _GainCells(
-        gain.queries,
-        f"{gain.baseline:.3f}",
-        f"{gain.tuned:.3f}",
-        f"{gain.difference:+.3f}",
-        f"{gain.low:+.3f} to {gain.high:+.3f}",
-        f"{left:.2f}",
-        f"{right - left:.2f}",
-        f"{middle:.2f}",
-        f"{gain.p:.4f}",
-        verdict(gain),
-    )
+    edges = [abs(edge) for row in rows if row.gain for edge in (row.gain.low, row.gain.high, row.gain.difference)]
+    # Percent per unit: the scale's middle is 0, its ends are a little beyond the widest interval.
+    scale = 50 / (max(edges or [0]) * 1.08 or 1.0)
+    return render("tune/gains.html", rows=rows, measure=measure, scale=scale, verdict=verdict)
 
 
 def _holdout(result: SearchResult, resources: Resources) -> None:
@@ -328,53 +266,19 @@ def front_figure(result: SearchResult, second: int) -> Figure:
 # Changed parameters
 
 
-@dataclass(frozen=True, slots=True)
-class _AxisRow:
-    """The texts of a searched parameter in the table; positions are in percent of the range, or None."""
-
-    name: str
-    path: str
-    baseline: str
-    proposal: str
-    same: bool
-    stable: str
-    range: str = ""
-    choices: str = ""
-    baseline_at: str | None = None
-    proposal_at: str | None = None
-    stable_at: tuple[str, str] | None = None
-    """Left end and width, in percent."""
-
-
 def axes_html(
     axes: Sequence[Axis], names: Sequence[str], before: Sequence[Any], after: Sequence[Any], regions: Sequence[Region]
 ) -> Markup:
     """One row per searched parameter: baseline and proposal, both within the range, and the stable region."""
     by_path = {region.path: region for region in regions}
     rows = [
-        _axis_row(axis, name, was, now, by_path.get(axis.path))
+        (axis, name, was, now, by_path.get(axis.path))
         for axis, name, was, now in zip(axes, names, before, after, strict=True)
     ]
-    return render("tune/axes.html", rows=rows)
+    return render("tune/axes.html", rows=rows, text=short_value, stable=stable_words, at=_at)
 
 
-def _axis_row(axis: Axis, name: str, was: Any, now: Any, region: Region | None) -> _AxisRow:
-    row = _AxisRow(name, axis.path, short_value(was), short_value(now), was == now, stable_words(region))
-    if axis.choices:
-        return replace(row, choices=" · ".join(short_value(choice) for choice in axis.choices))
-
-    def at(value: Any) -> float:
-        share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)
-        return 100 * min(1.0, max(0.0, share))
-
-    stable_at = None
-    if region is not None and region.low is not None:
-        left, right = at(region.low), at(region.high)
-        stable_at = (f"{left:.2f}", f"{max(right - left, 0.8):.2f}")
-    return replace(
-        row,
-        range=f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}",
-        stable_at=stable_at,
-        baseline_at=None if was is None else f"{at(was):.2f}",
-        proposal_at=None if now is None else f"{at(now):.2f}",
-    )
+def _at(axis: Axis, value: Any) -> float:
+    """Where a value is in its range, in percent."""
+    share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)
+    return 100 * min(1.0, max(0.0, share))

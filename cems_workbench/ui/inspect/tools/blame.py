@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next, Otherwise, Standing
+from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next
 from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.blaming import blame_answer
@@ -27,7 +26,6 @@ HELP = (
     "What the agent said, one sentence or more. It is split into claims, and each is compared with every memory of the store. A language "
     "model splits it if one is set (CEMS_WORKBENCH_LLM_MODEL); otherwise rules do."
 )
-PARTS = "Words in common, weighted by rarity, numbers, dates and names most: {overlap:.2f}; cosine {cosine}"
 
 
 def draw(context: InspectContext) -> None:
@@ -138,25 +136,6 @@ def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What became of a memory, in a clause: plain, or a warning; `reason` is its tooltip."""
-
-    words: str
-    kind: str = "plain"
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherText:
-    """A memory that says otherwise, as shown."""
-
-    memory_id: str
-    words: str
-    title: Markup
-    text: Markup
-
-
 def claim_html(blamed: BlamedClaim) -> Markup:
     """The claim, marked if no memory supports it for sure."""
     best = blamed.memories[0].support.overlap.claim if blamed.memories else ()
@@ -169,45 +148,11 @@ def claim_html(blamed: BlamedClaim) -> Markup:
 
 
 def memory_html(memory: BlamedMemory) -> Markup:
-    """A memory that supports a claim: what became of it, its text with the common words marked, and what says otherwise."""
-    support = memory.support
-    cosine = "–" if support.cosine is None else f"{support.cosine:.2f}"
-    return render(
-        "inspect/blame/memory.html",
-        memory_id=memory.id,
-        title=_marked(support.memory.title or "", support.overlap.title, "in the claim too"),
-        support=f"{support.score:.2f}",
-        parts=PARTS.format(overlap=support.overlap.share, cosine=cosine),
-        facts=facts(memory),
-        text=_marked(support.memory.content, support.overlap.content, "in the claim too"),
-        others=[
-            OtherText(
-                other.memory.id,
-                _words(other),
-                _marked(other.memory.title or "", other.title_spans, "what differs"),
-                _marked(other.memory.content, other.spans, "what differs"),
-            )
-            for other in memory.otherwise
-        ],
-    )
+    """A memory that supports a claim: what became of it, its text with the common words marked, and what says otherwise.
 
-
-def facts(memory: BlamedMemory) -> list[Fact]:
-    """The clauses of `BlamedMemory.words`, those that explain a wrong answer as warnings."""
-    return [
-        Fact(
-            clause.words, "warning" if clause.warning else "plain", _reason(memory.standing) if clause.standing else ""
-        )
-        for clause in memory.clauses
-    ]
-
-
-def _reason(standing: Standing | None) -> str:
-    return "" if standing is None else standing.reason
-
-
-def _words(other: Otherwise) -> str:
-    return other.words + (f"; {other.standing.words}" if other.standing else "")
+    The clauses that explain a wrong answer are warnings.
+    """
+    return render("inspect/blame/memory.html", blamed=memory, support=memory.support, marked=_marked)
 
 
 def _marked(text: str, spans: tuple[Span, ...], title: str) -> Markup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any
 
@@ -31,7 +30,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.html import excerpt, render, write_stylesheet
+from cems_workbench.ui.kit.html import render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import progress_in
 
@@ -91,6 +90,10 @@ def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
         place.empty()
 
 
+MAX_TINT = 53
+"""Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
+
+
 def means_html(similar: Pairwise) -> Markup:
     """Mean similarity of the results."""
     means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
@@ -98,75 +101,26 @@ def means_html(similar: Pairwise) -> Markup:
     return render("inspect/diversity/means.html", means=shown)
 
 
-MAX_TINT = 53
-"""Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """The texts of a similarity of two results; `tint` in percent, None without an embedding."""
-
-    title: str
-    number: str
-    tint: str | None
-    near: bool
-    """Whether it is at or above the dedup limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """One result compared with all of them; the diagonal cell is None."""
-
-    memory_id: str
-    text: str
-    cells: Sequence[MatrixCell | None]
-
-
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
-    """The similarity matrix of the first results: cosines above the diagonal, word overlaps below."""
-    ids = similar.ids[:MAX_MATRIX_RESULTS]
-    rows = [
-        MatrixRow(memory_id, _text(trace, memory_id, 200), [_cell(similar, i, j, limit) for j in range(len(ids))])
-        for i, memory_id in enumerate(ids)
-    ]
-    return render("inspect/diversity/matrix.html", rows=rows)
+    """The similarity matrix of the first results: cosines above the diagonal, word overlaps below; those from `limit` on underlined."""
+
+    def cell(i: int, j: int) -> tuple[str, str, str | None, bool]:
+        """Tooltip, number, tint in percent (None without an embedding), and whether it is at or above the limit."""
+        above = j > i
+        value = float((similar.cosine if above else similar.overlap)[i, j])
+        title = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
+        if isnan(value):
+            return f"{title}: one has no embedding", "–", None, False
+        tint = f"{MAX_TINT * max(0.0, min(value, 1.0)):.0f}"
+        near = above and limit is not None and value >= limit
+        return f"{title}: {value:.4f}", f"{value:.2f}".replace("0.", ".", 1), tint, near
+
+    ids, memories = similar.ids[:MAX_MATRIX_RESULTS], trace.evidence.memories
+    return render("inspect/diversity/matrix.html", ids=ids, memories=memories, cell=cell)
 
 
-def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> MatrixCell | None:
-    if i == j:
-        return None
-    above = j > i
-    value = float((similar.cosine if above else similar.overlap)[i, j])
-    title = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
-    if isnan(value):
-        return MatrixCell(f"{title}: one has no embedding", "–", None, False)
-    number = f"{value:.2f}".replace("0.", ".", 1)
-    tint = f"{MAX_TINT * max(0.0, min(value, 1.0)):.0f}"
-    return MatrixCell(f"{title}: {value:.4f}", number, tint, above and limit is not None and value >= limit)
-
-
-@dataclass(frozen=True, slots=True)
-class RankedMemory:
-    """A memory with its rank in the results, if any."""
-
-    memory_id: str
-    rank: int | str
-    text: str
-
-    @property
-    def short(self) -> str:
-        """The shortened id."""
-        return short_id(self.memory_id, 14)
-
-
-@dataclass(frozen=True, slots=True)
-class DuplicateRow:
-    """A memory, the limit at which dedup drops it, the one it duplicates, and their cosine."""
-
-    memory: RankedMemory
-    when: str
-    of: RankedMemory
-    cosine: float
+DuplicateRow = tuple[str, str, str, float]
+"""A memory, when dedup drops it, the one it duplicates, and their cosine."""
 
 
 def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
@@ -174,27 +128,25 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
     config = trace.config.dedup
     took = f"{len(gone)}" if gone else "nothing"
     line = f"Dedup dropped {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
-    rows = [DuplicateRow(_named(trace, one.memory_id), "✕ dropped", _named(trace, one.of), one.cosine) for one in gone]
-    return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="duplicates")
+    return _duplicates_html(
+        trace, line, [(one.memory_id, "✕ dropped", one.of, one.cosine) for one in gone], "duplicates"
+    )
 
 
 def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
     """The results that a lower limit would drop, each with the most similar one."""
     line = "" if near else f"No result would be dropped at any limit down to {LOWEST_LIMIT:g}."
-    rows = [
-        DuplicateRow(_named(trace, one.memory_id), f"at ≤ {one.limit:.4f}", _named(trace, one.of), one.limit)
-        for one in near
-    ]
-    return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="nearest to")
+    return _duplicates_html(
+        trace, line, [(one.memory_id, f"at ≤ {one.limit:.4f}", one.of, one.limit) for one in near], "nearest to"
+    )
 
 
-def _named(trace: Trace, memory_id: str) -> RankedMemory:
-    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), "")
-    return RankedMemory(memory_id, rank, trace.evidence.memories[memory_id].content)
-
-
-def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
-    return excerpt(trace.evidence.memories[memory_id].content, length)
+def _duplicates_html(trace: Trace, line: str, rows: Sequence[DuplicateRow], other: str) -> Markup:
+    ranks = {result.memory_id: result.rank for result in trace.results}
+    memories = trace.evidence.memories
+    return render(
+        "inspect/diversity/duplicates.html", line=line, rows=rows, other=other, ranks=ranks, memories=memories
+    )
 
 
 def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: Sequence[str]) -> None:
@@ -250,46 +202,18 @@ def _values(of: str, stretch: ResultInterval) -> dict[str, Any]:
     return {"dedup.enabled": False} if limit is None else {"dedup.enabled": True, "dedup.similarity": limit}
 
 
-@dataclass(frozen=True, slots=True)
-class SideRow:
-    """A result: its grade as text, and the sign of a removed or added one."""
-
-    memory_id: str
-    grade: str
-    sign: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two result lists: its number of relevant results (None if not judged), and its rows."""
-
-    title: str
-    relevant: int | None
-    rows: Sequence[SideRow]
-
-
 def before_after_html(
     trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int], relevant: Collection[str]
 ) -> Markup:
     """Both result lists side by side; removed and added results have signs."""
-    sides = []
-    for title, ids, changed, sign in (
+    sides = (
         ("now", before, set(before) - set(after), "▼ removed"),
         ("then", after, set(after) - set(before), "▲ added"),
-    ):
-        shown = sum(memory_id in relevant for memory_id in ids) if grades else None
-        rows = [
-            SideRow(
-                memory_id,
-                f"grade {grades[memory_id]}" if memory_id in grades else "",
-                sign if memory_id in changed else "",
-                _text(trace, memory_id, 120),
-            )
-            for memory_id in ids
-        ]
-        sides.append(Side(title, shown, rows))
-    return render("inspect/diversity/before_after.html", sides=sides)
+    )
+    memories = trace.evidence.memories
+    return render(
+        "inspect/diversity/before_after.html", sides=sides, memories=memories, grades=grades, relevant=relevant
+    )
 
 
 VIEW = View("Diversity", 60, draw, "How similar are the results, and which would a more diverse selection add?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import streamlit as st
 from markupsafe import Markup
@@ -56,28 +56,17 @@ def draw(context: InspectContext) -> None:
     draw_shares(trace)
 
 
-@dataclass(frozen=True, slots=True)
-class VariantRow:
-    """The texts of a variant; `share` of the results in percent, with the width of its bar."""
-
-    part: VariantPart
-    toggled: VariantToggle
-    share: str
-    width: str
-
-    @property
-    def alone(self) -> str:
-        """Memories found only by it."""
-        return ", ".join(self.part.alone[:MAX_TOOLTIP_IDS])
-
-
 def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> Markup:
     """One row per variant: its contribution, and the results without it."""
-    rows = [
-        VariantRow(part, toggled, f"{100 * part.share:.1f}", f"{100 * max(0.0, min(part.share, 1.0)):.1f}")
-        for part, toggled in zip(parts, switched, strict=True)
-    ]
-    return render("inspect/expansion/ablation.html", columns=COLUMNS, numbers=NUMBERS, rows=rows, listed=MAX_CELL_IDS)
+    rows = list(zip(parts, switched, strict=True))
+    return render(
+        "inspect/expansion/ablation.html",
+        columns=COLUMNS,
+        numbers=NUMBERS,
+        rows=rows,
+        listed=MAX_CELL_IDS,
+        in_tooltip=MAX_TOOLTIP_IDS,
+    )
 
 
 def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> str:

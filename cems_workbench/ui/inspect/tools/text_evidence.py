@@ -37,6 +37,7 @@ from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.results import shown_title
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import progress_in
@@ -297,7 +298,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
             f"Embedded and searched: {rule}.", help="The store's text rule; Store on the Memories page changes it."
         )
     tips = words.tips
-    title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
+    title = shown_title(memory)
     body = marked_html(memory.content, words.found_in(memory.content), tips, place, edges)
     top = marked_html(title, words.found_in(title), tips) if title else None
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
@@ -352,16 +353,6 @@ class Edge:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a text: the edges before it, its matched terms, if any, and whether the reranker read it."""
-
-    text: str
-    edges: Sequence[Edge]
-    terms: str | None
-    read: bool
-
-
 def marked_html(
     text: str,
     found: Sequence[Match],
@@ -384,7 +375,7 @@ def marked_html(
         inside = marks.get(start, inside if inside is not None and start < inside.end else None)
         terms = None if inside is None else "; ".join(tips[term] for term in inside.terms if term in tips)
         here = [edge for edge in edges if edge.at == start]
-        pieces.append(Piece(text[start:end], here, terms, read is None or read[0] <= start < read[1]))
+        pieces.append((text[start:end], here, terms, read is None or read[0] <= start < read[1]))
     return render("inspect/text_evidence/marked.html", pieces=pieces)
 
 
@@ -495,24 +486,12 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
     st.html(alignment_html(token_matches(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token of the text; `tint` in percent, `met` the numbers of the query tokens that match it best."""
-
-    text: str
-    spaced: bool
-    """Whether there is a space before it."""
-    met: str
-    nearest: str
-    tint: str
-
-
 def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
     """The tokens of the text, tinted by strength; best matches are underlined and numbered."""
     tokens = [
-        Token(
+        (
             joined(token),
-            bool(i) and not continues_word(token),
+            bool(i) and not continues_word(token),  # a space before it
             ", ".join(str(t + 1) for t in heat.met_by[i]),
             f"nearest: {joined(cosines.query[heat.nearest[i]])}, cosine {heat.cosine[i]:.3f}",
             f"{55 * heat.strength[i]:.0f}",

@@ -7,7 +7,6 @@ and other results that moved; a button tries the same on all judged queries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, MovedMemory, WhatIf, applied, new_memory
+from cems_workbench.analysis.what_if import BeforeAfter, MovedMemory, WhatIf, applied, new_memory
 from cems_workbench.analysis.what_if_set import SetEffect
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
@@ -228,48 +227,16 @@ def _draw_effect(context: InspectContext, edit: Edit) -> None:
 
 def effect_html(effect: SetEffect) -> Markup:
     """The effect in a sentence, the measures before and after, and the queries that change."""
-    rows = [
-        ChangedRow(
-            excerpt(row.query.query, 80),
-            _number(row.before),
-            _number(row.after),
-            ", ".join(row.came) or "–",
-            ", ".join(row.left) or "–",
-            f"{row.difference:+.3f}" if row.difference == row.difference else "–",
-        )
-        for row in effect.changed[:MAX_MOVED]
-    ]
-    measures = [
-        (
-            str(one.measure),
-            f"{one.baseline:.3f}",
-            f"{one.value:.3f}",
-            f"{one.difference:+.3f}",
-            interval_words(one.low, one.high),
-        )
-        for one in effect.comparison.compared[0].differences
-    ]
+    rows = effect.changed[:MAX_MOVED]
     more = len(effect.changed) - len(rows)
     return render(
         "inspect/what_if/effect.html",
-        sentence=effect.sentence,
-        measures=measures,
+        effect=effect,
         rows=rows,
-        measure=str(effect.first.measure),
+        measures=effect.comparison.compared[0].differences,
+        interval_words=interval_words,
         more=f"and {more} more" if more else "",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedRow:
-    """A judged query whose first results change."""
-
-    query: str
-    before: str
-    after: str
-    came: str
-    left: str
-    difference: str
 
 
 def _draw_outcome(outcome: WhatIf, k: int) -> None:
@@ -407,71 +374,24 @@ def _value(value: Any) -> str:
     return excerpt(str(value), 40)
 
 
-@dataclass(frozen=True, slots=True)
-class PairCell:
-    """The text of a rank or score, and its tooltip."""
-
-    text: str
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PairRow:
-    """A list or stage with the memory's ranks before and after; muted if they are equal."""
-
-    name: str
-    meaning: str
-    same: bool
-    cells: Sequence[PairCell]
-    move: str
-    words: str
-
-
 def pairs_html(pairs: Sequence[BeforeAfter], name: str, meaning: str) -> Markup:
-    """One row per list or stage, before and after; `name` is the heading of the first column."""
-    rows = [
-        PairRow(
-            list_label(pair.name),
-            about(pair.name),
-            pair.same,
-            (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
-            _move(pair),
-            "" if pair.after is None else pair.after.words,
-        )
-        for pair in pairs
-        if pair.before is not None or pair.after is not None
-    ]
-    return render("inspect/what_if/pairs.html", name=name, meaning=meaning, rows=rows)
-
-
-@dataclass(frozen=True, slots=True)
-class MovedRow:
-    """Another result whose rank changed."""
-
-    memory_id: str
-    before: str
-    after: str
-    move: str
-    content: str
+    """One row per list or stage, before and after; muted if they are equal. `name` is the heading of the first column."""
+    return render(
+        "inspect/what_if/pairs.html",
+        name=name,
+        meaning=meaning,
+        pairs=pairs,
+        about=about,
+        list_label=list_label,
+        score=_score,
+        move=_move,
+    )
 
 
 def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
     """The other results whose ranks changed."""
-    rows = []
-    for other in moved[:MAX_MOVED]:
-        there = outcome.after if other.memory_id in outcome.after.evidence.memories else outcome.before
-        content = there.evidence.memories[other.memory_id].content
-        move = _sign(other.before, other.after)
-        rows.append(MovedRow(other.memory_id, _number(other.before), _number(other.after), move, excerpt(content, 110)))
-    return render("inspect/what_if/others.html", rows=rows)
-
-
-def _cells(place: EditedRank | None, name: str) -> tuple[PairCell, PairCell]:
-    """Rank and score in a list or stage."""
-    if place is None:
-        return PairCell("–", "Does not reach this stage"), PairCell("–")
-    rank = PairCell(_number(place.rank)) if place.kept else PairCell("✕", "Dropped here")
-    return rank, PairCell("–" if place.score is None else _score(place.score, name), repr(place.score))
+    memories = {**outcome.before.evidence.memories, **outcome.after.evidence.memories}
+    return render("inspect/what_if/others.html", rows=moved[:MAX_MOVED], memories=memories, sign=_sign)
 
 
 def _score(score: float, name: str) -> str:
@@ -501,10 +421,6 @@ def _sign(before: int | None, after: int | None) -> str:
     if before is None or after is None:
         return "new" if after is not None else "gone" if before is not None else "="
     return "=" if before == after else f"▲ {before - after}" if after < before else f"▼ {after - before}"
-
-
-def _number(rank: int | None) -> str:
-    return "–" if rank is None else str(rank)
 
 
 VIEW = View(

@@ -28,7 +28,7 @@ from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import gathered_set, labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choose_memory
-from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
+from cems_workbench.ui.kit.html import fixed, full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import progress_in, report_button
 
@@ -248,73 +248,14 @@ def cause_html(why: Why, content: str) -> Markup:
     return render("inspect/why/cause.html", why=why, content=content)
 
 
-@dataclass(frozen=True, slots=True)
-class StepLine:
-    """The texts of a stage of the path; `exact` are the unrounded scores."""
-
-    name: str
-    meaning: str
-    rank: str
-    score: str
-    exact: str
-    cell: str
-    words: str
-    lost: bool
-
-
 def path_html(path: MemoryPath) -> Markup:
     """The memory's path through the stages; the stage that lost it is marked by a cross, a word and a tint."""
-    lines = [
-        StepLine(
-            step.stage,
-            about(step.stage),
-            _ranks(step.rank_in, step.rank),
-            _score(step.score),
-            _moved(step.score_in, step.score),
-            "kept" if step.kept else "dropped",
-            step.words,
-            step.stage == path.lost_at,
-        )
-        for step in path.steps
-    ]
-    return render("inspect/why/path.html", lines=lines)
-
-
-@dataclass(frozen=True, slots=True)
-class ListRankLine:
-    """The texts of a list, and of the memory's rank in it."""
-
-    name: str
-    meaning: str
-    rank: str
-    score: str
-    depth: str
-    returned: str
-    words: str
+    return render("inspect/why/path.html", path=path, about=about)
 
 
 def list_ranks_html(places: Sequence[ListEntry]) -> Markup:
     """The memory's rank in each list when the whole store is searched."""
-    lines = [
-        ListRankLine(
-            list_label(place.list),
-            about(place.list),
-            _rank(place.rank),
-            _score(place.score),
-            _depth(place),
-            "✓ yes" if place.returned else "✕ no",
-            place.words,
-        )
-        for place in places
-    ]
-    return render("inspect/why/places.html", lines=lines)
-
-
-def _depth(place: ListEntry) -> str:
-    """The depth of a list: in memories, or in chunks for a list that is part of another one."""
-    if place.depth is not None:
-        return str(place.depth)
-    return "all" if place.chunks is None else f"{place.chunks} chunks"
+    return render("inspect/why/places.html", places=places, about=about, list_label=list_label)
 
 
 def counterfactual_html(counterfactual: Counterfactual) -> Markup:
@@ -328,7 +269,7 @@ def counterfactual_html(counterfactual: Counterfactual) -> Markup:
         notes=_notes(counterfactual),
         judged=_judged_text(counterfactual),
         kept=moved_text(counterfactual.side_effects),
-        gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
+        gain=fixed(None if effect is None else effect.gain, "+.3f").replace("-", "−"),
         interval="" if effect is None else interval_text(effect),
     )
 
@@ -393,22 +334,6 @@ def _judged_text(counterfactual: Counterfactual) -> str:
         f"Gained a hit: {', '.join(effect.gained[:MAX_NAMED]) or 'none'}. "
         f"Lost a hit: {', '.join(effect.lost[:MAX_NAMED]) or 'none'}."
     )
-
-
-def _ranks(before: int | None, after: int | None) -> str:
-    return "–" if before is None and after is None else f"{_rank(before)} → {_rank(after)}"
-
-
-def _rank(rank: int | None) -> str:
-    return "–" if rank is None else str(rank)
-
-
-def _score(score: float | None) -> str:
-    return "–" if score is None else f"{score:.4f}"
-
-
-def _moved(before: float | None, after: float | None) -> str:
-    return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
 
 
 VIEW = View(

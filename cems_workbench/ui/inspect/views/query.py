@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -91,56 +90,39 @@ def corrections_html(corrections: Sequence[Mapping[str, Any]], searched: str) ->
     return render("inspect/corrections.html", corrections=corrections, searched=searched)
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """A feature of conversational queries: value, condition, whether it is met, and the words it was found in."""
-
-    name: str
-    meaning: str
-    value: str
-    needed: str
-    met: bool
-    words: str
-
-
 def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
     """The verdict, each feature with its words and limit, and the consequence."""
     config = trace.config.query.conversational
     met = limits_met(features["domain_signal"], features["stopword_ratio"], features["has_code"], config)
-    count = features["words"]
-    domain, stopwords, code = met
+    count, (domain, stopwords, code) = features["words"], met
     listed = [
-        Feature(
+        (
             "domain signal",
             "Share of the words that are technical terms",
             f"{len(features['terms'])} of {count} = {features['domain_signal']:.3f}",
             f"< {config.max_domain_signal:g}",
             domain,
-            _listed(features["terms"]),
+            features["terms"],
         ),
-        Feature(
+        (
             "stopword ratio",
             "Share of stop words",
             f"{len(features['stopwords'])} of {count} = {features['stopword_ratio']:.3f}",
             f"> {config.min_stopword_ratio:g}",
             stopwords,
-            _listed(features["stopwords"]),
+            features["stopwords"],
         ),
-        Feature(
+        (
             "code",
             "Does the query show code?",
             "yes" if features["has_code"] else "none",
             "none",
             code,
-            _listed(features["code"]),
+            features["code"],
         ),
     ]
     consequence = _consequence(all(met), trace, config)
     return render("inspect/conversational.html", features=listed, verdict=all(met), consequence=consequence)
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(words))
 
 
 def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
@@ -170,17 +152,6 @@ def llm_line(llm: Mapping[str, Any] | None) -> str:
     return f"LLM {plain(str(llm['model']))}: {calls} request{'s' if calls != 1 else ''}, {cached} from the cache."
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A row of the probe: raw and scaled score of the lexical search, the condition and whether it is met."""
-
-    name: str
-    raw: str
-    scaled: str
-    needed: str
-    distance: str
-
-
 def probe_html(probe: StrongSignal) -> Markup:
     """The strong-signal probe: raw and scaled scores, both conditions with the gap to them, and the verdict."""
     if not probe.enabled:
@@ -189,19 +160,7 @@ def probe_html(probe: StrongSignal) -> Markup:
         verdict = "Fires: expansion by a model or by feedback is skipped"
     else:
         verdict = "Does not fire"
-    lead = f"{probe.top - probe.second:.4f}"
-    conditions = [
-        Condition(
-            "first hit",
-            f"{probe.raw_top:.4f} raw",
-            f"{probe.top:.4f}",
-            f"≥ {probe.threshold:g}",
-            _distance(probe.short_of_threshold),
-        ),
-        Condition("second hit", f"{probe.raw_second:.4f} raw", f"{probe.second:.4f}", "", ""),
-        Condition("lead of the first", "", lead, f"≥ {probe.gap:g}", _distance(probe.short_of_gap)),
-    ]
-    return render("inspect/probe.html", verdict=verdict, scale=SCALES[probe.scale], conditions=conditions)
+    return render("inspect/probe.html", probe=probe, verdict=verdict, scale=SCALES[probe.scale], distance=_distance)
 
 
 def _distance(short: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import streamlit as st
 from markupsafe import Markup
@@ -122,28 +121,9 @@ def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class WeightRow:
-    """The texts of a band; `share` is retrieval's effective part in percent, None if unknown."""
-
-    ranks: str
-    candidates: int
-    nominal: str
-    effective: str
-    share: str | None
-
-
 def weights_html(weights: Sequence[BandWeight], example: Overtaking | None) -> Markup:
     """Nominal and effective share per band, with a warning if they disagree."""
-    rows = [_weight_row(weight) for weight in weights]
-    return render("inspect/weights.html", rows=rows, warnings=weight_warnings(weights, example))
-
-
-def _weight_row(weight: BandWeight) -> WeightRow:
-    ranks = f"{weight.first}–{weight.last}" if weight.last else f"{weight.first} on"
-    nominal, share = f"{weight.nominal:.0%} : {1 - weight.nominal:.0%}", weight.effective
-    effective = "–" if share is None else f"{'⚠ ' if weight.inverted else ''}{share:.1%} : {1 - share:.1%}"
-    return WeightRow(ranks, weight.candidates, nominal, effective, None if share is None else f"{share:.2%}")
+    return render("inspect/weights.html", weights=weights, warnings=weight_warnings(weights, example))
 
 
 def weight_warnings(weights: Sequence[BandWeight], example: Overtaking | None) -> list[str]:
