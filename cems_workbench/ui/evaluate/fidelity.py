@@ -65,6 +65,7 @@ from cems_workbench.ui.kit.widgets import (
     cancellable,
     draw_provenance,
     empty,
+    errors_shown,
     offer_gather,
     progress_in,
     search_cost_text,
@@ -177,7 +178,7 @@ def draw(resources: Resources) -> None:
     if not configs:
         st.info("Choose a config above.")
         return
-    try:
+    with errors_shown():
         asked = _settings_with_queries(recordings, configs, as_chosen, resources)
         if _gathered(asked, resources):
             st.rerun()
@@ -189,8 +190,6 @@ def draw(resources: Resources) -> None:
             _queries(_chosen(measured))
         if asked:
             _nearest(asked[0], as_chosen, lists, resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
 
 
 def _nearest(asked: SettingQueries, as_chosen: bool, lists: Mapping[str, Lists], resources: Resources) -> None:

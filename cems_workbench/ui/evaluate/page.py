@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate import (
@@ -22,8 +21,8 @@ from cems_workbench.ui.evaluate import (
 )
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import begin_page, plain
-from cems_workbench.ui.kit.widgets import switch
+from cems_workbench.ui.kit.html import begin_page
+from cems_workbench.ui.kit.widgets import errors_shown, switch
 
 VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
     "Losses": lambda evaluated, choice, resources: losses.draw(evaluated, choice),
@@ -56,7 +55,7 @@ def main() -> None:
     session.warm_up(resources)
     if choice is None:
         return
-    try:
+    with errors_shown():
         evaluated, missing = measured(choice, resources)
         if setup.offer(missing, evaluated, choice, resources):
             st.rerun()
@@ -65,8 +64,6 @@ def main() -> None:
             _views(evaluated, choice, resources)
         else:
             setup.draw_sample(choice, resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
 
 
 def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:

@@ -71,6 +71,7 @@ from cems_workbench.ui.kit.widgets import (
     draw_effects,
     draw_provenance,
     empty,
+    errors_shown,
     offer_gather,
     offer_job,
     search_cost_text,
@@ -319,11 +320,9 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
         persist_state="session",
         help="You can type others, such as hit@3 or nDCG@5. " + measures_help(),
     )
-    try:
+    with errors_shown():
         return parse_measures(" ".join(names), grade)
-    except InputError as error:
-        st.error(plain(str(error)))
-        return None
+    return None
 
 
 def _nothing(has_queries: bool) -> None:

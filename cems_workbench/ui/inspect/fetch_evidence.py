@@ -27,7 +27,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import settling_html
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.widgets import cancellable, progress_in
+from cems_workbench.ui.kit.widgets import cancellable, errors_shown, progress_in
 
 MAX_STALE_CONTROLS_S = 0.3
 """For so long the controls may be those of the last rerun: Streamlit fades what is not drawn again after half a second."""
@@ -61,36 +61,36 @@ def fetched_trace(
     scores are in the store's cache.
     """
     state.attempt(request)
-    try:
-        with cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress:
-            started = time.perf_counter()
-            painter = _Painter(request, resources, st.empty(), draw_controls)
-            if not _lists_are_fast(resources):
+    with (
+        errors_shown(),
+        cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress,
+    ):
+        started = time.perf_counter()
+        painter = _Painter(request, resources, st.empty(), draw_controls)
+        if not _lists_are_fast(resources):
+            draw_controls()
+
+        def report(label: str, done: int, total: int) -> None:
+            progress(label, done, total)
+            if time.perf_counter() - started > MAX_STALE_CONTROLS_S:
                 draw_controls()
 
-            def report(label: str, done: int, total: int) -> None:
-                progress(label, done, total)
-                if time.perf_counter() - started > MAX_STALE_CONTROLS_S:
-                    draw_controls()
-
-            evidence = gather(
-                request,
-                state.present_config(),
-                resources,
-                report,
-                known=present,
-                judge="decisive",
-                switched_off=state.variants_off(request),
-                observer=painter,
-                clock=time.perf_counter,
-            )
-            latest = painter.latest
-            trace = latest if latest is not None and latest.evidence is evidence else _replayed(evidence, request)
-            st.session_state[LAST_SEARCH] = (evidence, 1000 * (time.perf_counter() - started))
-            return trace
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
+        evidence = gather(
+            request,
+            state.present_config(),
+            resources,
+            report,
+            known=present,
+            judge="decisive",
+            switched_off=state.variants_off(request),
+            observer=painter,
+            clock=time.perf_counter,
+        )
+        latest = painter.latest
+        trace = latest if latest is not None and latest.evidence is evidence else _replayed(evidence, request)
+        st.session_state[LAST_SEARCH] = (evidence, 1000 * (time.perf_counter() - started))
+        return trace
+    return None
 
 
 @dataclass

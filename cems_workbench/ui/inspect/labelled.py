@@ -13,7 +13,6 @@ import streamlit as st
 
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import SignalTable, signal_table
 from cems_workbench.jobs.background_evidence import BackgroundEvidence, may_start_unasked
@@ -28,15 +27,13 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import errors_shown, progress_in, watch_work
 
 LABELLED = "inspect:labelled"
 GATHERED = "inspect:labelled:gathered"
 NOTHING_MISSING = "inspect:ahead:nothing"
 SIGNALS_SEEN = "inspect:abstain:judged_signals"
 """Keys of the session state."""
-REDRAW_INTERVAL_S = 1.0
-"""Interval between redraws of a background gather."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -96,7 +93,9 @@ def gather_ahead(context: InspectContext) -> None:
     if last is None and Settings().gather_ahead and may_start_unasked(context.trace.config):
         last = _start_gather(context)
     if last is not None and not last.over:
-        _watch(str(context.resources.store.path))
+        text = "Searching the judged queries in the background, to measure changes on them: {done} of {total}"
+        store = str(context.resources.store.path)
+        watch_work(_gathers, store, "inspect:ahead:stop", text, "Stop", "Finished searches are kept.")
 
 
 def _start_gather(context: InspectContext) -> BackgroundEvidence | None:
@@ -124,22 +123,6 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
     last = _gathers().get(str(context.resources.store.path))
     same = last is not None and last.key == evidence_memory().key(context.trace.config, context.resources)
     return last if same else None
-
-
-@st.fragment(run_every=REDRAW_INTERVAL_S)
-def _watch(store: str) -> None:
-    """Draw the progress of the gather, as a fragment; reruns the whole page when it ends."""
-    at_work = _gathers()[store]
-    if at_work.over:
-        st.rerun()
-    bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(
-        at_work.done / max(1, at_work.total),
-        text=f"Searching the judged queries in the background, to measure changes on them: {at_work.done} of {at_work.total}",
-    )
-    button.button(
-        "Stop", key="inspect:ahead:stop", on_click=at_work.stop, width="stretch", help="Finished searches are kept."
-    )
 
 
 def labelled_set(context: InspectContext) -> LabelledSet | None:
@@ -191,11 +174,9 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     if not pressed:
         return None
     place.empty()
-    try:
+    with errors_shown():
         return _build(context, queries, grades)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
+    return None
 
 
 def judged_signals(context: InspectContext) -> SignalTable | None:

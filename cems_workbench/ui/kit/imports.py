@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from cems_workbench.errors import InputError
 from cems_workbench.jobs.importing import FileImport, import_options, took_nothing
 from cems_workbench.records import RowError
 from cems_workbench.store import ImportOptions, ImportReport
 from cems_workbench.store.imports import KINDS
 from cems_workbench.store.query_matching import MATCHES
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.ui.kit.html import csv_bytes, plain
+from cems_workbench.ui.kit.html import csv_bytes
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import errors_shown
 
 REPLACE_HELP = (
     "Also change memories and queries that another file, a live source or an edit brought (`--replace`). Otherwise they stay and are "
@@ -66,7 +66,7 @@ def draw_options(key: str) -> ImportOptions | None:
                 help="Grades of ratings that are fractions or words, VALUE=GRADE, with commas between them (`--grade`).",
             ),
         }
-    try:
+    with errors_shown():
         return import_options(
             texts["query_set"].strip() or None,
             texts["scale"].strip() or None,
@@ -76,9 +76,7 @@ def draw_options(key: str) -> ImportOptions | None:
             replace=replace,
             queue=texts["queue"].strip() or None,
         )
-    except InputError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        return None
+    return None
 
 
 CountRow = tuple[str, ImportReport | None, str, RowCounts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import streamlit as st
 from markupsafe import Markup
@@ -24,6 +24,10 @@ from cems_workbench.ui.kit.html import draw, plain, render
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.jobs.sample_figures import SampleFigures
+
+
+REDRAW_INTERVAL_S = 0.7
+"""Interval between redraws of work in the background."""
 
 
 def switch(label: str, views: Sequence[str], key: str, *, remember: bool = True) -> str:
@@ -94,6 +98,62 @@ def draw_effects(configs: Mapping[str, PipelineConfig], only_project: bool = Fal
     project = several_effects({name: project_effect(config, only_project) for name, config in configs.items()})
     moment = several_effects({name: as_of_effect(config) for name, config in configs.items()})
     st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """A context in which an error becomes one line on the page; the statements after it are then reached."""
+    try:
+        yield
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+
+
+@contextmanager
+def working() -> Iterator[Progress]:
+    """A context with a progress bar here, which disappears when it ends; an error becomes one line on the page, as in `errors_shown`."""
+    place = st.empty()
+    try:
+        with errors_shown():
+            yield progress_in(place)
+    finally:
+        place.empty()
+
+
+class BackgroundWork(Protocol):
+    """Work in another thread: how much of it is done, and whether it has ended."""
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def over(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+
+@st.fragment(run_every=REDRAW_INTERVAL_S)
+def watch_work(
+    works: Callable[[], Mapping[str, BackgroundWork]],
+    name: str,
+    key: str,
+    text: str,
+    stop: str,
+    help: str | None = None,
+) -> None:
+    """Draw the progress of the work of this name and a button `stop`, as a fragment; reruns the whole page when it ends.
+
+    `text` has the places {done} and {total}; `key` is the button's.
+    """
+    at_work = works()[name]
+    if at_work.over:
+        st.rerun()
+    bar, button = st.columns([5, 1], vertical_alignment="center")
+    bar.progress(at_work.done / max(1, at_work.total), text=text.format(done=at_work.done, total=at_work.total))
+    button.button(stop, key=key, on_click=at_work.stop, width="stretch", help=help)
 
 
 def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *, resumable: bool) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.jobs.importing import FileImport, import_files
@@ -17,7 +16,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.imports import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.widgets import cancellable
+from cems_workbench.ui.kit.widgets import cancellable, errors_shown
 from cems_workbench.ui.label import state
 
 MAX_ROWS = 500
@@ -130,12 +129,10 @@ def _choose(resources: Resources) -> _Choice | None:
         if query_set == ALL_QUERIES
         else {query.qid for query in resources.store.query_sets.queries(query_set)}
     )
-    try:
+    with errors_shown():
         chosen = choose_judgments(resources.store, qids, None if judge == ANY_JUDGE else judge, kind, rule)
         return _Choice(chosen, write_judgments(form, chosen.judgments, queries), form)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        return None
+    return None
 
 
 def _export(choice: _Choice, resources: Resources) -> None:

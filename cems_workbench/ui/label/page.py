@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import begin_page, plain, write_script
-from cems_workbench.ui.kit.widgets import switch
+from cems_workbench.ui.kit.html import begin_page, write_script
+from cems_workbench.ui.kit.widgets import errors_shown, switch
 from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded, team
 
 
@@ -57,7 +56,5 @@ def main() -> None:
     if resources is None:
         return
     view = switch("View", list(VIEWS), state.VIEW)
-    try:
+    with errors_shown():
         VIEWS[view](resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")

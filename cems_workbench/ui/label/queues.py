@@ -34,9 +34,6 @@ from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import cancellable, draw_effects
 from cems_workbench.ui.label import state
 
-REDRAW_INTERVAL_S = 0.5
-"""Interval between redraws of the progress."""
-
 
 @st.cache_resource(show_spinner=False)
 def _background_queues() -> dict[str, BackgroundQueue]:
@@ -58,7 +55,9 @@ def draw_ready(resources: Resources) -> None:
     if at_work.over:
         _draw_no_queue(at_work, resources)
     else:
-        _watch(store)
+        widgets.empty("Creating a first queue", _contents(at_work))
+        text = "{done} of {total} queries searched"
+        widgets.watch_work(_background_queues, store, "label:ready:cancel", text, "Cancel")
 
 
 def _start(resources: Resources) -> bool:
@@ -67,18 +66,6 @@ def _start(resources: Resources) -> bool:
     if plan is not None:
         _background_queues()[str(resources.store.path)] = BackgroundQueue(resources, plan).start()
     return plan is not None
-
-
-@st.fragment(run_every=REDRAW_INTERVAL_S)
-def _watch(store: str) -> None:
-    """Draw the progress; a fragment that reruns without the rest of the page."""
-    at_work = _background_queues()[store]
-    if at_work.over:
-        st.rerun()
-    widgets.empty("Creating a first queue", _contents(at_work))
-    bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(at_work.done / max(1, at_work.total), text=f"{at_work.done} of {at_work.total} queries searched")
-    button.button("Cancel", key="label:ready:cancel", on_click=at_work.stop, width="stretch")
 
 
 def _draw_no_queue(at_work: BackgroundQueue, resources: Resources) -> None:

@@ -12,15 +12,12 @@ from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch
 from cems_workbench.settings import settings_for
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.widgets import ESTIMATE_AFTER_S, duration
+from cems_workbench.ui.kit.widgets import ESTIMATE_AFTER_S, REDRAW_INTERVAL_S, duration
 from cems_workbench.ui.tune.goal import effort
 from cems_workbench.ui.tune.state import page, store_result
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-REDRAW_INTERVAL_S = 0.7
-"""Interval between redraws of a running search."""
 
 
 def start(planned: PlannedSearch) -> None:

@@ -9,14 +9,13 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next
 from cems_workbench.analysis.support import Span, marked_pieces
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.blaming import blame_answer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import working
 from cems_workbench.ui.memories.state import open_in_memories
 
 TEXT, ASKED = "inspect:blame:text", "inspect:blame:asked"
@@ -56,25 +55,14 @@ def draw(context: InspectContext) -> None:
 
 def _blame(context: InspectContext, text: str) -> Blame | None:
     """The result for the current query and config, cached; None after an error."""
-    place = st.empty()
+    trace = context.trace
+    with working() as progress:
 
-    def make() -> Blame:
-        return blame_answer(
-            text,
-            context.resources,
-            context.trace.config,
-            context.request,
-            trace=context.trace,
-            progress=progress_in(place),
-        )
+        def make() -> Blame:
+            return blame_answer(text, context.resources, trace.config, context.request, trace=trace, progress=progress)
 
-    try:
         return context.remembered("blame:found", make, text, context.request, context.grades, most=MAX_CACHED)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
+    return None
 
 
 def _draw_blame(found: Blame) -> None:

@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import working
 
 MAX_IMMEDIATE = 20_000
 """Embeddings up to which the comparison starts when the tool is opened."""
@@ -152,17 +152,19 @@ def _compared(
     """The exact ranking and the lists compared with it; None after drawing the reason."""
     vectors, config = context.resources.indexes.vectors, context.trace.config
     where = search_filter(context.request, config)
-    place = st.empty()
-    try:
+    with working() as progress:
         query = context.resources.embedder.encode_query(context.trace.evidence.text_for("vector", ranked.variant or 0))
-        exact = exact_ranking(query, ids, embeddings_of(vectors), progress_in(place))
+        exact = exact_ranking(query, ids, embeddings_of(vectors), progress)
         # In a large store the graph takes minutes to build.
-        graph = None if len(ids) > EXACT_ROWS else vectors.approximate(query, depth, where)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
+        graph = None if len(ids) > EXACT_ROWS else compare(exact, vectors.approximate(query, depth, where), depth)
+        return exact, _checked(context, ranked, exact, graph, depth)
+    return None
+
+
+def _checked(
+    context: InspectContext, ranked: RankedList, exact: ExactRanking, graph: IndexComparison | None, depth: int
+) -> list[CheckedList]:
+    config = context.trace.config
     chosen = CANDIDATE_SETS.get(config.lists.candidate_set.mode, "")
     pooled = bool(chosen)
     within = f"exact, of {chosen.format(size=candidate_set_size(config))} (Lists → Candidate set)"
@@ -171,8 +173,8 @@ def _compared(
     answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [CheckedList(ranked.name, how, compare(exact, answer, depth), pooled)]
     if graph is not None:
-        rows.append(CheckedList("Chroma alone", GRAPH, compare(exact, graph, depth)))
-    return exact, rows
+        rows.append(CheckedList("Chroma alone", GRAPH, graph))
+    return rows
 
 
 def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[CheckedList]) -> None:
@@ -250,14 +252,11 @@ def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> Non
         st.session_state.pop(TRIED, None)
         if not st.button(f"Query {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP):
             return
-        place = st.empty()
-        try:
-            found = check_engine(engine, context.resources, context.request, text, config, progress_in(place))
-        except WorkbenchError as error:
-            st.error(plain(str(error)), icon=":material/link_off:")
+        found = None
+        with working() as progress:
+            found = check_engine(engine, context.resources, context.request, text, config, progress)
+        if found is None:
             return
-        finally:
-            place.empty()
         last = st.session_state[LIVE] = (key, found)
     check = last[1]
     st.caption(plain(f"{check.probe.engine} at {where}, index: {check.probe.index_line}"))

@@ -18,7 +18,7 @@ from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.what_if import BeforeAfter, MovedMemory, WhatIf, applied, new_memory
 from cems_workbench.analysis.what_if_set import SetEffect
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.what_if import effect_on_queries
 from cems_workbench.pipeline.resources import Resources
@@ -32,7 +32,7 @@ from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import errors_shown, working
 
 TOOL = "what_if"
 EDITED, ABSENT, NEW = MODES = ("Other values", "Without it", "A new memory")
@@ -156,41 +156,23 @@ def _draw_new(context: InspectContext) -> None:
         st.caption("Would this note be found? Write it and press Try. Nothing is saved.")
         return
     text, title_text, of_project, of_scope = state["inspect:what_if:new:tried"]
-    try:
+    with errors_shown():
         new = new_memory(
-            text or "",
-            context.resources,
-            title=title_text,
-            project=of_project,
-            scope=of_scope or "personal",
+            text or "", context.resources, title=title_text, project=of_project, scope=of_scope or "personal"
         )
-    except InputError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        return
-    _draw_edit(context, Edit(None, new, context.resources))
+        _draw_edit(context, Edit(None, new, context.resources))
 
 
 def _outcome(context: InspectContext, edit: Edit) -> WhatIf | None:
     """The outcome, cached by edit, request, config and evidence; None after an error, which is drawn."""
-    trace, place = context.trace, st.empty()
+    trace, off = context.trace, context.variants_off
+    with working() as progress:
 
-    def make() -> WhatIf:
-        return applied(
-            edit,
-            trace.evidence,
-            trace.config,
-            context.request,
-            switched_off=context.variants_off,
-            progress=progress_in(place),
-        )
+        def make() -> WhatIf:
+            return applied(edit, trace.evidence, trace.config, context.request, switched_off=off, progress=progress)
 
-    try:
         return context.remembered("what_if:outcomes", make, edit.stored, edit.edited, context.request, most=MAX_CACHED)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
+    return None
 
 
 def _draw_effect(context: InspectContext, edit: Edit) -> None:
@@ -205,24 +187,16 @@ def _draw_effect(context: InspectContext, edit: Edit) -> None:
     )
     if not asked and not context.is_remembered(*key):
         return
-    place = st.empty()
-    try:
+    with working() as progress:
         effect = context.remembered(
             key[0],
-            lambda: effect_on_queries(
-                edit, context.trace.config, memory=evidence_memory(), progress=progress_in(place)
-            ),
+            lambda: effect_on_queries(edit, context.trace.config, memory=evidence_memory(), progress=progress),
             *key[1:],
             most=MAX_CACHED,
         )
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return
-    finally:
-        place.empty()
-    st.html(effect_html(effect))
-    for note in effect.notes:
-        st.caption(plain(note))
+        st.html(effect_html(effect))
+        for note in effect.notes:
+            st.caption(plain(note))
 
 
 def effect_html(effect: SetEffect) -> Markup:

@@ -17,7 +17,6 @@ from cems_workbench.analysis.why import Change, Counterfactual, LabelledSet, Lis
 from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.value_text import short_value
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.report.investigation import investigation_report
@@ -30,7 +29,7 @@ from cems_workbench.ui.inspect.labelled import gathered_set, labelled_set, offer
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import fixed, full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in, report_button
+from cems_workbench.ui.kit.widgets import report_button, working
 
 TOOL = "why"
 MAX_CHANGES = 8
@@ -119,28 +118,23 @@ def explanation(context: InspectContext, memory_id: str, k: int, labelled: Label
     """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error. Draws its progress here."""
     trace = context.trace
     labelled = labelled or gathered_set(context)
-    place = st.empty()
+    with working() as progress:
 
-    def make() -> Why:
-        return explain(
-            memory_id,
-            trace.evidence,
-            trace.config,
-            k=k,
-            request=replace(context.request, as_of=trace.evidence.as_of),
-            resources=context.resources,
-            labelled=labelled,
-            switched_off=context.variants_off,
-            progress=progress_in(place),
-        )
+        def make() -> Why:
+            return explain(
+                memory_id,
+                trace.evidence,
+                trace.config,
+                k=k,
+                request=replace(context.request, as_of=trace.evidence.as_of),
+                resources=context.resources,
+                labelled=labelled,
+                switched_off=context.variants_off,
+                progress=progress,
+            )
 
-    try:
         return context.remembered("why:answers", make, memory_id, k, context.request, labelled, most=MAX_CACHED)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
+    return None
 
 
 def _draw_path(path: MemoryPath) -> None:
