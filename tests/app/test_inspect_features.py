@@ -121,7 +121,7 @@ def test_the_lists_view_has_a_table_per_list_with_raw_and_normalised(open_page: 
         assert list(table["memory"]) == list(dict.fromkeys(hit.memory_id for hit in ranked.hits)), ranked.name
         if ranked.source == "recency":
             days = [evidence.memories[memory_id].created_at for memory_id in table["memory"]]
-            assert list(table["raw"]) == [day.date().isoformat() for day in days if day is not None]
+            assert list(table["created"]) == [day.date().isoformat() for day in days if day is not None]
         else:
             assert list(table["raw"]) == pytest.approx([best[memory_id] for memory_id in table["memory"]])
 
@@ -134,12 +134,12 @@ def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> N
     assert not page.exception
     table = page.dataframe[0].value
     order_of_signs = list(SIGNS.values())
-    places = [order_of_signs.index(sign) for sign in table[""]]
+    places = [order_of_signs.index(sign) for sign in table["status"]]
     assert places == sorted(places)
     resources = session.resources()
     assert len(table) == len(judged_queries(resources)[1]) > 50
     for sign in order_of_signs:
-        assert f"{sign} {(table[''] == sign).sum()}" in captions(page)
+        assert f"{sign} {(table['status'] == sign).sum()}" in captions(page)
 
 
 @pytest.mark.thorough

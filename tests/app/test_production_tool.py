@@ -65,7 +65,7 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     page = pasted(page, "\n".join(there))
     assert re.search(r"They differ from rank \d+:", markdown(page))
     stages = next(frame.value for frame in page.dataframe if "RBO" in frame.value)
-    assert (stages["name"].str.startswith("◆")).sum() == 1
+    assert (stages["list or stage"].str.startswith("◆")).sum() == 1
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
     lost = placed[placed["production"].notna() & placed["ours"].isna()]
     assert set(lost["memory"]) == set(there) - set(first)
