@@ -1,4 +1,4 @@
-"""The tools Sensitivity, Weight map and Effective weights on the Inspect page."""
+"""The tools Sensitivity, with one parameter and with two, and Effective weights on the Inspect page."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
 
 
 def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: OpenPage) -> None:
-    page = opened(open_page, "Weight map")
+    page = opened(open_page, "Sensitivity")
+    page = page.selectbox(key="inspect:sensitivity:second").set_value("fusion.k").run()
     page = page.segmented_control(key="inspect:map:size").set_value(12).run()
     assert not page.exception
     found = remembered(page, "weight_map")
@@ -124,9 +125,7 @@ def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: O
     assert found.judged and "A relevant memory is first in" in markdown(page)
     at = found.xs.index(found.now[0]), found.ys.index(found.now[1])
     assert found.first[at[1]][at[0]] == order(page)[0]
-    page = page.selectbox(key="inspect:map:y").set_value("lists.lexical.weight").run()
-    assert not page.exception
-    assert any("two different parameters" in info.value for info in page.info)
+    assert "lists.lexical.weight" not in page.selectbox(key="inspect:sensitivity:second").options
 
 
 def test_the_weights_name_what_moved_the_ranking_most(open_page: OpenPage) -> None:
@@ -139,7 +138,7 @@ def test_the_weights_name_what_moved_the_ranking_most(open_page: OpenPage) -> No
     assert "For the first 10 results" in captions(page)
 
 
-@pytest.mark.parametrize("name", ["Sensitivity", "Weight map", "Effective weights"])
+@pytest.mark.parametrize("name", ["Sensitivity", "Effective weights"])
 def test_without_results_and_without_candidates_each_tool_says_so(open_page: OpenPage, name: str) -> None:
     page = opened(open_page, name, {"filter.min_score": 100.0})
     if name == "Effective weights":

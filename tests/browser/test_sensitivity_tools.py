@@ -1,4 +1,4 @@
-"""Sensitivity, Weight map and Effective weights with a real mouse: charts are drawn, and applied values change the ranking."""
+"""Sensitivity of one parameter and of two, and Effective weights with a real mouse: charts are drawn, and applied values change the ranking."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
     expect(inspect.changed(1)).to_be_visible()
     assert inspect.order()[:5] != before
 
-    inspect.tool("Weight map")
+    second = inspect.page.get_by_role("combobox", name="Second parameter")
+    second.fill("RRF k")
+    with window.rerun():
+        second.press("Enter")
     expect(inspect.page.get_by_text("first somewhere among")).to_be_visible()
     plot = inspect.page.locator(".st-key-inspect-map-chart .nsewdrag").first
     plot.scroll_into_view_if_needed()

@@ -1,6 +1,6 @@
-"""Sensitivity: how the top results change over the range of one parameter, with breakpoints.
+"""Sensitivity: how the top results change over the range of one parameter, with breakpoints; or over those of two, as a map.
 
-The chart shows the intervals of the range, the ranks of the memories over it, and the metrics of the judged queries.
+The chart of one shows the intervals of the range, the ranks of the memories over it, and the metrics of the judged queries.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cems_workbench.analysis.sensitivity.scan import (
     Sweep,
     by_members,
     inside,
+    is_number,
     labelled_curve,
     neighbours,
     shown_memories,
@@ -31,7 +32,8 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.labelled import offer_labelled
-from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, bold, draw_chart, hover, lines
+from cems_workbench.ui.inspect.tools.weight_map import SIZES, draw_map
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row, short_id
 from cems_workbench.ui.kit.widgets import progress_in
@@ -102,7 +104,7 @@ def sweep_figure(
     figure.update_layout(
         height=sum(heights) + 160,
         margin={"l": 8, "r": 24 + 8 * longest, "t": 74, "b": 46},
-        legend={"orientation": "h", "y": 0.995, "yanchor": "top", "x": 0, "yref": "container", "font": {"size": 12}},
+        legend=LEGEND | {"y": 0.995, "yanchor": "top", "yref": "container"},
         hovermode="closest",
         bargap=0,
     )
@@ -233,8 +235,25 @@ def draw(context: InspectContext) -> None:
     if not context.trace.evidence.candidate_ids:
         st.info("No list found candidates for this query, so no parameter can change its results.")
         return
-    path, k, counted = _choose(context.trace.config)
     trace = context.trace
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        path, second = _choose(trace.config)
+        if second is not None:
+            size = st.segmented_control(
+                "Cells",
+                list(SIZES),
+                default=24,
+                format_func=SIZES.__getitem__,
+                required=True,
+                key="inspect:map:size",
+                persist_state="session",
+                help="Each cell is one replay; values between cells are not tried.",
+            )
+        else:
+            k, counted = _choose_change()
+    if second is not None:
+        draw_map(context, path, second, size or 24)
+        return
     swept = context.remembered(
         "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
     )
@@ -267,38 +286,56 @@ def first_weight(config: PipelineConfig) -> str:
     return f"lists.{on}.weight"
 
 
-def _choose(config: PipelineConfig) -> tuple[str, int, str]:
-    paths = [spec.path for spec in searched_specs()]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        path = st.selectbox(
-            "Parameter",
-            paths,
-            paths.index(first_weight(config)),
-            format_func=label_of,
-            key="inspect:sensitivity:path",
-            persist_state="session",
-            width=330,
-            help="Parameters that need no new search. For a depth, only values below the current one.",
-        )
-        k = st.segmented_control(
-            "First",
-            DEPTHS,
-            default=5,
-            required=True,
-            key="inspect:sensitivity:k",
-            persist_state="session",
-            help="Number of top results compared.",
-        )
-        counted = st.segmented_control(
-            "Count as a change",
-            (NEW_ORDER, NEW_MEMBER),
-            default=NEW_ORDER,
-            required=True,
-            key="inspect:sensitivity:counted",
-            persist_state="session",
-            help="Any new order, or only added or removed results.",
-        )
-    return path, k or 5, counted or NEW_ORDER
+def _choose(config: PipelineConfig) -> tuple[str, str | None]:
+    specs = searched_specs()
+    paths = [spec.path for spec in specs]
+    path = st.selectbox(
+        "Parameter",
+        paths,
+        paths.index(first_weight(config)),
+        format_func=label_of,
+        key="inspect:sensitivity:path",
+        persist_state="session",
+        width=330,
+        help="Parameters that need no new search. For a depth, only values below the current one.",
+    )
+    numbers = [spec.path for spec in specs if is_number(spec)]
+    if path not in numbers:
+        return path, None
+    second = st.selectbox(
+        "Second parameter",
+        [other for other in numbers if other != path],
+        None,
+        format_func=label_of,
+        key="inspect:sensitivity:second",
+        persist_state="session",
+        placeholder="none",
+        width=260,
+        help="With one, a map: which memory comes first, and does the query succeed, for each pair of values?",
+    )
+    return path, second
+
+
+def _choose_change() -> tuple[int, str]:
+    k = st.segmented_control(
+        "First",
+        DEPTHS,
+        default=5,
+        required=True,
+        key="inspect:sensitivity:k",
+        persist_state="session",
+        help="Number of top results compared.",
+    )
+    counted = st.segmented_control(
+        "Count as a change",
+        (NEW_ORDER, NEW_MEMBER),
+        default=NEW_ORDER,
+        required=True,
+        key="inspect:sensitivity:counted",
+        persist_state="session",
+        help="Any new order, or only added or removed results.",
+    )
+    return k or 5, counted or NEW_ORDER
 
 
 def _draw_summary(swept: Sweep) -> None:
@@ -495,4 +532,4 @@ def _choices(context: InspectContext, swept: Sweep) -> None:
         )
 
 
-VIEW = View("Sensitivity", 70, draw, "Where in a parameter's range do the first results change?")
+VIEW = View("Sensitivity", 70, draw, "Where in the range of a parameter, or of two, do the first results change?")

@@ -1,4 +1,4 @@
-"""Weight map: the first result, or the rank of the first relevant memory, over a grid of two parameters.
+"""Weight map, of Sensitivity with two parameters: the first result, or the rank of the first relevant memory, over a grid of both.
 
 Each pair of values is a coloured cell with a sign.
 """
@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.sensitivity.scan import is_number
 from cems_workbench.analysis.weight_map import WeightMap, weight_map
-from cems_workbench.analysis.why.counterfactual import searched_specs
-from cems_workbench.config import FieldSpec, PipelineConfig
+from cems_workbench.config import FieldSpec
 from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bold, draw_chart, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import progress_in
@@ -73,17 +69,11 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
         figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, hoverinfo="skip")
     for ring in _rings(grid):
         figure.add_scatter(**ring)
-    figure.update_layout(
-        height=560,
-        margin={"l": 8, "r": 8, "t": 10, "b": 10},
-        hovermode="closest",
-        hoverdistance=40,
-        dragmode=False,
-        plot_bgcolor="rgba(0,0,0,0)",
-        xaxis=_axis(grid.x, grid.xs),
-        yaxis=_axis(grid.y, grid.ys),
-        legend={"orientation": "h", "y": -0.13, "yanchor": "top", "x": 0, "font": {"size": 12}},
+    legend = LEGEND | {"y": -0.13, "yanchor": "top"}
+    chart = layout(
+        560, _axis(grid.x, grid.xs), _axis(grid.y, grid.ys), showlegend=True, legend=legend, margin={"r": 8, "b": 10}
     )
+    figure.update_layout(chart | {"hoverdistance": 40, "dragmode": False, "plot_bgcolor": "rgba(0,0,0,0)"})
     return figure
 
 
@@ -190,29 +180,20 @@ def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
     places = list(range(0, len(values), every))
     unit = f" ({spec.unit})" if spec.unit else ""
     return {
-        "title": {"text": spec.label + unit},
+        "title": spec.label + unit,
         "tickvals": places,
         "ticktext": [f"{values[i]:.3g}" for i in places],
         "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
         "range": [-0.5, len(values) - 0.5],
+        "automargin": False,
     }
 
 
-DEFAULT_Y = "fusion.k"
 SIZES = {12: "12 × 12", 24: "24 × 24", 40: "40 × 40"}
 
 
-def draw(context: InspectContext) -> None:
-    """Draw the choice of two parameters and their map; a click offers to set both."""
-    if not context.trace.evidence.candidate_ids:
-        st.info("No list found candidates for this query, so the map would be empty.")
-        return
-    x, y, size = _choose(context.trace.config)
-    if x == y:
-        st.info("Choose two different parameters.")
-        return
+def draw_map(context: InspectContext, x: str, y: str, size: int) -> None:
+    """Draw the map of two parameters; a click offers to set both."""
     grid = _replayed(context, x, y, size)
     show = WINNER
     if grid.judged:
@@ -249,40 +230,6 @@ def cell_rows(grid: WeightMap) -> list[dict[str, Any]]:
         for i, y in enumerate(grid.ys)
         for j, x in enumerate(grid.xs)
     ]
-
-
-def _choose(config: PipelineConfig) -> tuple[str, str, int]:
-    paths = [spec.path for spec in searched_specs() if is_number(spec)]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        x = st.selectbox(
-            "Across",
-            paths,
-            paths.index(first_weight(config)),
-            format_func=label_of,
-            key="inspect:map:x",
-            persist_state="session",
-            width=260,
-        )
-        y = st.selectbox(
-            "Up",
-            paths,
-            paths.index(DEFAULT_Y),
-            format_func=label_of,
-            key="inspect:map:y",
-            persist_state="session",
-            width=260,
-        )
-        size = st.segmented_control(
-            "Cells",
-            list(SIZES),
-            default=24,
-            format_func=SIZES.__getitem__,
-            required=True,
-            key="inspect:map:size",
-            persist_state="session",
-            help="Each cell is one replay; values between cells are not tried.",
-        )
-    return x, y, size or 24
 
 
 def _replayed(context: InspectContext, x: str, y: str, size: int) -> WeightMap:
@@ -327,11 +274,3 @@ def _offer(grid: WeightMap, picked: Any) -> None:
         args=(values,),
         help=None if first is None else f"The first result is then {plain(short_id(first))}.",
     )
-
-
-VIEW = View(
-    "Weight map",
-    80,
-    draw,
-    "Which memory comes first, and does the query succeed, for each pair of values of two parameters?",
-)
