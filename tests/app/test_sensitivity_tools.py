@@ -125,7 +125,8 @@ def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: O
     assert found.judged and "A relevant memory is first in" in markdown(page)
     at = found.xs.index(found.now[0]), found.ys.index(found.now[1])
     assert found.first[at[1]][at[0]] == order(page)[0]
-    assert "lists.lexical.weight" not in page.selectbox(key="inspect:sensitivity:second").options
+    options = page.selectbox(key="inspect:sensitivity:second").options
+    assert label_of("fusion.k") in options and label_of("lists.lexical.weight") not in options
 
 
 def test_the_weights_name_what_moved_the_ranking_most(open_page: OpenPage) -> None:
