@@ -17,7 +17,7 @@ from cems_workbench.models.protocol import CAUSES
 from cems_workbench.pipeline import Evidence, ModelScore, replay
 from cems_workbench.pipeline.stages.rerank import account, cause, model_key
 from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
-from cems_workbench.ui.inspect.views.rerank.health import numbers_html
+from cems_workbench.ui.inspect.views.rerank import numbers_html
 
 SAID = st.sampled_from(["", ": it said finance", ": 500 <b>nan</b>: timeout", ": 30 s"])
 FAILURES = st.builds(lambda name, said: ModelScore(None, "text", name + said), st.sampled_from(CAUSES), SAID) | (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
-from cems_workbench.ui.inspect.views.rerank.alignment import defaults
+from cems_workbench.ui.inspect.views.rerank import defaults
 
 
 def entry(query: str, text: str = "word", cosine: float = 0.5, idf: float = 1.0) -> dict[str, Any]:

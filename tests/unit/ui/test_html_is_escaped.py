@@ -40,7 +40,7 @@ from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html
 from cems_workbench.ui.inspect.typos import pair_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
-from cems_workbench.ui.inspect.views.rerank.health import model_html
+from cems_workbench.ui.inspect.views.rerank import model_html
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.judge import confusion_html

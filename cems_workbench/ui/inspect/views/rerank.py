@@ -1,35 +1,34 @@
-"""Health of the reranker: the model that ran, failures and causes, and the effective weight of each side of the blend."""
+"""Rerank: health of the reranker's scores, the blend with retrieval scores, and token alignment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 import streamlit as st
 from markupsafe import Markup
-
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.rerank import (
-    RERANK,
-    BandWeight,
-    Health,
-    Overtaking,
-    RerankRow,
-    ScoreAccount,
-    account,
-    effective_weights,
-    is_compressed,
-    model_key,
-    overtaking,
-    unit_spread,
-)
+from cems_workbench.pipeline.stages.rerank import RERANK, BandWeight, Health, Overtaking, RerankRow, ScoreAccount, account, effective_weights, is_compressed, model_key, overtaking, unit_spread
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.pipeline.stages.rerank import NOT_READ, RERANK, RerankRow, model_key
+from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table, stale_columns
+from cems_workbench.ui.kit.tables import Column
+import math
+from collections.abc import Mapping, Sequence
+from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.stages.rerank import RERANK, RerankRow, model_key
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
+from cems_workbench.ui.kit.html import excerpt, plain
+from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.rerank import NOT_READ
+from cems_workbench.ui.inspect.catalogue import View
+
 
 NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",
@@ -183,3 +182,146 @@ FLAGGED: list[Column[RerankRow]] = [
     Column("memory", lambda row: row.memory_id, 120),
     Column("error", lambda row: row.error, "large", help="Error of the model or its server"),
 ]
+
+
+def draw_blend(context: InspectContext) -> None:
+    """Draw one row per candidate: the contribution of each side, and the text read."""
+    trace, config = context.trace, context.trace.config.rerank
+    rows = trace.stage(RERANK).rows
+    scores = trace.evidence.model_scores.get(model_key(config), {})
+
+    def parts(row: RerankRow) -> tuple[float | None, float | None]:
+        """What retrieval and the reranker give to the score."""
+        if config.combine == "replace":
+            return None, row.unit
+        if row.retrieval_weight is None or row.retrieval_score is None or row.unit is None:
+            return None, None
+        return row.retrieval_weight * row.retrieval_score, (1 - row.retrieval_weight) * row.unit
+
+    def text(row: RerankRow) -> str | None:
+        score = scores.get(row.memory_id)
+        return score.chunk if score and row.outcome != "not_read" else None
+
+    columns: list[Column[RerankRow]] = [
+        Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
+        Column("after", lambda row: row.rank_out, 50, help="Rank after reranking; empty: dropped"),
+        *delta_columns(context.against, RERANK.name),
+        Column("memory", OF_ROW, 92),
+        *stale_columns(trace, rows),
+        Column(
+            "score",
+            lambda row: row.score if row.kept else None,
+            112,
+            "%.4f",
+            "Score passed to the next stage: from retrieval + from reranker",
+            bar=1,
+        ),
+        Column("from retrieval", lambda row: parts(row)[0], 100, "%.4f", "weight × retrieval"),
+        Column("from reranker", lambda row: parts(row)[1], 100, "%.4f", "(1 − weight) × unit"),
+        Column(
+            "weight",
+            lambda row: None if parts(row)[0] is None else row.retrieval_weight,
+            64,
+            "%.2f",
+            "Share of the retrieval score at this rank; empty: no blend",
+        ),
+        Column("retrieval", lambda row: row.retrieval_score, 76, "%.4f", "Retrieval score at this rank"),
+        Column("unit", lambda row: row.unit, 70, "%.4f", "Raw scaled to 0–1 and clamped"),
+        Column("raw", lambda row: row.raw, 70, "%.4f", "The model’s score"),
+        Column("outcome", _outcome, 92, help="scored, failed (flagged), not scored, not read, or in the tail"),
+        Column("text read", text, "large", help="Exact text given to the model"),
+    ]
+    follow_table(rows, columns, context.followed, key="inspect:blend_table", most=18)
+
+
+def _outcome(row: RerankRow) -> str:
+    if row.outcome == "not_read":
+        return NOT_READ
+    return row.outcome.replace("_", " ") + (f": {row.error}" if row.error else "")
+
+
+HELP = (
+    "Late interaction compares token by token: each query token is matched with the most similar token of the text "
+    "(highest cosine). Rare tokens count more (idf). score = sum of idf × cosine / sum of idf."
+)
+
+
+def draw_alignment(context: InspectContext) -> None:
+    """Draw the tokens of one candidate, and of a second one; without late interaction, why there are none."""
+    trace = context.trace
+    st.markdown("## Token by token", help=HELP)
+    key = model_key(trace.config.rerank)
+    scores = trace.evidence.model_scores.get(key, {})
+    ranked = sorted(
+        (row for row in trace.stage(RERANK).rows if alignment(scores.get(row.memory_id))),
+        key=lambda row: row.rank_out or math.inf,
+    )
+    if not ranked:
+        label = trace.evidence.notes.get("rerankers", {}).get(key) or key
+        st.caption(
+            f"{plain(str(label))} has no token alignment. Only late interaction has one: choose it under Rerank → "
+            "Backend in the sidebar."
+        )
+        return
+    named = {row.memory_id: _named(trace, row) for row in ranked}
+    first, second = defaults(list(named), context.followed)
+    for place, column, memory_id in zip(("first", "second"), st.columns(2, gap="medium"), (first, second), strict=True):
+        with column:
+            _draw_candidate(place, named, memory_id, scores)
+
+
+def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | None]:
+    """The initial candidates: the followed one and the best, or the best two."""
+    if followed in ranked and followed != ranked[0]:
+        return ranked[0], followed
+    return ranked[0], ranked[1] if len(ranked) > 1 else None
+
+
+def _named(trace: Trace, row: RerankRow) -> str:
+    memory_id = row.memory_id
+    rank = row.rank_out or "✕"
+    return f"{rank}  {short_id(memory_id)}  {excerpt(trace.evidence.memories[memory_id].content, 90)}"
+
+
+def _draw_candidate(
+    place: str, named: Mapping[str, str], default: str | None, scores: Mapping[str, ModelScore]
+) -> None:
+    options = list(named)
+    chosen = st.selectbox(
+        f"{place} candidate",
+        options,
+        None if default is None else options.index(default),
+        format_func=named.__getitem__,
+        key=f"inspect:alignment:{place}:{default}",
+        label_visibility="collapsed",
+        placeholder="Compare with another candidate",
+    )
+    if chosen is None:
+        return
+    score = scores[chosen]
+    st.html(alignment_html(token_matches(alignment(score)), score.raw))
+
+
+def draw(context: InspectContext) -> None:
+    """Draw counts, health, blend and tokens; or why nothing was reranked."""
+    trace = context.trace
+    if RERANK.is_off(trace.config):
+        st.info("Reranking is off. Choose a reranker in the sidebar under Rerank; late interaction needs no server.")
+        return
+    health = trace.stage(RERANK).fields.health
+    if health is None:
+        st.info("Not reranked: there are no more candidates than the result limit (skip if few).")
+        return
+    spread = "" if health.min is None else f", raw {health.min:.3f} to {health.max:.3f}"
+    unread = f", {health.not_read} {NOT_READ}" if health.not_read else ""
+    st.caption(
+        f"{health.scored} of the first {health.head} candidates scored, {health.failed} failed, "
+        f"{health.not_scored} never scored{unread}{spread}.",
+        help="score = weight × retrieval + (1 − weight) × unit, or only the unit score with “replace”.",
+    )
+    draw_health(context)
+    draw_blend(context)
+    draw_alignment(context)
+
+
+VIEW = View("Rerank", 80, draw)
