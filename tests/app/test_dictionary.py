@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
-from cems_workbench.ui.inspect import dictionary
+from cems_workbench.ui.inspect import toolbar
 from cems_workbench.ui.kit import session
 
 from .inspect_page import evidence_of, set_config, set_state
@@ -24,7 +24,7 @@ def test_rows_become_entries_and_half_filled_rows_do_not() -> None:
         {"word": "x", "replacement": None},
         {"word": None, "replacement": "y"},
     ]
-    assert dictionary.entries_of(rows) == {"wired": "plugged in"}
+    assert toolbar.entries_of(rows) == {"wired": "plugged in"}
 
 
 def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[..., AppTest]) -> None:
@@ -41,7 +41,7 @@ def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[
     path: Path = session.resources().dictionary_path
     try:
         assert read_dictionary(path) == dict(SHIPPED)
-        dictionary.write_dictionary(path, {"wired": "plugged in"})
+        toolbar.write_dictionary(path, {"wired": "plugged in"})
         set_state(page, gathered=None)
         page.run()
         evidence = evidence_of(page)

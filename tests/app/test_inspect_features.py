@@ -10,10 +10,10 @@ from cems_workbench.config import difference, export_config, parse_config, prese
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.picker_tables import SIGNS
 from cems_workbench.ui.inspect.searched import VIEWS
-from cems_workbench.ui.inspect.transfer import DIFFERENCES
+from cems_workbench.ui.inspect.toolbar import DIFFERENCES
 from cems_workbench.ui.kit import session
 from tests.thoroughly import first_of
 

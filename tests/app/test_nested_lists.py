@@ -8,8 +8,7 @@ from cems_workbench.analysis.component_effects import parts
 from cems_workbench.config import preset
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.wording import list_label
-from cems_workbench.ui.inspect.catalogue import views_in
-from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.context import about, views_in
 from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.kit.charts import list_colour
 

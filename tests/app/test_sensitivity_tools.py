@@ -13,7 +13,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.config.sections.ranking import FUSION_METHODS
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.ui.inspect import labelled
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
 from cems_workbench.ui.kit import session
@@ -97,8 +97,8 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six judged queries stand for the set: gathering all of them is what the picker's tests do."""
-    everyone = labelled.judged_queries
-    monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:6], everyone(of)[1]))
+    everyone = fetch_evidence.judged_queries
+    monkeypatch.setattr(fetch_evidence, "judged_queries", lambda of: (everyone(of)[0][:6], everyone(of)[1]))
     page = opened(open_page, "Sensitivity")
     page = page.toggle(key="inspect:sensitivity:labelled").set_value(True).run()
     assert "inspect:sensitivity:gather" in buttons(page)

@@ -9,7 +9,6 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
-from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
@@ -50,7 +49,9 @@ def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:
 def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labelled, "may_start_unasked", lambda config: False)  # the judged queries are not searched
+    monkeypatch.setattr(
+        fetch_evidence, "may_start_unasked", lambda config: False
+    )  # the judged queries are not searched
     monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "true")
     page = search_for_the_old_one(open_page())
     assert "Fix: supersession.mode = demote. m312 becomes 1st; not checked on other queries" in html(

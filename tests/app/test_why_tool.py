@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.ui.inspect import labelled
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit import session
 from tests.sample import FAILING
@@ -210,8 +210,8 @@ def test_the_judged_queries_are_weighed_when_asked_for(
     open_page: OpenPage, sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On ten queries, for the sake of time, in a store where nothing was gathered before."""
-    everyone = labelled.judged_queries
-    monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:10], everyone(of)[1]))
+    everyone = fetch_evidence.judged_queries
+    monkeypatch.setattr(fetch_evidence, "judged_queries", lambda of: (everyone(of)[0][:10], everyone(of)[1]))
     page = open_page(shutil.copytree(sample_store, tmp_path / "store"))
     query, memory_id = wanted("q116")
     page = pick(open_tool(page, query), memory_id)

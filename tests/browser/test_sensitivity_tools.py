@@ -1,4 +1,4 @@
-"""Sensitivity of one parameter and of two, and Effective weights with a real mouse: charts are drawn, and applied values change the ranking."""
+"""Sensitivity of one parameter and of two, and Effective weights with a real mouse: charts, and applied values that change the ranking."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.context import InspectContext
 memories = {key: Memory(key, text) for key, text in (("a", "x" * 12), ("b", "x" * 4))}
 lists = (RankedList("vector:0", "vector", 0, (Hit("a", 0.9), Hit("b", 0.8))),)

@@ -12,7 +12,7 @@ import pytest
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.jobs.timeline import points
 from cems_workbench.store import Store
-from cems_workbench.ui.evaluate.over_time import figure
+from cems_workbench.ui.evaluate.experiments import figure
 from tests.sample import store_with_set
 
 Command = Callable[..., Any]

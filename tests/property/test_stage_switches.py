@@ -16,7 +16,7 @@ from cems_workbench.pipeline import Evidence, read_bundle, replay
 from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES, stages_in_order
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
-from cems_workbench.ui.inspect.strip import strip_html
+from cems_workbench.ui.inspect.results import strip_html
 from tests.thoroughly import EXAMPLES
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"

@@ -11,9 +11,9 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, STAGES
 from cems_workbench.pipeline.stages.result import StageFields, StageRow
+from cems_workbench.ui.inspect.context import RAW, SOURCES, about
 from cems_workbench.ui.inspect.controls import GROUPS
-from cems_workbench.ui.inspect.glossary import RAW, SOURCES, about
-from cems_workbench.ui.inspect.strip import strip_html
+from cems_workbench.ui.inspect.results import strip_html
 from cems_workbench.ui.inspect.views.rank_flow import rank_columns
 
 NAMES = [stage.name for stage in STAGES]

@@ -1,10 +1,13 @@
-"""Experiments: save a comparison with its config, note and values; reopen, measure again, or download it."""
+"""Experiments: save a comparison with its config, note and values; reopen, measure again, or download it. Over time: the values of configs
+on a query set, and what changed between measurements.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -14,15 +17,19 @@ from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.evaluation.saved_comparison import read_comparison
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.timeline import MADE_KEY, made_with
+from cems_workbench.jobs.timeline import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord
-from cems_workbench.ui.evaluate.compare import compared, draw_saved
+from cems_workbench.ui.evaluate.compare import compared, draw_saved, pick_measure
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import csv_bytes, plain
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
+from cems_workbench.ui.kit.html import csv_bytes, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 
 def _of(experiment: ConfigRecord, name: str) -> Any:
@@ -52,7 +59,7 @@ COLUMNS: list[Column[ConfigRecord]] = [
 ]
 
 
-def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def draw_experiments(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """Draw the form to save or download the current comparison, and the saved experiments."""
     comparison = compared(measured)
     _draw_save(comparison, measured, choice, resources)
@@ -166,3 +173,99 @@ def _draw_experiment(experiment: ConfigRecord) -> None:
 
 def _choose(option: str) -> None:
     st.session_state["evaluate:configs"] = [*st.session_state.get("evaluate:configs", []), option]
+
+
+COMMAND = "python -m cems_workbench watch QUERY_SET --preset NAME --cron @daily"
+"""Command for scheduled measurements."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x")
+
+
+def draw_over_time(resources: Resources) -> None:
+    """Draw the chart of one measure on one set, with the changes at each point, or how to start."""
+    records = [*resources.store.configs.experiments(), *resources.store.configs.watched()]
+    sets = query_sets(records)
+    if not sets:
+        st.markdown("## No saved measurements yet")
+        st.markdown(
+            "Save a comparison under Judged queries → Experiments, or measure a query set on a schedule: this command prints the crontab "
+            "line; a measurement with a significant regression exits with code 1."
+        )
+        st.code(COMMAND, language="bash")
+        return
+    query_set = st.selectbox("Query set", sets, key="evaluate:over_time:set", width=420)
+    measure = pick_measure(measures(records, query_set))
+    series = points(records, query_set, measure)
+    draw_chart(
+        figure(series, str(measure)),
+        key="evaluate:over_time",
+        alt=f"Line chart: {measure} of each config over time, with 95 % confidence intervals.",
+        table=lambda: [
+            {
+                "when": f"{point.when:%Y-%m-%d %H:%M}",
+                "config": point.name,
+                str(measure): point.mean,
+                "from": point.low,
+                "to": point.high,
+                "queries": point.queries,
+                "changed since the last": _changes_text(point),
+                "note": point.note,
+            }
+            for point in reversed(series)
+        ],
+    )
+    st.caption(
+        "A ring marks a point where memories, embedder, config, judgments, queries or the workbench differ from the previous point; hover "
+        "to see which."
+    )
+
+
+def figure(found: Sequence[Point], measure: str) -> Figure:
+    """One line per config over time, with intervals; a ring marks a change since the previous point."""
+    import plotly.graph_objects as go
+
+    chart = go.Figure()
+    names = list(dict.fromkeys(point.name for point in found))
+    for name, colour, symbol in zip(names, cycle(LIST_COLOURS), cycle(SYMBOLS), strict=False):
+        own = [point for point in found if point.name == name]
+        chart.add_scatter(
+            x=[point.when for point in own],
+            y=[point.mean for point in own],
+            mode="lines+markers",
+            name=tick(name),
+            line={"width": 2, "color": colour},
+            marker={
+                "symbol": [f"{symbol}-open" if point.changed else symbol for point in own],
+                "size": 9,
+                "color": colour,
+                "line": {"width": 2, "color": colour},
+            },
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "thickness": 1,
+                "width": 3,
+                "color": colour,
+                "array": [point.high - point.mean for point in own],
+                "arrayminus": [point.mean - point.low for point in own],
+            },
+            hovertext=[
+                lines(
+                    tick(name),
+                    f"{measure} {point.mean:.4f} ({point.low:.3f} to {point.high:.3f})",
+                    f"{point.queries} queries",
+                    f"changed: {_changes_text(point)}",
+                )
+                for point in own
+            ],
+            hovertemplate=HOVERTEXT,
+        )
+    chart.update_layout(
+        layout(340, {"title": "measured", "type": "date"}, {"title": measure}, showlegend=len(names) > 1, legend=LEGEND)
+    )
+    return chart
+
+
+def _changes_text(point: Point) -> str:
+    if point.changed is None:
+        return "unknown"
+    return ", ".join(point.changed) or "nothing"

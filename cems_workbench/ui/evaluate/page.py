@@ -8,17 +8,7 @@ import streamlit as st
 
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import (
-    ablation,
-    calibrate,
-    compare,
-    experiments,
-    fidelity,
-    losses,
-    over_time,
-    queries,
-    setup,
-)
+from cems_workbench.ui.evaluate import breakdown, calibrate, compare, experiments, fidelity, losses, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page
@@ -27,12 +17,12 @@ from cems_workbench.ui.kit.widgets import errors_shown, switch
 VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
     "Losses": lambda evaluated, choice, resources: losses.draw(evaluated, choice),
     "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
-    "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
-    "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
-    "Compare judges": lambda evaluated, choice, resources: queries.draw_judges(evaluated),
+    "By type": lambda evaluated, choice, resources: breakdown.draw_types(evaluated),
+    "By query": lambda evaluated, choice, resources: breakdown.draw_queries(evaluated, choice),
+    "Compare judges": lambda evaluated, choice, resources: breakdown.draw_judges(evaluated),
     "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
-    "Ablation": ablation.draw,
-    "Experiments": experiments.draw,
+    "Ablation": breakdown.draw,
+    "Experiments": experiments.draw_experiments,
 }
 
 JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
@@ -48,7 +38,7 @@ def main() -> None:
         return
     against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
     if against != JUDGED:
-        fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
+        fidelity.draw(resources) if against == RECORDED else experiments.draw_over_time(resources)
         session.warm_up(resources)
         return
     choice = setup.choose(resources)

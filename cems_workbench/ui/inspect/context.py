@@ -1,18 +1,29 @@
-"""Input of the views and tools of the Inspect page."""
+"""Input of the views and tools of the Inspect page, their catalogue, and the glossary of their tooltips.
+
+A view ("What happened") or tool ("Why, and what if") is one module in `views/` or `tools/` with a record `VIEW`; no other file lists it. A
+folder is imported when its section is first opened, and only the chosen view is computed and drawn. A module without `VIEW` is a helper.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 import streamlit as st
 
 from cems_workbench.analysis.ranks import RankComparison, target_rank
+from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import BY_NAME, adjust
+from cems_workbench.pipeline.wording import list_index, ordinal
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect.state import TARGET
 
@@ -87,3 +98,72 @@ class _Remembered:
     evidence: Evidence
     key: tuple[object, ...]
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view or tool: title, position and drawing function.
+
+    `place` orders the buttons of a section, ascending, and is unique within its folder. Numbers are in steps of 10, to leave gaps: views
+    roughly follow the pipeline, from Query (20) to Context (110), after the default view, Contributions (10); tools go from one memory
+    (10) to the whole config (100). A new view or tool takes a free number between its neighbours.
+    """
+
+    title: str
+    place: int
+    draw: Callable[[InspectContext], None]
+    question: str = ""
+    """The question it answers, drawn above it; empty for none."""
+    external: bool = False
+    """Whether it reads recorded stages too, and so is offered for a query of an external trace."""
+
+
+@cache
+def views_in(package: str) -> Mapping[str, View]:
+    """The views of a package's modules by title, ordered by `place`.
+
+    Raises ValueError if two of them share a title or a place.
+    """
+    folder = import_module(package)
+    modules = [import_module(f"{package}.{module.name}") for module in iter_modules(folder.__path__)]
+    views: list[View] = sorted(
+        (module.VIEW for module in modules if hasattr(module, "VIEW")), key=lambda view: view.place
+    )
+    for of in ("title", "place"):
+        if len({getattr(view, of) for view in views}) < len(views):
+            raise ValueError(f"{package}: two views have the same {of}")
+    return {view.title: view for view in views}
+
+
+SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SOURCES}
+
+FUSIONS_HELP = (
+    "The source's own fused answer beside our ranking after fusion, before it is reranked or adjusted. Of equal scores an engine decides "
+    "the order as it pleases: where that alone explains another place, it counts as a tie, not as a difference."
+)
+
+RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
+
+LOST_HELP = "The stage that lost it from the first {k}, lists where no list has it within them; empty: it is within them, or in no list"
+"""Help of "lost at" (`analysis.ranks.loss`)."""
+
+FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}
+
+
+def about(name: str) -> str:
+    """Description of a stage or a list; the number in a list's name is that of the query variant searched."""
+    if name in BY_NAME:
+        return BY_NAME[name].description
+    source, _, variant = name.partition(":")
+    index = list_index(name)
+    if index is not None:
+        return f"{SOURCES[source]} This list: memories reached by a {ordinal(index)} relation, which count again."
+    searched = "" if not variant else " 0: the query itself." if variant == "0" else f" {variant}: variant {variant}."
+    return SOURCES.get(source, "") + searched
+
+
+def token_count_text(config: AssemblyConfig) -> str:
+    """How tokens are counted, and for which text."""
+    counter = "counted as ceil(characters / 4)" if config.token_counter == "chars4" else "counted with cl100k"
+    text = "the content" if config.text == "memory" else "the text with the best score: a chunk, or the whole"
+    return f"Tokens are {counter}, for {text}."

@@ -17,8 +17,7 @@ from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.picker_tables import draw_picker
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
-from cems_workbench.ui.inspect.transfer import draw_transfer
-from cems_workbench.ui.inspect.typos import draw_typos
+from cems_workbench.ui.inspect.toolbar import draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.widgets import empty
@@ -105,7 +104,7 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
     config = state.present_config()
     draw_picker(resources)
     if config.expansion.backend == "dictionary":
-        from cems_workbench.ui.inspect.dictionary import draw_dictionary
+        from cems_workbench.ui.inspect.toolbar import draw_dictionary
 
         draw_dictionary(resources)
     if config.query.typo_correction.enabled:
@@ -113,9 +112,9 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
     baseline.draw_baseline()
     draw_transfer(resources)
     if request is not None:
-        from cems_workbench.ui.inspect import rows
+        from cems_workbench.ui.inspect import next_step
 
-        rows.draw_add_to_set(request, resources)
+        next_step.draw_add_to_set(request, resources)
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
 

@@ -22,7 +22,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
+from cems_workbench.ui.inspect.fetch_evidence import evidence_memory, evidence_of
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table
 

@@ -40,14 +40,11 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state
-from cems_workbench.ui.inspect.catalogue import View, views_in
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import FUSIONS_HELP, token_count_text
-from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
-from cems_workbench.ui.inspect.results import judged_summary, results_html
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state
+from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, token_count_text, views_in
+from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
+from cems_workbench.ui.inspect.results import judged_summary, mistakes_html, results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
-from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.widgets import draw_provenance, switch
@@ -251,7 +248,7 @@ def draw_searched(
     time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
     draw_sidebar()
     draw_sections(context)
-    rows.draw(context)
+    next_step.draw_rows(context)
     gather_ahead(context)
     look_for_fix()
 
@@ -277,14 +274,14 @@ def draw_traced(request: Request, resources: Resources, started: float) -> bool:
     _draw_ranking(context, started, False)
     draw_sidebar()
     draw_sections(context)
-    rows.draw(context)
+    next_step.draw_rows(context)
     return True
 
 
 def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
     """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it.
 
-    Returns the slow part of what to do next (`next_step.draw`).
+    Returns the slow part of what to do next (`next_step.draw_next_step`).
     """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
@@ -299,7 +296,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     if fusions is not None:
         st.caption(plain(fusions.line), help=FUSIONS_HELP)
     form = _draw_head(trace)
-    look_for_fix = next_step.draw(context, fetched)
+    look_for_fix = next_step.draw_next_step(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:

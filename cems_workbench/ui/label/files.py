@@ -13,8 +13,8 @@ from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.forms import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.imports import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.widgets import cancellable, errors_shown
 from cems_workbench.ui.label import state

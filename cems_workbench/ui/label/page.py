@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import streamlit as st
 
+from cems_workbench.jobs.team_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import begin_page, write_script
+from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.widgets import errors_shown, switch
-from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded, team
+from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded
+
+CACHE_S = 60
+"""Cache time of the lines."""
+
+
+def draw(resources: Resources) -> None:
+    """Draw the notice; nothing for a store with its own labels."""
+    where = resources.store.team.place
+    if not where:
+        return
+    st.caption(plain(f"Labels are stored in the team's database {where}"))
+    for line in _lines(str(resources.store.path), resources):
+        st.caption(plain(line))
+
+
+@st.cache_data(ttl=CACHE_S, show_spinner=False)
+def _lines(store: str, _resources: Resources) -> list[str]:
+    return team_status(_resources.store)
 
 
 def draw_label(resources: Resources) -> None:
@@ -17,7 +36,7 @@ def draw_label(resources: Resources) -> None:
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         session.ask()
-    team.draw(resources)
+    draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
     name = session.reviewer()
     if queue is None:
@@ -32,7 +51,7 @@ def draw_label(resources: Resources) -> None:
 def draw_queue(resources: Resources) -> None:
     """Draw the queue's settings, progress and coverage."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
-    team.draw(resources)
+    draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
     if queue is not None:
         queues.draw_queues(state.open_queue(resources, queue), resources)

@@ -30,8 +30,8 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
+from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.memory_form import title_and_text
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import offer_gather, search_cost_text

@@ -19,14 +19,14 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, NEWER_FIRST, OLDER_FIRST, Chunk, Judgment, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import html, session
-from cems_workbench.ui.kit.html import excerpt, plain
-from cems_workbench.ui.kit.memory_form import (
+from cems_workbench.ui.kit.forms import (
     DAY_HELP,
     FIELDS,
     edited_memory,
     form_values,
     optional_choice,
 )
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import across, state
 

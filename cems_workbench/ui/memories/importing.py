@@ -23,8 +23,8 @@ from cems_workbench.store import ImportOptions, language
 from cems_workbench.store.importing import DEFAULT_OPTIONS
 from cems_workbench.store.imports import ImportEvent
 from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.forms import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.imports import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import state
 

@@ -10,7 +10,7 @@ from cems_workbench.jobs.config_history import evidence_warning, kept_card, rest
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.transfer import diff_table, draw_import
+from cems_workbench.ui.inspect.toolbar import diff_table, draw_import
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import Column, pick_row

@@ -13,7 +13,7 @@ from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.widgets import empty, switch
-from cems_workbench.ui.tune import export, goal, history, learned, queries, result, run, setup, space, unlabelled
+from cems_workbench.ui.tune import export, history, learned, result, search, setup, space, unlabelled
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
@@ -31,10 +31,10 @@ def set_up(resources: Resources) -> None:
     if searched is None:
         return
     st.markdown("## Goal and measurement")
-    wanted = goal.draw_goal(data, searched)
-    planned = goal.draw_plan(data, searched, wanted) if wanted is not None else None
+    wanted = search.draw_goal(data, searched)
+    planned = search.draw_plan(data, searched, wanted) if wanted is not None else None
     if planned is not None:
-        run.draw_start(planned)
+        search.draw_start(planned)
 
 
 def result_view(
@@ -61,8 +61,8 @@ def result_view(
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
     "Result": result_view(result.draw, setup.draw),
-    "What it learned": result_view(lambda result, _: learned.draw(result)),
-    "By query": result_view(lambda result, _: queries.draw(result)),
+    "What it learned": result_view(lambda result, _: learned.draw_learned(result)),
+    "By query": result_view(lambda result, _: learned.draw_queries(result)),
     "Export": result_view(export.draw),
     "History": history.draw,
 }
@@ -78,7 +78,7 @@ def main() -> None:
     set_view()
     view = switch("View", list(VIEWS), VIEW)
     try:
-        if not run.draw_running():
+        if not search.draw_running():
             VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")

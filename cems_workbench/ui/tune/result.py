@@ -38,7 +38,7 @@ from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.tune import unlabelled
-from cems_workbench.ui.tune.run import start
+from cems_workbench.ui.tune.search import start
 from cems_workbench.ui.tune.space import label
 from cems_workbench.ui.tune.state import page
 

@@ -29,7 +29,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.transfer import diff_table
+from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.widgets import (

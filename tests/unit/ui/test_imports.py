@@ -11,7 +11,7 @@ from cems_workbench.jobs.importing import import_files
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory, ParsedInput, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.kit.imports import count_rows, errors_csv
+from cems_workbench.ui.kit.forms import count_rows, errors_csv
 
 
 def test_two_uploads_of_one_name_are_both_read(tmp_path):

@@ -12,11 +12,11 @@ from pkgutil import iter_modules
 
 import pytest
 
-from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 
 MODULE = """
-from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import View
 
 def draw(context):
     pass

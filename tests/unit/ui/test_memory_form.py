@@ -8,7 +8,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Memory
-from cems_workbench.ui.kit.memory_form import edited_memory, form_values
+from cems_workbench.ui.kit.forms import edited_memory, form_values
 from cems_workbench.ui.memories.detail import LABELS
 
 MEMORY = Memory(

@@ -7,8 +7,7 @@ import streamlit as st
 from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.memories import across
 

@@ -11,8 +11,7 @@ from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next
 from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.jobs.blaming import blame_answer
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.html import plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import working

@@ -12,8 +12,7 @@ from cems_workbench.analysis.expansion import VariantPart, VariantToggle, leave_
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 

@@ -29,8 +29,7 @@ from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.hits import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.widgets import working

@@ -35,9 +35,7 @@ from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import LOST_HELP, about
+from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain

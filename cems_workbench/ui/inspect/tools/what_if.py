@@ -24,13 +24,11 @@ from cems_workbench.jobs.what_if import effect_on_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import IMPORTANCE, Memory
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.labelled import evidence_memory
+from cems_workbench.ui.inspect.context import InspectContext, View, about
+from cems_workbench.ui.inspect.fetch_evidence import evidence_memory
 from cems_workbench.ui.inspect.tools import choose_memory
+from cems_workbench.ui.kit.forms import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
-from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import errors_shown, working
 

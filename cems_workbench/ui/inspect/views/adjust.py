@@ -7,9 +7,7 @@ from functools import partial
 import streamlit as st
 
 from cems_workbench.pipeline.stages.adjust import ADJUST, AdjustRow
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import FACTORS
+from cems_workbench.ui.inspect.context import FACTORS, InspectContext, View
 from cems_workbench.ui.inspect.tables import OF_ROW, content_column, delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit.tables import Column
 

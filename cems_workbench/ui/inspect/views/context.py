@@ -7,9 +7,7 @@ import streamlit as st
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import token_count_text
+from cems_workbench.ui.inspect.context import InspectContext, View, token_count_text
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import short_id
 

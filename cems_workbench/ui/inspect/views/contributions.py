@@ -16,8 +16,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.baseline import delta_sign
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_shares
 from cems_workbench.ui.kit.charts import (
     HOVERTEXT,

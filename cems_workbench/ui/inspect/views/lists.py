@@ -17,10 +17,8 @@ from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListEntry, ListsFields, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import RAW, about
-from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.inspect.context import RAW, InspectContext, View, about
+from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column

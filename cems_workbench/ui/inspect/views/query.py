@@ -18,8 +18,7 @@ from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.html import plain, render
 

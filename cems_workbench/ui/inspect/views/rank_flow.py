@@ -22,9 +22,7 @@ from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.pipeline.wording import list_index, list_label
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import LOST_HELP, about
+from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
 from cems_workbench.ui.inspect.results import GRADES
 from cems_workbench.ui.inspect.tables import delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit.charts import NO_GRID, bold, draw_chart, layout, lines

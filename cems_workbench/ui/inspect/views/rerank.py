@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-import streamlit as st
-from markupsafe import Markup
-from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.rerank import RERANK, BandWeight, Health, Overtaking, RerankRow, ScoreAccount, account, effective_weights, is_compressed, model_key, overtaking, unit_spread
-from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit import widgets
-from cems_workbench.ui.kit.html import render
-from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.pipeline.stages.rerank import NOT_READ, RERANK, RerankRow, model_key
-from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table, stale_columns
-from cems_workbench.ui.kit.tables import Column
 import math
 from collections.abc import Mapping, Sequence
-from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.stages.rerank import RERANK, RerankRow, model_key
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
-from cems_workbench.ui.kit.html import excerpt, plain
-from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.pipeline.stages.rerank import NOT_READ
-from cems_workbench.ui.inspect.catalogue import View
 
+import streamlit as st
+from markupsafe import Markup
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import (
+    NOT_READ,
+    RERANK,
+    BandWeight,
+    Health,
+    Overtaking,
+    RerankRow,
+    ScoreAccount,
+    account,
+    effective_weights,
+    is_compressed,
+    model_key,
+    overtaking,
+    unit_spread,
+)
+from cems_workbench.ui.inspect import fetch_evidence
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
+from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.results import notes_html
+from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table, stale_columns
+from cems_workbench.ui.kit import widgets
+from cems_workbench.ui.kit.html import excerpt, plain, render
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 
 NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",

@@ -14,10 +14,8 @@ from cems_workbench.pipeline.stages.lists import LISTS, ListUse
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, as_cosine
 from cems_workbench.pipeline.wording import list_label
-from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.inspect.context import InspectContext, View, about
+from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table

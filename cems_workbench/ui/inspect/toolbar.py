@@ -1,31 +1,158 @@
-"""Export of the config, and import with a preview of the differences."""
+"""Popovers of the toolbar: expansion dictionary, typo corrections, and export and import of the config."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
+from markupsafe import Markup
 
-from cems_workbench.config import (
-    FORM_TITLES,
-    FORMS,
-    PipelineConfig,
-    difference,
-    field_spec,
-    file_name,
-    import_config,
-)
+from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
 from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table
 
 if TYPE_CHECKING:
     from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.store import LearnedPair
+
+
+def draw_dictionary(resources: Resources) -> None:
+    """Draw a popover with the entries; saving gathers the query again."""
+    popover = st.popover(
+        "Expansion dictionary",
+        icon=":material/menu_book:",
+        key="inspect:dictionary",
+        type="tertiary",
+        on_change="rerun",
+        help="Replacements of query words; each adds a query variant.",
+    )
+    if not popover.open:
+        return
+    with popover:
+        path = resources.dictionary_path
+        try:
+            entries = read_dictionary(path)
+        except InputError as error:
+            st.error(plain(str(error)))
+            return
+        st.caption(
+            "If the word occurs in the query, the text with the replacement is searched as well. Type into the empty row, then save."
+        )
+        edited = st.data_editor(
+            [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
+            or [{"word": "", "replacement": ""}],
+            key="inspect:dictionary_table",
+            num_rows="dynamic",
+            hide_index=True,
+            width=620,
+            column_config={
+                "word": st.column_config.TextColumn("Word of the query", width=150),
+                "replacement": st.column_config.TextColumn("Replaced by", width="large"),
+            },
+        )
+        wanted = entries_of(edited)
+        st.button(
+            "Save",
+            key="inspect:dictionary_save",
+            disabled=wanted == entries,
+            on_click=_save,
+            args=(resources, wanted),
+            type="primary",
+        )
+
+
+def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
+    """The complete rows as word -> replacement; the last of duplicate words wins."""
+    pairs = (((row.get("word") or "").strip(), (row.get("replacement") or "").strip()) for row in rows)
+    return {word: text for word, text in pairs if word and text}
+
+
+def _save(resources: Resources, entries: dict[str, str]) -> None:
+    try:
+        write_dictionary(resources.dictionary_path, entries)
+    except InputError as error:
+        st.toast(plain(str(error)), icon=":material/block:")
+        return
+    st.session_state.pop("inspect:dictionary_table", None)
+    state.forget_evidence()
+
+
+MAX_ROWS = 40
+
+
+def draw_typos(resources: Resources) -> None:
+    """Draw a popover with the pairs and buttons to forget one or all, which search the query again."""
+    popover = st.popover(
+        "Typos",
+        icon=":material/spellcheck:",
+        key="inspect:typos",
+        type="tertiary",
+        on_change="rerun",
+        help="Corrections used in searches; they are tried first when the same typo occurs again.",
+    )
+    if not popover.open:
+        return
+    with popover:
+        pairs = resources.store.corrections.read()
+        if not pairs:
+            st.caption("Nothing is learned yet. A typo that a search corrects is listed here.")
+            return
+        learned = sum(not pair.refused for pair in pairs)
+        st.caption(
+            f"{learned} learned, {len(pairs) - learned} refused. Latest first.",
+            help="Learned: used first, regardless of similarity. Refused: rejected by the LLM, so never used. A forgotten pair "
+            "can be learned again.",
+        )
+        with st.container(height=320 if len(pairs) > 7 else "content", border=False):
+            for pair in pairs[:MAX_ROWS]:
+                _draw_pair(pair, resources)
+        if len(pairs) > MAX_ROWS:
+            st.caption(f"and {len(pairs) - MAX_ROWS} older ones")
+        st.button(
+            "Forget all learned",
+            key="inspect:typos_forget_all",
+            icon=":material/delete_sweep:",
+            disabled=not learned,
+            on_click=_forget_all,
+            args=(resources,),
+            help="Refused pairs stay refused.",
+        )
+
+
+def pair_html(pair: LearnedPair) -> Markup:
+    """Typo → correction, and how often it was accepted."""
+    return render("inspect/pair.html", pair=pair, day=f"{pair.last_at:%Y-%m-%d}")
+
+
+def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
+    text, button = st.columns([4, 2], vertical_alignment="center")
+    text.html(pair_html(pair))
+    button.button(
+        "Forget",
+        key=f"inspect:typo:{pair.typo}:{pair.correction}",
+        on_click=_forget,
+        width="stretch",
+        args=(resources, pair.typo, pair.correction),
+    )
+
+
+def _forget(resources: Resources, typo: str, correction: str) -> None:
+    resources.store.corrections.forget(typo, correction)
+    state.forget_evidence()
+
+
+def _forget_all(resources: Resources) -> None:
+    resources.store.corrections.forget_learned()
+    state.forget_evidence()
+
 
 CARD_SUFFIX = ".card.json"
 
