@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
