@@ -42,6 +42,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import settling_html
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.widgets import cancellable, errors_shown, progress_in, watch_work
 
 MAX_STALE_CONTROLS_S = 0.3
@@ -318,10 +319,7 @@ def gathered_set(context: InspectContext) -> LabelledSet | None:
     files = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in evidence_files(resources)))
     judged = resources.store.judgments.count_queries("human")
     asked = (evidence_memory().key(config, resources), files, judged)
-    cached: tuple[object, LabelledSet | None] | None = st.session_state.get(GATHERED)
-    if cached is None or cached[0] != asked:
-        cached = st.session_state[GATHERED] = (asked, gathered_judged_set(config, resources))
-    return cached[1]
+    return kept(GATHERED, asked, lambda: gathered_judged_set(config, resources))
 
 
 def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
@@ -369,12 +367,13 @@ def judged_signals(context: InspectContext) -> SignalTable | None:
         return None
     relevant_from = _relevant_from(queries, resources)
     asked = (evidence_memory().key(context.trace.config, resources), config, queries, grades, relevant_from)
-    cached: tuple[tuple[object, ...], SignalTable] | None = st.session_state.get(SIGNALS_SEEN)
-    if cached is None or cached[0] != asked:
+
+    def make() -> SignalTable:
         evidences = evidence_of(queries, context.trace.config, resources)
         batch = LabelledBatch(queries, {query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
-        cached = st.session_state[SIGNALS_SEEN] = (asked, signal_table(batch, config, relevant_from))
-    return cached[1]
+        return signal_table(batch, config, relevant_from)
+
+    return kept(SIGNALS_SEEN, asked, make)
 
 
 def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:

@@ -24,6 +24,7 @@ from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.fetch_evidence import evidence_memory, evidence_of
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 
 Row = TypeVar("Row")
@@ -206,10 +207,7 @@ def _similarity(
 def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:
     """The answers mapped to the store's memories; cached, since matching by text is slow."""
     key = (tuple(answers), str(resources.store.path), resources.store.content_version)
-    last: tuple[object, dict[str, Production]] | None = st.session_state.get(MATCHED)
-    if last is None or last[0] != key:
-        last = st.session_state[MATCHED] = (key, productions_of(answers, resources.store))
-    return last[1]
+    return kept(MATCHED, key, lambda: productions_of(answers, resources.store))
 
 
 def _query(answer: RecordedAnswer) -> Query:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
@@ -57,8 +58,25 @@ class PageState(Generic[State]):
         state: State = value
         return state
 
+    @contextmanager
+    def guarded(self, needed: Role, problem: str = "problem") -> Iterator[None]:
+        """A change that needs a role; an error becomes the field `problem`, which the page shows."""
+        try:
+            require(needed)
+            yield
+        except WorkbenchError as error:
+            self.update(**{problem: str(error)})
+
 
 Value = TypeVar("Value")
+
+
+def kept(slot: str, key: object, make: Callable[[], Value]) -> Value:
+    """The value of `make`, kept in the session under `slot` until it is asked for with another key."""
+    last: tuple[object, Value] | None = st.session_state.get(slot)
+    if last is None or last[0] != key:
+        last = st.session_state[slot] = (key, make())
+    return last[1]
 
 
 def for_all_sessions(key: Hashable, make: Callable[[], Value], /) -> Value:

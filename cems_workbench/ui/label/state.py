@@ -171,20 +171,16 @@ def no_answer(resources: Resources, reviewer: str, card_no: int) -> None:
 
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
     """Undo the last label and show its card again."""
-    try:
-        require("reviewer")
+    with _page.guarded("reviewer"):
         event = resources.store.labels.undo(reviewer)
-    except WorkbenchError as error:
-        update(problem=str(error))
-        return
-    if event is None:
-        update(message="There is nothing to undo.")
-        return
-    # The label of a whole query has no memory and no card.
-    again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
-    update(dealt=None, message="Undone.")
-    if again is not None:
-        _show_card(reviewer, again)
+        if event is None:
+            update(message="There is nothing to undo.")
+            return
+        # The label of a whole query has no memory and no card.
+        again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
+        update(dealt=None, message="Undone.")
+        if again is not None:
+            _show_card(reviewer, again)
 
 
 def toggle_note() -> None:

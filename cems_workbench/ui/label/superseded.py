@@ -266,19 +266,15 @@ def decide(
 
 def undo(resources: Resources, name: str) -> None:
     """Undo the reviewer's last decision and show its pair again, if it is among the proposals."""
-    try:
-        reviewers.require("reviewer")
+    with _view.guarded("reviewer"):
         undone = resources.store.supersessions.undo(name)
-    except WorkbenchError as error:
-        update(problem=str(error))
-        return
-    if undone is None:
-        update(message="There is nothing to undo.")
-        return
-    found = present().found
-    known = found is not None and any(undone.pair == {edge.newer, edge.older} for edge in found.edges)
-    words = "Undone." if known else f"Undone: {undone.newer} and {undone.older}; find pairs again to see them."
-    update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
+        if undone is None:
+            update(message="There is nothing to undo.")
+            return
+        found = present().found
+        known = found is not None and any(undone.pair == {edge.newer, edge.older} for edge in found.edges)
+        words = "Undone." if known else f"Undone: {undone.newer} and {undone.older}; find pairs again to see them."
+        update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
 
 
 def toggle_help() -> None:

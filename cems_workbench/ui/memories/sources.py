@@ -340,11 +340,7 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
 
 def _forget(resources: Resources, record: SourceRecord) -> None:
     state.update(source_problem="", looked=None, connected=None)
-    try:
-        session.require("operator")
+    with state.guarded("operator", "source_problem"):
         count = forget(resources, Settings(), record.address)
-    except WorkbenchError as error:
-        state.update(source_problem=str(error))
-        return
-    state.changed()
-    st.toast(f"{count:,} memories deleted, source removed", icon=":material/link_off:")
+        state.changed()
+        st.toast(f"{count:,} memories deleted, source removed", icon=":material/link_off:")

@@ -27,7 +27,6 @@ from cems_workbench.records import Memory
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
 
@@ -37,22 +36,8 @@ MAX_USES = 12
 """Maximum counts over a query set cached per session."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CachedStatistics:
-    """Statistics of the store, its exact duplicates and their number; `key` identifies store content and day."""
-
-    key: object
-    statistics: Statistics
-    duplicates: list[Duplicates]
-    duplicated: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CachedNearDuplicates:
-    """Near duplicates; `key` identifies store content, embedder and threshold."""
-
-    key: object
-    near: NearDuplicates
+Counted = tuple[Statistics, list[Duplicates], int]
+"""Statistics of the store, its exact duplicates and their number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,8 +59,10 @@ class MemoriesState:
     """Reports of the last import."""
     undone: str = ""
     """Outcome of the last undo of an import."""
-    counted: CachedStatistics | None = None
-    compared: CachedNearDuplicates | None = None
+    counted: tuple[object, Counted] | None = None
+    """With the store content and day they were counted for."""
+    compared: tuple[object, NearDuplicates] | None = None
+    """Near duplicates, with the store content, embedder and threshold they were compared for."""
     index_message: str = ""
     """Outcome of the last refresh or rebuild."""
     problem: str = ""
@@ -101,7 +88,7 @@ class MemoriesState:
 
 
 _page = PageState("memories", MemoriesState)
-present, update = _page.get, _page.update
+present, update, guarded = _page.get, _page.update, _page.guarded
 
 
 def reset_for(store: str) -> None:
@@ -144,44 +131,33 @@ def edit(on: bool) -> None:
 
 def save(resources: Resources, memory: Memory, before: Memory) -> bool:
     """Save an edited memory; False after an error, which the page shows."""
-    try:
-        session.require("operator")
+    with guarded("operator"):
         differs = resources.store.memories.update(memory, before)
-    except WorkbenchError as error:
-        update(problem=str(error))
-        return False
-    update(editing=False, problem="", notice="Saved." if differs else "No changes.")
-    if differs:
-        changed()
-    return True
+        update(editing=False, problem="", notice="Saved." if differs else "No changes.")
+        if differs:
+            changed()
+        return True
+    return False
 
 
 def delete(resources: Resources, memory_id: str) -> None:
     """Delete a memory and offer to undo it."""
-    try:
-        session.require("operator")
+    with guarded("operator"):
         gone = resources.store.memories.delete(memory_id)
-    except WorkbenchError as error:
-        update(problem=str(error))
-        return
-    update(selected=None, editing=False, problem="", notice="", deleted=memory_id if gone else None)
-    if gone:
-        changed()
-        st.toast("Memory deleted", icon=":material/delete:")
+        update(selected=None, editing=False, problem="", notice="", deleted=memory_id if gone else None)
+        if gone:
+            changed()
+            st.toast("Memory deleted", icon=":material/delete:")
 
 
 def restore(resources: Resources, *memory_ids: str) -> None:
     """Restore deleted memories."""
-    try:
-        session.require("operator")
+    with guarded("operator"):
         back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
-    except WorkbenchError as error:
-        update(problem=str(error))
-        return
-    update(deleted=None, problem="", notice="", selected=back[0] if len(back) == 1 else None, editing=False)
-    if back:
-        changed()
-        st.toast(f"{len(back):,} {'memory' if len(back) == 1 else 'memories'} restored", icon=":material/undo:")
+        update(deleted=None, problem="", notice="", selected=back[0] if len(back) == 1 else None, editing=False)
+        if back:
+            changed()
+            st.toast(f"{len(back):,} {'memory' if len(back) == 1 else 'memories'} restored", icon=":material/undo:")
 
 
 def dismiss_undo() -> None:

@@ -44,8 +44,7 @@ NUMBERS_HELP = {
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Draw numbers, charts and duplicates."""
-    counted = _cached_statistics(resources)
-    statistics = counted.statistics
+    statistics, duplicates, duplicated = _cached_statistics(resources)
     if not statistics.memories:
         widgets.empty("Nothing to count yet", "Import memories first, under Import.")
         return
@@ -85,7 +84,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         bars,
     )
     with right:
-        _exact(counted.duplicates, counted.duplicated)
+        _exact(duplicates, duplicated)
     _near(resources, place)
     _hubs(resources)
 
@@ -107,16 +106,16 @@ def _open_in_browse(memory_id: str) -> None:
     st.session_state[state.VIEW] = "Browse"
 
 
-def _cached_statistics(resources: Resources) -> state.CachedStatistics:
+def _cached_statistics(resources: Resources) -> state.Counted:
     """Statistics of the store, recomputed when its content or the day changes (ages depend on the day)."""
     now = datetime.now(UTC)
     key = (resources.store.content_version, now.date())
     counted = state.present().counted
-    if counted is None or counted.key != key:
+    if counted is None or counted[0] != key:
         memories = resources.store.memories
-        counted = state.CachedStatistics(key, memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS))
+        counted = (key, (memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS)))
         state.update(counted=counted)
-    return counted
+    return counted[1]
 
 
 def numbers_html(statistics: Statistics) -> Markup:
@@ -190,15 +189,15 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
     )
     key = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared
-    if asked or (compared is not None and compared.key != key):
+    if asked or (compared is not None and compared[0] != key):
         with state.cancellable_job(place, "near") as progress:
             resources.refresh(progress)
-            compared = state.CachedNearDuplicates(key, near_duplicates(resources, threshold))
+            compared = (key, near_duplicates(resources, threshold))
         state.update(compared=compared, indexes_behind=False)
     if compared is None:
         st.caption("Finds memories with nearly the same meaning. Press Compare.")
         return
-    _pairs(compared.near, threshold, resources.store.memories.count())
+    _pairs(compared[1], threshold, resources.store.memories.count())
 
 
 def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:

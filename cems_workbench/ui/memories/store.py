@@ -10,7 +10,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -109,15 +109,11 @@ def folder(present: Path | None) -> None:
 def _switch(create: bool) -> None:
     """Open or create the typed folder; after an error the current store stays open."""
     typed = st.session_state.get("memories:folder", "").strip()
-    try:
-        session.require("operator")
+    with state.guarded("operator", "folder_problem"):
         opened = session.switch(typed, create=create)
-    except WorkbenchError as error:
-        state.update(folder_problem=str(error))
-        return
-    state.forget_store()
-    state.update(store=str(opened.store.path))
-    st.toast("Store created" if create else "Store opened", icon=":material/folder_open:")
+        state.forget_store()
+        state.update(store=str(opened.store.path))
+        st.toast("Store created" if create else "Store opened", icon=":material/folder_open:")
 
 
 def indexes_html(states: Sequence[IndexState]) -> Markup:
@@ -163,7 +159,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             help="Delete both indexes and rebuild them. All memories are embedded again.",
         )
         if message := state.present().index_message:
-            st.caption(message)
+            st.caption(plain(message))
     if refresh or rebuild:
         session.require("operator")
         with state.cancellable_job(place, "rebuild") as progress:
@@ -214,15 +210,10 @@ def _text(resources: Resources) -> None:
 
 
 def _change_text(resources: Resources, rule: TextRule) -> None:
-    try:
-        session.require("operator")
-        if not resources.store.texts.choose(rule):
-            return
-    except WorkbenchError as error:
-        state.update(index_message=plain(str(error)))
-        return
-    state.changed()
-    state.update(index_message=f"Searched is now: {rule}. The indexes are refreshed.", indexes_behind=True)
+    with state.guarded("operator", "index_message"):
+        if resources.store.texts.choose(rule):
+            state.changed()
+            state.update(index_message=f"Searched is now: {rule}. The indexes are refreshed.", indexes_behind=True)
 
 
 def _language(resources: Resources) -> None:
@@ -251,16 +242,11 @@ def _language(resources: Resources) -> None:
 
 
 def _change_language(resources: Resources, key: str) -> None:
-    try:
-        session.require("operator")
+    with state.guarded("operator", "index_message"):
         name = st.session_state[key]
-        if not resources.store.language.choose(name):
-            return
-    except WorkbenchError as error:
-        state.update(index_message=plain(str(error)))
-        return
-    state.changed()
-    state.update(index_message=f"Lexical search now uses {name}; its index is being rebuilt.")
+        if resources.store.language.choose(name):
+            state.changed()
+            state.update(index_message=f"Lexical search now uses {name}; its index is being rebuilt.")
 
 
 def chunks_line(cut: ChunkStatistics) -> str:
@@ -293,5 +279,5 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
 def _outcome(done: str, report: RefreshReport | None) -> str:
     if report is None:
         return "Everything is up to date."
-    notes = "".join(f" {plain(note)}." for note in report.notes)
+    notes = "".join(f" {note}." for note in report.notes)
     return f"{done} in {report.seconds:.1f} s: {report.embedded:,} texts embedded.{notes}"

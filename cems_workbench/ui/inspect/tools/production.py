@@ -39,6 +39,7 @@ from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, a
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain
+from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import progress_in
 
@@ -322,11 +323,8 @@ def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
     """The answer mapped to this store's memories, cached."""
     store = context.resources.store
     key = (answer.returned, str(store.path), store.content_version)
-    last: tuple[object, Production] | None = st.session_state.get(MATCHED)
-    if last is None or last[0] != key:
-        answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
-        last = st.session_state[MATCHED] = (key, match_results(answers, store.memories.read))
-    return last[1]
+    answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
+    return kept(MATCHED, key, lambda: match_results(answers, store.memories.read))
 
 
 def _left_out(recording: Recording) -> None:
