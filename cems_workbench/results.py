@@ -42,7 +42,7 @@ class Table:
         title: shown above it; empty for none.
         shown: rows that a person is shown; None: as many as the surface shows.
         unshown: columns that only a data frame has.
-        left_out: rows that this table, which is shown, does not have.
+        left_out: rows that it does not have.
     """
 
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ class Table:
             tuple(row[i] if chars is None else one_line(row[i], chars) for i, chars in zip(columns, cut, strict=True))
             for row in rows
         )
-        left_out = len(self) - len(rows)
+        left_out = self.left_out + len(self) - len(rows)
         return Table(tuple(self.columns[i] for i in columns), tuple(cells), self.title, left_out=left_out)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Table
 
 DEFAULT_K = 10
 MAX_ROWS = 100
@@ -239,6 +240,17 @@ class LossDifference:
         }
 
 
+def as_table(found: Rows, title: str = "") -> Table:
+    """Columns and rows with a title."""
+    columns, rows = found
+    return Table(columns, tuple(rows), title)
+
+
+def _lost(rows: Iterable[LostMemory], title: str, count: int) -> Table:
+    listed = tuple((row.qid, row.memory_id, row.words) for row in rows)
+    return Table(("query", "memory", "what happened"), listed, f"{title}: {count}", left_out=count - len(listed))
+
+
 @dataclass(frozen=True)
 class Losses:
     """The losses of configs on the same judged queries, and those of each but the first compared with the first."""
@@ -296,6 +308,24 @@ class Losses:
         totals = [total for one in self.differences for total in (sum(one.saved.values()), sum(one.broken.values()))]
         rows.append(("all relevant memories", *(one.relevant for one in self.maps), *totals))
         return ("where they end", *names, *changed), rows
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Where relevant memories end; of each config by query type and project; then the memories behind each branch."""
+        tables = [as_table(self.table())]
+        for one in self.maps:
+            several = f"{one.config_name}, " if len(self.maps) > 1 else ""
+            for name, found in (("type of query", one.groups("type")), ("project", one.groups("project"))):
+                if len(found[1]) > 1:
+                    tables.append(as_table(found, f"{several}by {name}"))
+            tables += [
+                _lost(one.rows_of(branch), f"{several}{branch.words(one.k)}", count)
+                for branch, count in one.branches.items()
+            ]
+        for change in self.differences:
+            tables.append(_lost(change.saved_rows, f"saved by {change.after}", sum(change.saved.values())))
+            tables.append(_lost(change.broken_rows, f"broken by {change.after}", sum(change.broken.values())))
+        return tuple(filter(len, tables))
 
     def to_json(self) -> dict[str, Any]:
         """Maps and differences as plain values."""

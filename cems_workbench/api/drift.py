@@ -21,9 +21,11 @@ class DriftReport(Result):
 
     Attributes:
         found: the drift, a record for each query.
+        shown: queries that are listed; None: as many as the surface shows.
     """
 
     found: Drift
+    shown: int | None = None
 
     @property
     def overlap(self) -> float:
@@ -43,7 +45,7 @@ class DriftReport(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """A row for each query, those that changed most first."""
-        rows = tuple(
+        rows = (
             (
                 one.qid,
                 one.query,
@@ -56,16 +58,16 @@ class DriftReport(Result):
             )
             for one in self.found.queries
         )
-        return (Table(("qid", "query", "overlap", "score change", "other first", "came", "left", "new"), rows),)
+        columns = ("qid", "query", "overlap", "score change", "other first", "came", "left", "new")
+        return (Table(columns, tuple(rows), shown=self.shown),)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How to read it, and how many queries were not compared."""
-        alone = len(self.found.only_before) + len(self.found.only_after)
-        left_out = (f"{alone} queries are in one of them alone, and are not compared",) if alone else ()
+        """How to read it, and which queries were not compared."""
+        sides = (("before", self.found.only_before), ("after", self.found.only_after))
         return (
             "overlap: rank-biased, 1 the same; new: came and was no candidate before; no judgment is asked",
-            *left_out,
+            *(f"only {words}, not compared: {', '.join(qids)}" for words, qids in sides if qids),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.losses_of_set import Losses, Rows
+    from cems_workbench.analysis.losses_of_set import Losses
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
@@ -48,12 +48,16 @@ class LossReport(Result):
     @property
     def by_type(self) -> tuple[Table, ...]:
         """Of each config a row for each query type: its relevant memories, those returned, and those lost by each branch."""
-        return tuple(_as_table(one.groups("type"), f"{one.config_name}, by type") for one in self.losses.maps)
+        from cems_workbench.analysis.losses_of_set import as_table
+
+        return tuple(as_table(one.groups("type"), f"{one.config_name}, by type") for one in self.losses.maps)
 
     @property
     def by_project(self) -> tuple[Table, ...]:
         """The same by project of the query."""
-        return tuple(_as_table(one.groups("project"), f"{one.config_name}, by project") for one in self.losses.maps)
+        from cems_workbench.analysis.losses_of_set import as_table
+
+        return tuple(as_table(one.groups("project"), f"{one.config_name}, by project") for one in self.losses.maps)
 
     @property
     def memories(self) -> Table:
@@ -77,8 +81,8 @@ class LossReport(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Where the relevant memories end, a row for each branch; then the lost memories."""
-        return _as_table(self.losses.table()), self.memories
+        """Where the relevant memories end, a row for each branch; by query type and project; then the lost memories of each branch."""
+        return self.losses.tables
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -88,11 +92,6 @@ class LossReport(Result):
     def to_json(self) -> dict[str, Any]:
         """The losses as plain values, as `evaluate --losses --json` prints them."""
         return self.losses.to_json()
-
-
-def _as_table(found: Rows, title: str = "") -> Table:
-    columns, rows = found
-    return Table(columns, tuple(rows), title)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,11 +135,7 @@ class EvaluationReport(Result):
     @property
     def by_type(self) -> Table:
         """A row for each query type: how many queries count, and the mean of each measure."""
-        names = [str(measure) for measure in self.evaluation.measures]
-        rows = tuple(
-            (kind, row["queries"], *(row[name] for name in names)) for kind, row in self.evaluation.by_type().items()
-        )
-        return Table(("type", "queries", *names), rows, f"{self.config.name}, by type of query")
+        return self.evaluation.types_table
 
     def losses(self, cutoff: int = 10, shown: int = 10) -> LossReport:
         """Which stage loses the relevant memories that are not within the first results.
@@ -195,29 +190,14 @@ class EvaluationReport(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The measures with their 95 % intervals, and what they were if unjudged results were all irrelevant, or all relevant."""
-        from cems_workbench.evaluation.evaluate import number
-
-        rows = tuple(
-            (str(row.measure), *map(number, (row.mean, row.low, row.high, row.worst, row.best)), row.queries)
-            for row in self.evaluation.summaries
-        )
-        return (Table(("measure", "mean", "low", "high", "worst", "best", "queries"), rows),)
+        """The measures with their intervals and bounds; with several query types those of each."""
+        return self.evaluation.tables
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What counts as relevant, what was left out, what the evidence lacks, and the hash of what it was made on."""
-        from cems_workbench.evaluation.evaluate import stale_lines
-
         answered = (f"lists {self.measured.answered}",) if self.measured.answered else ()
-        return (
-            self.evaluation.relevance,
-            *stale_lines([self.evaluation]),
-            "low and high: 95 % interval of the mean; worst and best: unjudged results taken for irrelevant, for relevant",
-            *self.evaluation.remarks,
-            *answered,
-            f"content hash {self.measured.content_hash}",
-        )
+        return (*self.evaluation.notes, *answered, f"content hash {self.measured.content_hash}")
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as plain values, as `evaluate --json` prints it."""
@@ -369,49 +349,13 @@ class ComparisonReport(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """A row for each config and measure: both means, the difference with its interval, p values, and who won."""
-        from cems_workbench.evaluation.evaluate import number
-
-        rows = tuple(
-            (
-                one.name,
-                str(row.measure),
-                *map(number, (row.baseline, row.value, row.difference, row.low, row.high)),
-                row.p,
-                row.p_holm,
-                len(row.wins),
-                len(row.losses),
-                row.ties,
-            )
-            for one in self.comparison.compared
-            for row in one.differences
-        )
-        columns = (
-            "config",
-            "measure",
-            "baseline",
-            "value",
-            "difference",
-            "low",
-            "high",
-            "p",
-            "p (Holm)",
-            "wins",
-            "losses",
-            "ties",
-        )
-        return (Table(columns, rows),)
+        """The differences; means and costs; with several query types the differences of each."""
+        return self.comparison.tables
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How to read it, and the notes of every report, each once."""
-        said = dict.fromkeys(
-            note for report in self.reports for note in (report.evaluation.relevance, *report.evaluation.remarks)
-        )
-        from cems_workbench.evaluation.evaluate import stale_lines
-
-        stale = stale_lines([report.evaluation for report in self.reports])
-        return "low and high: 95 % interval of the difference, paired by query; p: randomisation test", *stale, *said
+        return self.comparison.notes
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values, as `compare --json` prints it."""

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import (
+from cems_workbench.cli.measuring import (
     CannotTellOption,
     MetricOption,
+    SeedOption,
     ToleranceOption,
     asserted_json,
     check_cannot_tell,
@@ -19,7 +20,6 @@ from cems_workbench.cli.evaluate import (
     print_verdicts,
     verdicts_json,
 )
-from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import JsonOption, read_evidence
 from cems_workbench.cli.terminal import put, put_json, say, say_wrapped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import MetricOption
+from cems_workbench.cli.measuring import MetricOption
 from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.cli.evaluate import (
+from cems_workbench.cli.measuring import (
     asserted_json,
     chosen_configs,
     exit_unless_all_hold,

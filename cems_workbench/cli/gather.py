@@ -1,33 +1,29 @@
-"""`gather`: the evidence of a query set, in one portable file."""
+"""`gather` and `fill-scores`: the evidence of a query set in one portable file, and reranker scores that it lacks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cems_workbench.cli.measuring import ConfigsChoice, LimitOption, PerQueryProjectOption, SeedOption
 from cems_workbench.cli.next_command import say_next, unused, words_of
 from cems_workbench.cli.options import (
-    ConfigOption,
+    AblateOption,
+    ConfigChoice,
     DaskOption,
     JsonOption,
-    PresetOption,
-    SetOption,
     StoreOption,
-    chosen_config,
     filled_resources,
+    preset_help,
     progress_bar,
+    read_evidence,
+    settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
 
-PerQueryProjectOption = Annotated[
-    bool, typer.Option("--per-query-project", help="For each query that names a project, search only that project.")
-]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Use a random sample of N queries.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
 JudgedOption = Annotated[bool, typer.Option("--judged", help="Use only queries with a judgment.")]
 
 
@@ -43,9 +39,8 @@ def gather_command(
             help="The evidence file to write (default: the store's own, which app, evaluate, tune and why use).",
         ),
     ] = None,
-    preset: PresetOption = None,
-    config: ConfigOption = None,
-    changes: SetOption = None,
+    *,
+    choice: ConfigChoice,
     per_query_project: PerQueryProjectOption = False,
     judged: JudgedOption = False,
     limit: LimitOption = None,
@@ -58,7 +53,7 @@ def gather_command(
 
     An interrupted gather resumes if the same command is run again.
     """
-    chosen = chosen_config(preset, config, changes)
+    chosen = choice.read()
     from cems_workbench.jobs.query_set_evidence import (
         QuerySelection,
         gather_evidence,
@@ -112,4 +107,55 @@ def gather_command(
         else:  # nothing to measure on
             say_next(words_of("tune", report.path, options=["--without-labels", "--out", unused("tuned.yaml")]))
     if report.left_out:
+        raise typer.Exit(2)
+
+
+@dataclass(frozen=True)
+class GatheredConfigs(ConfigsChoice):
+    """The configs of a command on an evidence file."""
+
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME", help=preset_help("the config the file was gathered with; repeatable")),
+    ] = None
+
+
+def fill_scores_command(
+    evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
+    choice: GatheredConfigs,
+    ablate: AblateOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add missing reranker scores to an evidence file.
+
+    Scores the pairs of query and memory that the configs' rerankers read and the file lacks. If interrupted, finished scores are
+    kept. Models and score cache are those of the store that the evidence was gathered from.
+    """
+    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.scoring import resources_of, score_evidence
+
+    read = read_evidence(evidence)
+    configs = [chosen for chosen, _ in choice.read(read.header, ablate)]
+    judged = labelled_file(read, None).batch.qids or None
+    with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
+        report = score_evidence(read, configs, resources, progress, judged)
+    if as_json:
+        put_json(
+            {
+                "evidence": str(report.path),
+                "queries": report.queries,
+                "pairs": report.pairs,
+                "failed": dict(report.failed),
+                "content_hash": report.content_hash,
+            }
+        )
+    else:
+        say(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
+        say(f"content hash {report.content_hash}")
+        for why, count in report.failed.items():
+            say(f"not scored: {count} pairs: {why}")
+        again = ["--ablate", ablate] if ablate else []
+        say_next(words_of("evaluate", evidence, options=[*choice.words(), *again]))
+    if report.failed:
         raise typer.Exit(2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.builtin import preset_names
-from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind
+from cems_workbench.cli.measuring import JudgeKindOption, check_judge_kind
 from cems_workbench.cli.next_command import say_next
 from cems_workbench.cli.options import (
     Asked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
@@ -172,17 +172,13 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    if title:
+        say(title, err=err)
     console = Console(highlight=False, markup=False, stderr=err)
     cells = [[_cell(row[i]) for row in rows] for i in range(len(columns))]
     numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
     for group, widths in _layout(columns, cells, console.width):
-        table = Table(
-            title=None if title is None else literal(title),
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-            header_style="bold",
-        )
+        table = Table(box=None, pad_edge=False, header_style="bold")
         for i, width in zip(group, widths, strict=True):
             table.add_column(
                 literal(columns[i]), justify="right" if numeric[i] else "left", overflow="fold", width=width
@@ -190,22 +186,27 @@ def print_table(
         for r in range(len(rows)):
             table.add_row(*[Text(cells[i][r]) for i in group])
         console.print(table)
-        title = None
 
 
-def present(result: Result, as_json: bool = False, *, also: Sequence[ResultTable] = ()) -> None:
-    """Print a result: as JSON, or its lines, its tables and further ones, and its notes; those that begin with their kind go to stderr."""
+def present(result: Result, as_json: bool = False, *, titled: bool = False, also: Sequence[ResultTable] = ()) -> None:
+    """Print a result: as JSON, or its lines, its tables and further ones, and its notes; with `titled` its title first."""
     if as_json:
         return put_json(result.to_json())
-    for line in result.lines:
+    print_parts([*([result.title] if titled else []), *result.lines], (*result.tables, *also), result.notes)
+
+
+def print_parts(lines: Iterable[str], tables: Iterable[ResultTable], notes: Iterable[str]) -> None:
+    """Print the parts of a result; warnings and notes that begin so go to stderr."""
+    lines, notes = list(lines), list(notes)
+    for line in lines:
         say_wrapped(line)
-    for place, table in enumerate(table for table in (*result.tables, *also) if table):
-        if place or result.lines:
+    for place, table in enumerate(table for table in tables if table):
+        if place or lines:
             say()
         print_rows(table)
-    if result.notes:
+    if notes:
         say()
-    for note in result.notes:
+    for note in notes:
         say_wrapped(note, err=note.startswith(("warning:", "note:")))
 
 

@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.builtin import default_preset
-from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.export import print_ranking
-from cems_workbench.cli.gather import PerQueryProjectOption
-from cems_workbench.cli.named_evidence import NameArgument, evidence_files, labelled_evidence
+from cems_workbench.cli.measuring import (
+    GradeOption,
+    NameArgument,
+    Options,
+    PerQueryProjectOption,
+    evidence_files,
+    labelled_evidence,
+    score_line,
+)
 from cems_workbench.cli.next_command import flat, repeated, say_next, words_of
 from cems_workbench.cli.options import (
-    ConfigOption,
+    ConfigChoice,
     DaskOption,
     JsonOption,
-    PresetOption,
-    SetOption,
     StoreOption,
     account,
-    chosen_config,
     given_options,
     print_table,
     progress_bar,
@@ -112,9 +115,8 @@ def tune_command(
     open_holdout: Annotated[
         bool, typer.Option("--open-holdout", help="Also score the sealed hold-out; every look is counted.")
     ] = False,
-    config: ConfigOption = None,
-    preset: PresetOption = None,
-    changes: SetOption = None,
+    *,
+    choice: ConfigChoice,
     grade: GradeOption = None,
     per_query_project: PerQueryProjectOption = False,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")] = 0,
@@ -138,7 +140,7 @@ def tune_command(
     """
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
-    baseline = chosen_config(preset, config, changes)
+    baseline = choice.read()
     from cems_workbench.jobs.cluster import cluster_at
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.jobs.tuning import (
@@ -191,9 +193,9 @@ def tune_command(
         _write_page(html, result, as_json)
     _report(result, as_json, rankings)
     if not as_json:
-        for line in _score_lines(result, read.path, out, _config_options(config, preset, changes), store):
+        for line in _score_lines(result, read.path, out, _config_options(choice), store):
             say(line, err=True)
-        say_next(*_next_commands(result, evidence, out, _config_options(config, preset, changes), store))
+        say_next(*_next_commands(result, evidence, out, _config_options(choice), store))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
@@ -260,12 +262,11 @@ def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Opti
     return [*lines, "then run this again: the search did not have these scores"] if lines else []
 
 
-def _config_options(config: Path | None, preset: str | None, changes: Sequence[str] | None) -> Options:
-    """The options that name the config that `chosen_config` gives."""
-    chosen = (
-        ("--config", str(config)) if config else ("--preset", preset or default_preset(settings_for(None).preset)[0])
-    )
-    return [chosen, *(("--set", text) for text in changes or ())]
+def _config_options(choice: ConfigChoice) -> Options:
+    """The options that name the config that was chosen."""
+    default = choice.preset or default_preset(settings_for(None).preset)[0]
+    chosen = ("--config", str(choice.config)) if choice.config else ("--preset", default)
+    return [chosen, *(("--set", text) for text in choice.changes or ())]
 
 
 def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import (
+from cems_workbench.cli.measuring import (
     CannotTellOption,
+    SeedOption,
     ToleranceOption,
     asserted_json,
     check_cannot_tell,
@@ -21,17 +22,12 @@ from cems_workbench.cli.evaluate import (
     print_verdicts,
     verdicts_json,
 )
-from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.next_command import repeated, say_next, words_of
 from cems_workbench.cli.options import (
-    ConfigOption,
+    ConfigChoice,
     JsonOption,
-    PresetOption,
-    SetOption,
     StoreOption,
-    chosen_config,
     filled_resources,
-    given_options,
     print_table,
     progress_bar,
     settings_for,
@@ -50,9 +46,7 @@ _CRON = re.compile(r"(@(hourly|daily|weekly|monthly))|(\S+ +\S+ +\S+ +\S+ +\S+)"
 
 def watch_command(
     query_set: Annotated[str, typer.Argument(metavar="QUERY_SET", help="A query set of the store.")],
-    preset: PresetOption = None,
-    config: ConfigOption = None,
-    changes: SetOption = None,
+    choice: ConfigChoice,
     no_loss: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +77,7 @@ def watch_command(
     from cems_workbench.evaluation.evaluate import number
     from cems_workbench.jobs.watching import watch
 
-    chosen = chosen_config(preset, config, changes)
+    chosen = choice.read()
     texts = [DEFAULT_GUARD] if no_loss is None else no_loss
     for text in texts:
         parse_no_loss(text)
@@ -129,7 +123,7 @@ def watch_command(
     else:
         _print(found.evaluation.config.name, query_set, last, found)
         if any(outcome.failed for outcome in found.outcomes):
-            options = ["--losses", *given_options(preset, config, changes, store)]
+            options = ["--losses", *choice.words(store)]
             say_next(words_of("evaluate", query_set, options=options))
         else:
             say_next(repeated("--cron", "@daily"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
+from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
     bootstrap_test,
@@ -25,6 +25,7 @@ from cems_workbench.evaluation.statistics import (
     resample,
 )
 from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.results import Table
 
 VALUE_TOLERANCE = 1e-9
 LEVEL = 0.05
@@ -82,6 +83,82 @@ class Comparison:
 
     evaluations: tuple[Evaluation, ...]
     compared: tuple[ConfigComparison, ...]
+
+    @property
+    def table(self) -> Table:
+        """A row for each config and measure: both means, the difference with its interval, p values, effect, and who won."""
+        rows = tuple(
+            (
+                one.name,
+                str(row.measure),
+                *map(number, (row.baseline, row.value, row.difference, row.low, row.high)),
+                row.p,
+                row.p_holm,
+                number(row.effect),
+                f"{len(row.wins)}/{len(row.losses)}/{row.ties}",
+                len(row.wins),
+                len(row.losses),
+                row.ties,
+            )
+            for one in self.compared
+            for row in one.differences
+        )
+        columns = ("config", "measure", "baseline", "value", "difference", "low", "high", "p", "p (Holm)", "effect")
+        others = ", ".join(one.name for one in self.compared)
+        base = self.evaluations[0]
+        counts = ("wins", "losses", "ties")
+        return Table(
+            (*columns, "won/lost/same", *counts),
+            rows,
+            f"{others} against {base.config.name}: {len(base.qids)} queries",
+            unshown=("p", *counts) if len(self.compared) > 1 else ("config", "p", *counts),
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The differences; the means and costs of every config; with several query types the differences of each."""
+        every = self.evaluations
+        means: list[tuple[Any, ...]] = [
+            (str(measure), *(number(one.summaries[m].mean) for one in every))
+            for m, measure in enumerate(every[0].measures)
+        ]
+        for name, key in (("ms/query", "ms_per_query"), ("LLM calls", "llm_calls"), ("pairs reranked", "reranked")):
+            means.append((name, *(round(one.cost[key]) if key in one.cost else None for one in every)))
+        tables = [Table(("mean", *(one.config.name for one in every)), tuple(means), f"{len(every[0].qids)} queries")]
+        for compared in self.compared:
+            kinds = list(compared.differences[0].by_type)
+            if len(kinds) > 1:
+                columns = ("difference by type", *(str(one.measure) for one in compared.differences))
+                rows = ((kind, *(number(one.by_type[kind]) for one in compared.differences)) for kind in kinds)
+                tables.append(Table(columns, tuple(rows), compared.name))
+        return (self.table, *tables)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read it, what counts as relevant, and the remarks on each evaluation, each once."""
+        base = self.evaluations[0]
+        cached = f" ({base.from_cache})" if base.from_cache else ""
+        overlaps = ", ".join(f"{one.name} {one.overlap:.3f}" for one in self.compared)
+        return (
+            f"overlap of results with {base.config.name}: {overlaps}",
+            "low and high: 95 % interval of the difference, paired by query; p: randomisation test",
+            f"ms/query and LLM calls: as recorded when the evidence was gathered{cached}; pairs reranked: what each config's "
+            "reranker reads",
+            *stale_lines(self.evaluations),
+            *dict.fromkeys(note for one in self.evaluations for note in (one.relevance, *one.remarks)),
+        )
+
+    def changed(self, shown: int) -> list[str]:
+        """The queries that are better and worse by the first measure, of each config the first `shown`, in sentences."""
+        lines = []
+        for compared in self.compared:
+            first = compared.differences[0]
+            name = f"{compared.name}: " if len(self.compared) > 1 else ""
+            for word, qids in (("better", first.wins), ("worse", first.losses)):
+                if qids and shown:
+                    more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
+                    lines.append(f"{name}{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
+        return lines
 
     def to_json(self, per_query: bool = True) -> dict[str, Any]:
         """The comparison as plain values; the values of the queries, and which won or lost, are left out unless they are asked for."""

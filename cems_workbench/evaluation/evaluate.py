@@ -20,6 +20,7 @@ from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
 from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.results import Table
 
 NO_TYPE = "(no type)"
 STALE_K = 10
@@ -178,6 +179,46 @@ class Evaluation:
         if query_type is not None:
             column = column[np.array([kind == query_type for kind in self.types], dtype=bool)]
         return float(means(column[:, None])[0])
+
+    @property
+    def table(self) -> Table:
+        """The measures with their 95 % intervals, and what they were if unjudged results were all irrelevant, or all relevant."""
+        rows = (
+            (str(one.measure), *map(number, (one.mean, one.low, one.high, one.worst, one.best)), one.queries)
+            for one in self.summaries
+        )
+        columns = ("measure", "mean", "low", "high", "worst", "best", "queries")
+        return Table(columns, tuple(rows), f"{self.config.name}: {len(self.qids)} queries")
+
+    @property
+    def types_table(self) -> Table:
+        """A row for each query type: how many queries count, and the mean of each measure."""
+        names = [str(measure) for measure in self.measures]
+        rows = ((kind, row["queries"], *(row[name] for name in names)) for kind, row in self.by_type().items())
+        return Table(("type", "queries", *names), tuple(rows), f"{self.config.name}, by type of query")
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The measures; with several query types those of each."""
+        by_type = self.types_table
+        return (self.table, by_type) if len(by_type) > 1 else (self.table,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What counts as relevant, how to read the measures, the cost, what was left out, and what the evidence lacks."""
+        reading = "low and high: 95 % interval of the mean; worst and best: unjudged results taken for irrelevant, for relevant"
+        return (self.relevance, *stale_lines([self]), reading, self.spent, *self.remarks)
+
+    @property
+    def spent(self) -> str:
+        """The recorded cost of gathering, and the pairs that the config's reranker reads."""
+        pace = self.cost.get("ms_per_query")
+        said = f"{self.cost['llm_calls']:.0f} LLM calls, {self.cost['reranked']:.0f} pairs reranked"
+        if pace is None:
+            return said
+        cached = f" ({self.from_cache})" if self.from_cache else ""
+        later = f", without {self.scored_later}" if self.scored_later else ""
+        return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
 
     def by_type(self) -> dict[str, dict[str, Any]]:
         """Per query type the number of queries that count and the mean of each measure (None where it is not defined)."""

@@ -34,6 +34,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.results import Table
 
 COSINE = 0.45
 CLAIMED = parse_measure("hit@5")
@@ -86,15 +87,6 @@ class JudgeAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Columns and rows to show, with a title."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class RelevanceSources:
     """The run of one config under each judge, how far they agree, and what to beware of."""
 
@@ -107,14 +99,14 @@ class RelevanceSources:
     def tables(self) -> list[Table]:
         """The view as two tables."""
         names = [str(measure) for measure in SCORED]
-        judges = [[judge.name, *(judge.values[name] for name in names), judge.labelled] for judge in self.judges]
+        judges = [(judge.name, *(judge.values[name] for name in names), judge.labelled) for judge in self.judges]
         pairs = [
-            [" and ".join(pair.judges), pair.results, pair.share, pair.kappa, f"{pair.first} / {pair.second}"]
+            (" and ".join(pair.judges), pair.results, pair.share, pair.kappa, f"{pair.first} / {pair.second}")
             for pair in self.agreements
         ]
         return [
-            Table(f"{self.config}: the same run by each judge", ["judge", *names, "share labelled"], judges),
-            Table("agreement", ["judges", "results", "agree", "kappa", "relevant to one alone"], pairs),
+            Table(("judge", *names, "share labelled"), tuple(judges), f"{self.config}: the same run by each judge"),
+            Table(("judges", "results", "agree", "kappa", "relevant to one alone"), tuple(pairs), "agreement"),
         ]
 
     def to_json(self) -> dict[str, Any]:

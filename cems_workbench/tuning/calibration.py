@@ -25,6 +25,7 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.signals import SignalTable
 from cems_workbench.pipeline.table import Bools, Floats
+from cems_workbench.results import Table
 from cems_workbench.tuning.folds import split
 
 Method = Literal["logistic", "isotonic"]
@@ -151,12 +152,60 @@ class Calibration:
             return None
         return f"abstain.{self.signal}={self.threshold:.6g}"
 
+    @property
+    def without(self) -> str:
+        """Why there is no setting."""
+        if self.threshold is not None:
+            return f"every score has a probability of at least {self.probability:g}; leave it off"
+        p = f"{self.probability:g}"
+        return f"no threshold: no score reaches a probability of {p}, or higher ones make an answer no likelier"
+
+    @property
+    def table(self) -> Table:
+        """The reliability: a row for each bin of probability."""
+        rows = (
+            (f"{one.low:g} to {one.high:g}", one.queries, one.predicted, one.observed, *one.interval)
+            for one in self.bins
+        )
+        columns = ("probability", "queries", "mean", "with an answer", "low", "high")
+        return Table(columns, tuple(rows), f"reliability of {self.signal}")
+
     def to_json(self) -> dict[str, Any]:
         """Everything except the curve, as plain values."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("curve", "bins")}
         if self.threshold is not None and not math.isfinite(self.threshold):
             values["threshold"] = None
         return values | {"setting": self.setting, "bins": [asdict(one) for one in self.bins]}
+
+
+CALIBRATION_COLUMNS = (
+    "answer, none: judged queries with an answer and without; Brier and ECE on the folds left out, the base is the share of answerable "
+    "queries as everybody's probability; refused, wrongly: the shares of queries without an answer and with one that the threshold "
+    "of the other folds refuses"
+)
+
+
+def calibration_table(found: Sequence[Calibration], group_by: str) -> Table:
+    """A row for each signal, whose columns `CALIBRATION_COLUMNS` explains."""
+    first = found[0]
+    rows = (
+        (
+            one.signal,
+            one.answerable,
+            one.unanswerable,
+            one.missing,
+            one.auroc,
+            one.brier,
+            one.base_brier,
+            one.ece,
+            one.refused,
+            one.wrongly,
+        )
+        for one in found
+    )
+    columns = ("signal", "answer", "none", "no value", "AUROC", "Brier", "Brier of base", "ECE", "refused", "wrongly")
+    title = f"{first.method}, {first.folds} folds by {group_by}, answering from a probability of {first.probability:g}"
+    return Table(columns, tuple(rows), title)
 
 
 def calibrate(

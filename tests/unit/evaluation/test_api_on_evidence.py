@@ -98,7 +98,7 @@ def test_a_comparison_is_that_of_the_command(
     assert row["value"] - row["baseline"] == pytest.approx(row["difference"])
     changed = compared.changed("hit@1")
     assert [(row[0], row[4], row[5]) for row in changed.rows] == [("q1", 1.0, 0.0)]
-    assert "other" in compared.to_markdown() and "wins" in compared._repr_html_()
+    assert "other" in compared.to_markdown() and "won/lost/same" in compared._repr_html_()
 
 
 def test_two_configs_of_one_name_are_told_apart(loaded: cw.LoadedEvidence) -> None:

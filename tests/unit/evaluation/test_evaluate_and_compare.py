@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_file, evidences
 
-from cems_workbench.cli.evaluate import cost_line
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
@@ -111,11 +110,11 @@ def test_page_command_and_report_say_alike_how_many_queries_took_results_from_th
     evaluation = evaluate(of_file.batch, AS_LISTED, MEASURES)
     words = "1 of 5 queries with model results from the cache"
     assert evaluation.from_cache == words
-    assert words in cost_line(evaluation)
+    assert words in evaluation.spent
     assert any(words in line for line in page_remarks([evaluation.figures]))
     assert words in markdown_report(compare([evaluation]), "set", "hash")
     cold = evaluate(LabelledBatch(QUERIES, evidences(), agreed_grades(JUDGMENTS), 0.25), AS_LISTED, MEASURES)
-    assert "cache" not in cost_line(cold) + markdown_report(compare([cold]), "set", "hash")
+    assert "cache" not in cold.spent + markdown_report(compare([cold]), "set", "hash")
 
 
 def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> None:

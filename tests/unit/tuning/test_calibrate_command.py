@@ -1,19 +1,15 @@
-"""The words of `calibrate` for a signal with a threshold and one without."""
+"""What a calibration says of a signal with a threshold and one without."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from cems_workbench.cli.calibrate import print_calibrations
-from cems_workbench.tuning.calibration import calibrate
+from cems_workbench.tuning.calibration import calibrate, calibration_table
 from tests.unit.tuning.test_calibration import GROUPS, table
 
 
-def test_a_threshold_is_printed_as_config_and_its_absence_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_threshold_is_an_assignment_and_its_absence_is_said() -> None:
     found = calibrate(table(), GROUPS, "vector")
-    print_calibrations([found, replace(found, signal="margin", threshold=None)], "session")
-    printed = capsys.readouterr().out
-    assert f"--set abstain.vector={found.threshold:.6g}" in printed
-    assert "abstain.margin: no threshold: no score reaches a probability of 0.5" in printed
+    assert found.setting == f"abstain.vector={found.threshold:.6g}"
+    assert replace(found, threshold=None).without.startswith("no threshold: no score reaches a probability of 0.5")
+    assert [row[0] for row in calibration_table([found], "session").rows] == ["vector"]

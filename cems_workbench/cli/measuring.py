@@ -1,0 +1,566 @@
+"""What commands measure on, and with what: evidence files, or a query set of the store that is gathered first where it has to be."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cems_workbench.cli.next_command import config_options
+from cems_workbench.cli.options import (
+    ConfigsOption,
+    PresetsOption,
+    SetOption,
+    StoreOption,
+    chosen_config,
+    preset_help,
+    progress_bar,
+    read_evidence,
+    settings_for,
+)
+from cems_workbench.cli.terminal import say, say_wrapped
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.losses_of_set import LossCollector, Losses
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.assertions import CannotTell, Outcome
+    from cems_workbench.evaluation.batch import LabelledBatch, Rankings
+    from cems_workbench.evaluation.comparison import Comparison
+    from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.evaluation.metrics import Measure
+    from cems_workbench.evaluation.verdict import Verdict
+    from cems_workbench.jobs.evaluation import EvaluatedConfig, LabelledEvidence, StreamedConfigs
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="EVIDENCE|QUERY_SET",
+        help="An evidence file, or a query set of the store (or “all”) to gather first.",
+    ),
+]
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="EVIDENCE...|QUERY_SET",
+        help="Evidence files of one query set, or a query set of the store to gather first.",
+    ),
+]
+PerQueryProjectOption = Annotated[
+    bool, typer.Option("--per-query-project", help="For each query that names a project, search only that project.")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Use a random sample of N queries.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
+CHECK_FAILED, CANNOT_TELL = 1, 3
+"""Exit codes: something asserted does not hold; nothing failed, but a verdict cannot tell."""
+Options = Sequence[tuple[str, str]]
+"""Command line options with their values that name a config for `fill-scores`."""
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", metavar="MEASURE", help="A measure, such as nDCG@10; repeatable (default: a full report)."
+    ),
+]
+GradeOption = Annotated[
+    int | None,
+    typer.Option("--grade", metavar="N", help="Lowest grade that counts as relevant (default: that of the query set)."),
+]
+JudgeKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge-kind", metavar="human|model", help="Use only judgments of people or of models (default: people first)."
+    ),
+]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        min=0,
+        metavar="X",
+        help="Tolerated loss, in units of the measure (default: 0.01; with p<N: 0).",
+    ),
+]
+CannotTellOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cannot-tell",
+        metavar="pass|fail",
+        help="What a verdict that cannot tell counts as (default: exit with 3).",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ConfigsChoice:
+    """The configs of a command."""
+
+    config: ConfigsOption = None
+    preset: PresetsOption = None
+    changes: SetOption = None
+
+    def read(self, header: Header | None, ablate: str | None = None) -> list[tuple[PipelineConfig, Options]]:
+        """The configs on evidence with this header, as `configs_for`."""
+        return configs_for(header, self.config, self.preset, self.changes, ablate)
+
+    def require_two(self, command: str) -> None:
+        """Raise InputError unless at least two configs are named."""
+        if len(self.config or ()) + len(self.preset or ()) < 2:
+            raise InputError(f"{command} needs at least two configs: --config A --config B (files, or presets by name)")
+
+    def words(self) -> list[str]:
+        """The options that were given, as words for the command that goes on."""
+        return config_options(self.config, self.preset, self.changes)
+
+
+@dataclass(frozen=True)
+class ComparedConfigs(ConfigsChoice):
+    """The configs of a command that compares: there is no default."""
+
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME", help=preset_help("none: name at least two configs; repeatable")),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How configs are measured."""
+
+    metric: MetricOption = None
+    grade: GradeOption = None
+    judge_kind: JudgeKindOption = None
+    per_query_project: PerQueryProjectOption = False
+    seed: SeedOption = 0
+    store: StoreOption = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Configs measured on named evidence, in their order; `rows` is empty where the evidence was streamed."""
+
+    files: list[Path]
+    header: Header
+    external: bool
+    configs: list[tuple[PipelineConfig, Options]]
+    evaluations: Sequence[Evaluation]
+    content_hash: str
+    relevant_from: int
+    seed: int
+    store: Path | None
+    rows: Sequence[EvaluatedConfig] = ()
+    streamed: StreamedConfigs | None = None
+    stream: EvidenceStream | None = None
+    find_losses: Callable[[int, bool], Losses | None] = field(default=lambda shown, if_any: None)
+
+    @property
+    def evidence(self) -> EvidenceSet | None:
+        """The evidence of the first config; None where it was streamed."""
+        return self.rows[0].labelled.evidence if self.rows else None
+
+    @property
+    def comparison(self) -> Comparison:
+        """The configs compared with the first of them."""
+        from cems_workbench.evaluation.comparison import compare
+
+        overlaps = () if self.streamed is None else self.streamed.found.overlaps
+        return compare(self.evaluations, seed=self.seed, overlaps=overlaps)
+
+    def losses(self, shown: int, if_any: bool = False) -> Losses | None:
+        """Where configs lose relevant memories, `shown` of each branch; None if they were not counted, or `if_any` there are none."""
+        return self.find_losses(shown, if_any)
+
+    def of_evidence(self) -> list[tuple[str, str]]:
+        """Of each config the hash of its evidence and who answered its lists."""
+        if self.streamed is not None:
+            return [(self.content_hash, self.streamed.found.answered)] * len(self.evaluations)
+        return [(row.content_hash, row.answered) for row in self.rows]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The evaluations as plain values."""
+        return [row.to_json() for row in self.rows] if self.streamed is None else self.streamed.to_json()
+
+    def score_lines(self) -> list[str]:
+        """The commands that add missing reranker scores, one per evidence file; a stream names none."""
+        return score_lines(
+            [
+                (row.labelled.evidence.path, row.evaluation, options)
+                for row, (_, options) in zip(self.rows, self.configs, strict=True)
+            ]
+            if self.rows
+            else [],
+            self.store,
+        )
+
+
+@contextmanager
+def measured(
+    names: Sequence[str],
+    choice: ConfigsChoice,
+    how: Measuring,
+    quiet: bool = False,
+    *,
+    further: Callable[[int], Sequence[Measure]] = lambda relevant_from: (),
+    ablate: str | None = None,
+    limit: int | None = None,
+    count_losses: int | None = None,
+    run_out: Path | None = None,
+) -> Iterator[Measured]:
+    """Measure configs on named evidence; files that are too large for memory are streamed, and stay open meanwhile.
+
+    Args:
+        further: measures beside the chosen ones, by the lowest relevant grade.
+        limit: size of a random sample of the queries to gather.
+        count_losses: count the relevant memories that are lost below this rank.
+        run_out: write the rankings of the only config as a TREC run.
+
+    Raises InputError for arguments that do not fit, before anything is gathered.
+    """
+    from cems_workbench.analysis.losses_of_set import LossCollector, stream_words
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.jobs.evaluation import (
+        evaluate_configs,
+        labelled_file,
+        measured_losses,
+        refuse_nothing,
+        streamed,
+    )
+    from cems_workbench.jobs.traced_sets import traced_header
+
+    def wanted(relevant_from: int) -> tuple[int, tuple[Measure, ...]]:
+        least = relevant_from if how.grade is None else how.grade
+        return least, chosen_measures(how.metric, least, further(least))
+
+    def configs_of(header: Header | None) -> list[tuple[PipelineConfig, Options]]:
+        configs = choice.read(header, ablate)
+        if run_out is not None and len(configs) > 1:
+            raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
+        return configs
+
+    wanted(1)
+    check_judge_kind(how.judge_kind)
+    paths = evidence_files(names, gathering=how.per_query_project or limit is not None)
+    if paths is not None and streamed(paths):
+        with EvidenceStream(paths) as stream:
+            configs = configs_of(stream.header)
+            least, measures = wanted(stream.header.relevant_from)
+            counted = LossCollector([one for one, _ in configs], least, count_losses) if count_losses else None
+            found = _streamed(stream, configs, measures, how, run_out, quiet, counted)
+            yield Measured(
+                paths,
+                stream.header,
+                stream.external,
+                configs,
+                found.evaluations,
+                found.content_hash,
+                least,
+                how.seed,
+                how.store,
+                streamed=found,
+                stream=stream,
+                find_losses=lambda shown, if_any: (
+                    None
+                    if counted is None or (if_any and not counted.relevant)
+                    else stream_words(counted, stream, shown)
+                ),
+            )
+        return
+    read = None if paths is None else read_evidence(paths[0])
+    configs = configs_of(traced_header(settings_for(how.store).store, names[0]) if read is None else read.header)
+    named = [(one.name, one) for one, _ in configs]
+    if read is not None:
+        least, measures = wanted(read.header.relevant_from)
+        of_file = labelled_file(read, how.judge_kind)
+        refuse_nothing(of_file.batch.queries, names[0])
+        with progress_bar(quiet) as progress:
+            rows, _ = evaluate_configs(named, lambda _: of_file, measures, seed=how.seed, progress=progress)
+    else:
+        with gathered_evidence(
+            names[0], how.judge_kind, how.per_query_project, (limit, how.seed), how.store, quiet
+        ) as (source, relevant_from):
+            least, measures = wanted(relevant_from)
+            rows, _ = evaluate_configs(named, source, measures, seed=how.seed)
+        refuse_nothing(rows[0].batch.queries, names[0])
+    if run_out is not None:
+        _write_run(run_out, rows[0])
+
+    def find_losses(shown: int, if_any: bool) -> Losses | None:
+        none = not any((row.batch.ideal >= least).any() for row in rows)
+        if count_losses is None or (if_any and none):
+            return None
+        return measured_losses(rows, least, count_losses, shown)
+
+    first = rows[0].labelled.evidence
+    yield Measured(
+        paths or [],
+        first.header,
+        first.external,
+        configs,
+        [row.evaluation for row in rows],
+        rows[0].content_hash,
+        least,
+        how.seed,
+        how.store,
+        rows,
+        find_losses=find_losses,
+    )
+
+
+def _streamed(
+    stream: EvidenceStream,
+    configs: Sequence[tuple[PipelineConfig, Options]],
+    measures: Sequence[Measure],
+    how: Measuring,
+    run_out: Path | None,
+    quiet: bool,
+    counted: LossCollector | None,
+) -> StreamedConfigs:
+    """Measure the configs on a stream; the run is written as it is computed, and losses are counted."""
+    from cems_workbench.evaluation.report import run_lines
+    from cems_workbench.jobs.evaluation import evaluate_streamed
+    from cems_workbench.platform.atomic_write import write_atomically
+
+    named = [(one.name, one) for one, _ in configs]
+    with progress_bar(quiet) as progress:
+        if run_out is None:
+            return evaluate_streamed(
+                stream, named, measures, how.judge_kind, seed=how.seed, each=counted, progress=progress
+            )
+        try:
+            with write_atomically(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+
+                def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
+                    file.write(run_lines(batch, found[0]))
+                    if counted is not None:
+                        counted(batch, found)
+
+                return evaluate_streamed(
+                    stream, named, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
+                )
+        except (OSError, ValueError) as error:
+            raise InputError(f"{run_out}: cannot be written: {error}") from None
+
+
+def _write_run(path: Path, row: EvaluatedConfig) -> None:
+    from cems_workbench.evaluation.report import trec_run
+    from cems_workbench.platform.atomic_write import write_text
+
+    try:
+        text = trec_run(row.batch, row.evaluation)
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be written: {error}") from None
+    write_text(path, text)
+
+
+def evidence_files(names: Sequence[str], gathering: bool = False) -> list[Path] | None:
+    """The names as evidence files; None for one name that is none, which then is that of a query set.
+
+    Raises InputError if one of several is no evidence file, and for a file together with options of `gathering`.
+    """
+    from cems_workbench.evaluation.evidence_file import is_evidence_file
+    from cems_workbench.jobs.query_set_evidence import SUFFIX
+
+    paths = [Path(name) for name in names]
+    # A missing or damaged file is named as such, and not as a query set that the store lacks.
+    are_files = [is_evidence_file(path) or path.suffix == SUFFIX for path in paths]
+    if any(are_files) and gathering:
+        raise InputError("--per-query-project and --limit are for gathering; the evidence file is gathered already")
+    if len(paths) > 1 and not all(are_files):
+        raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
+    return paths if all(are_files) else None
+
+
+def labelled_evidence(
+    name: str,
+    configs_of: Callable[[Header | None], Sequence[PipelineConfig]],
+    judges: str | None,
+    store: Path | None,
+    quiet: bool,
+    *,
+    only_project: bool = False,
+    judged: bool = True,
+) -> tuple[dict[PipelineConfig, LabelledEvidence], int]:
+    """The labelled evidence of each config, the same of a file or a separate one of a set, in their order; and the lowest relevant grade.
+
+    `configs_of` is given the header of a file or of recorded stages, None for a set of the store; without `judged` a set has its queries
+    without a judgment too. Raises InputError for a name that is neither, StoreError without a store.
+    """
+    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.traced_sets import traced_header
+
+    if evidence_files([name], gathering=only_project) is not None:
+        read = read_evidence(Path(name))
+        of_file = labelled_file(read, judges)
+        return dict.fromkeys(configs_of(read.header), of_file), read.header.relevant_from
+    configs = configs_of(traced_header(settings_for(store).store, name))
+    with gathered_evidence(name, judges, only_project, (None, 0), store, quiet, judged=judged) as (source, least):
+        return {config: source(config) for config in configs}, least
+
+
+@contextmanager
+def gathered_evidence(
+    name: str,
+    judges: str | None,
+    only_project: bool,
+    drawing: tuple[int | None, int],
+    store: Path | None,
+    quiet: bool,
+    *,
+    judged: bool = True,
+) -> Iterator[tuple[Callable[[PipelineConfig], LabelledEvidence], int]]:
+    """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
+
+    Uses cached evidence, or gathers and caches it.
+    """
+    from cems_workbench.jobs.caching import RecentCache
+    from cems_workbench.jobs.evaluation import agreed, labelled
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
+
+    begun = datetime.now(UTC)
+    cache = RecentCache(size=2)  # consecutive configs often need the same evidence
+    with closing(open_resources(settings_for(store), create=False)) as resources:
+        queries, judgments = queries_named(name, resources, judged)
+        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), only_project)
+        if selection.without_project:
+            say(f"note: {selection.without_project}", err=True)
+        grades = agreed(judgments, judges)
+
+        def source(config: PipelineConfig) -> LabelledEvidence:
+            with progress_bar(quiet) as progress:
+                evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)
+            return labelled(evidence, grades, cache, timed=False)
+
+        yield source, resources.store.query_sets.relevant_from(name)
+
+
+def configs_for(
+    header: Header | None,
+    files: Sequence[Path] | None,
+    presets: Sequence[str] | None,
+    changes: Sequence[str] | None,
+    ablate: str | None,
+) -> list[tuple[PipelineConfig, Options]]:
+    """The named configs, or the default one, and their ablations, each with the options that name it for `fill-scores`.
+
+    The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
+    """
+    from cems_workbench.evaluation.ablation import ablations
+
+    configs = chosen_configs(files, presets, changes) or [_default(header, changes)]
+    named = [[("--config", str(path))] for path in files or ()] + [[("--preset", name)] for name in presets or ()]
+    further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
+    return [
+        (variant, [*options, *further])
+        for chosen, options in zip(configs, named or [[]], strict=True)
+        for variant in (ablations(ablate, chosen) if ablate else [chosen])
+    ]
+
+
+def score_lines(measured: Sequence[tuple[Path, Evaluation, Options]], store: Path | None = None) -> list[str]:
+    """The commands that add the missing reranker scores of evaluations, one per evidence file."""
+    from cems_workbench.evaluation.batch import UNSCORED
+
+    options: dict[Path, list[tuple[str, str]]] = {}
+    for path, evaluation, named in measured:
+        if UNSCORED in evaluation.rankings.needs:
+            options.setdefault(path, []).extend(named)
+    return [score_line(path, named, store) for path, named in options.items()]
+
+
+def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
+    """The command, quoted for a shell, that adds the missing scores of a file for the configs that these options name."""
+    words = [word for option in dict.fromkeys(named) for word in option]
+    where = [] if store is None else ["--store", str(store)]
+    command = shlex.join(["python", "-m", "cems_workbench", "fill-scores", str(evidence), *words, *where])
+    return f"score them: {command}"
+
+
+def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Outcomes of the assertions, as plain values."""
+    return {"assertions": [_asserted(outcome) for outcome in outcomes]}
+
+
+def _asserted(outcome: Outcome) -> dict[str, Any]:
+    verdict = {} if outcome.verdict is None else {"verdict": outcome.verdict.kind}
+    return {"holds": outcome.holds, "line": outcome.line} | verdict
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The verdicts, as plain values; nothing without any."""
+    return {"verdicts": [one.to_json() for one in verdicts]} if verdicts else {}
+
+
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Print the sentence of each verdict; it comes before every table."""
+    for one in verdicts:
+        say_wrapped(one.sentence)
+
+
+def print_asserted(outcomes: Sequence[Outcome]) -> None:
+    """Print the outcome of each assertion but those of verdicts, whose sentences are printed first."""
+    for outcome in outcomes:
+        if outcome.verdict is None:
+            say(outcome.line)
+
+
+def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
+    """Exit with 1 if an assertion does not hold, and with 3 if otherwise a verdict cannot tell."""
+    if any(outcome.failed for outcome in outcomes):
+        raise typer.Exit(CHECK_FAILED)
+    if any(outcome.undecided for outcome in outcomes):
+        raise typer.Exit(CANNOT_TELL)
+
+
+def check_cannot_tell(chosen: str | None) -> CannotTell | None:
+    """What --cannot-tell says. Raises InputError unless it is pass or fail."""
+    if chosen is None:
+        return None
+    if chosen == "pass":
+        return "pass"
+    if chosen == "fail":
+        return "fail"
+    raise InputError(f"--cannot-tell {chosen}: expected pass or fail")
+
+
+def check_judge_kind(kind: str | None) -> None:
+    """Raise InputError unless --judge-kind is human or model."""
+    if kind not in (None, "human", "model"):
+        raise InputError(f"--judge-kind {kind}: expected human or model")
+
+
+def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
+    """The config that a file was gathered with; the default preset for a query set."""
+    from cems_workbench.config import parse_assignment, with_values
+
+    if header is None:
+        return chosen_config(None, None, changes)
+    return with_values(header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
+
+
+def chosen_configs(
+    files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
+) -> list[PipelineConfig]:
+    """The named configs with the changes applied, each under a unique name."""
+    from cems_workbench.jobs.catalogue import with_unique_names
+
+    chosen = [chosen_config(None, path, changes) for path in files or ()]
+    chosen += [chosen_config(name, None, changes) for name in presets or ()]
+    return with_unique_names(chosen)
+
+
+def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:
+    """The named measures, or those of a full report, and the further ones. A name may hold several, separated by spaces."""
+    from cems_workbench.evaluation.metrics import parse_measures, standard_measures
+
+    wanted = parse_measures(" ".join(names), grade) if names else standard_measures(grade)
+    return tuple(dict.fromkeys([*wanted, *further]))
