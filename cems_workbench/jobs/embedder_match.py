@@ -1,7 +1,7 @@
 """Comparison of stored vectors with an embedder, by embedding a sample of texts again.
 
 What a source's vectors are made of is unknown too: the content, the title and the content, a library's own text
-(`sources/embedded_text.py`). Each text is tried on a few rows, and the one that reproduces their vectors on the whole sample. If none does,
+(`sources/rows.py`). Each text is tried on a few rows, and the one that reproduces their vectors on the whole sample. If none does,
 the cosines tell two cases apart: vectors of another model of the same dimension have cosines around 0 with the embedder's, those of the
 same model and another text are near theirs, and nearer than to vectors of other memories.
 

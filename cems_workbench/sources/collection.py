@@ -39,9 +39,8 @@ from cems_workbench.formats.base.payload import (
 )
 from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.embedded_text import embedded_texts
-from cems_workbench.sources.paged import Page, PagedSnapshot, usable_vector
 from cems_workbench.sources.requests import ask
+from cems_workbench.sources.rows import Page, PagedSnapshot, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -30,7 +30,8 @@ from cems_workbench.sources.address import SOURCE_KINDS, parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source
 from tests import recorded_stores
-from workbench_stores.sqlite.layouts import basic_memory, claude_mem, engram, layouts, qmd
+from workbench_stores.sqlite import libraries, tools
+from workbench_stores.sqlite.connect import LAYOUTS
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/answers.json"))
@@ -108,7 +109,7 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
         "content": lambda row: "\n".join(
             {
                 "obs": lambda: [row["narrative"], *(f"- {fact}" for fact in json.loads(row["facts"]))],
-                "summary": lambda: [row[part] for part in claude_mem.PARTS[:-1]],
+                "summary": lambda: [row[part] for part in tools.PARTS[:-1]],
                 "prompt": lambda: [row["prompt_text"]],
             }[row["kind"]]()
         ),
@@ -191,7 +192,7 @@ def test_live_lists_are_the_tools_own_searches(name: str, opened: Opened) -> Non
         if name == "claude_mem" and called == "vector":
             # Chroma's hits are texts, of which some are equal; those of the last score may be others.
             ours = _by_score(((hit.memory_id, hit.seq), hit.score**2) for hit in found.hits[: search["k"]])
-            theirs = _by_score((claude_mem.place(id), score) for id, score in theirs)
+            theirs = _by_score((tools.place(id), score) for id, score in theirs)
         assert [id for id, _ in ours] == [id for id, _ in theirs], search["query"]
         if all(score is not None for _, score in theirs):
             assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=TOLERANCE)
@@ -199,7 +200,7 @@ def test_live_lists_are_the_tools_own_searches(name: str, opened: Opened) -> Non
     assert all(counts[called] >= least[called] for called in least), counts
 
 
-@pytest.mark.parametrize(("name", "match"), [("engram", engram.match), ("qmd", qmd.match)])
+@pytest.mark.parametrize(("name", "match"), [("engram", libraries.engram_match), ("qmd", tools.qmd_match)])
 def test_words_become_the_tools_fts5_query(name: str, match: Callable[[str], str | None]) -> None:
     searches = [each for each in answers(name)["searches"] if each["list"] == "fts5"]
     assert [match(each["query"]) for each in searches] == [each["match"] for each in searches]
@@ -211,9 +212,9 @@ def test_basic_memory_asks_for_all_words_and_then_for_any() -> None:
     asked = {each["query"]: each["match"] for each in searches if "script_ngrams" not in each["match"]}
     assert len(asked) >= 14
     for words, recorded in asked.items():
-        forms = (basic_memory.match(words), basic_memory.any_word(words))
+        forms = (tools.basic_memory_match(words), tools.any_word(words))
         assert any(repr(form) in recorded for form in forms if form), words
-    assert basic_memory.match("?!") is None
+    assert tools.basic_memory_match("?!") is None
 
 
 def test_basic_memory_relations_lead_from_note_to_note(opened: Opened) -> None:
@@ -248,7 +249,7 @@ def long_chunks(source: Source) -> Any:
 
 
 def test_qmd_starts_count_utf16_units() -> None:
-    assert qmd.cut("🧪🧪 one two", [0, 5]) == [(0, "🧪🧪 one two"), (3, "one two")]
+    assert tools.cut("🧪🧪 one two", [0, 5]) == [(0, "🧪🧪 one two"), (3, "one two")]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +298,7 @@ def test_claude_mem_has_its_vectors_from_the_chroma_folder_beside_it(opened: Ope
     assert (info.vectors, info.dimension, info.distance) == (len(answer["texts"]), 384, "l2")
     chunks = {(id, chunk.seq): chunk for id, each in memories(taken(source)).items() for chunk in each.chunks}
     assert {place: chunk.text for place, chunk in chunks.items()} == {
-        claude_mem.place(id): text for id, text in answer["texts"].items()
+        tools.place(id): text for id, text in answer["texts"].items()
     }
     assert all(chunk.vector is not None and chunk.vector.shape == (384,) for chunk in chunks.values())
 
@@ -349,7 +350,7 @@ def test_mapping_corrects_fields_of_a_known_layout(opened: Opened) -> None:
 
 
 def test_every_layout_has_its_product_name() -> None:
-    assert SOURCE_KINDS["sqlite"].products == {"sqlite": "SQLite"} | {each.name: each.title for each in layouts()}
+    assert SOURCE_KINDS["sqlite"].products == {"sqlite": "SQLite"} | {each.name: each.title for each in LAYOUTS}
 
 
 def test_basic_memory_reads_texts_of_older_files_from_the_search_index(opened: Opened, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources import address
 from cems_workbench.sources.address import parse, source_kind
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.embedded_text import LLAMA_INDEX
+from cems_workbench.sources.rows import LLAMA_INDEX
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 from cems_workbench.store.sources import SampleText
 from tests import recorded_stores as recorded

@@ -26,8 +26,8 @@ from cems_workbench.formats.base.payload import (
 )
 from cems_workbench.records import TIMES, RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised
-from cems_workbench.sources.recognised import recognise as recognise_in
+from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised
+from cems_workbench.sources.rows import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
 from workbench_stores.postgres.catalog import Column, Table
 from workbench_stores.postgres.connection import Reader

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.recognised import SAMPLE_ROWS
+from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import SourceError
 from workbench_stores.postgres import catalog, lexical
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table

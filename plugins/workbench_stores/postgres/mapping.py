@@ -21,7 +21,7 @@ from psycopg import sql
 from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
-from cems_workbench.sources.recognised import SAMPLE_ROWS
+from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import Table

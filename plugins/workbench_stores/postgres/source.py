@@ -24,9 +24,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import found_values
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenChunk, TakenMemory
-from cems_workbench.sources.embedded_text import embedded_texts
-from cems_workbench.sources.paged import Page, PagedSnapshot, usable_vector
-from cems_workbench.sources.recognised import Recognised
+from cems_workbench.sources.rows import Page, PagedSnapshot, Recognised, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     NO_TRIAL,
@@ -40,7 +38,7 @@ from cems_workbench.sources.source import (
     Vector,
     too_long,
 )
-from workbench_stores.postgres import catalog, plans
+from workbench_stores.postgres import catalog
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader, Row
 from workbench_stores.postgres.layout import Layout, recognise
 from workbench_stores.postgres.lexical import Fusion, with_settings
@@ -228,13 +226,15 @@ class TableSource:
         """Close the connection."""
         self._database.close()
 
-    def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> plans.SearchPlan:
+    def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> catalog.SearchPlan:
         """How PostgreSQL searches the rows that a query without a scope may find."""
         where, values = rows.searched(None)
         # Of the right length, because an index scan could check it.
         nought = _literal(np.zeros(dimension or 1, np.float32), rows.layout)
-        values = {"vector": nought, "asked": plans.PLANNED_ROWS, **values}
-        return plans.plan(reader, lambda distance: _nearest(rows.layout, distance, where), values, rows.layout.distance)
+        values = {"vector": nought, "asked": catalog.PLANNED_ROWS, **values}
+        return catalog.plan(
+            reader, lambda distance: _nearest(rows.layout, distance, where), values, rows.layout.distance
+        )
 
     def _rows(self, reader: Reader, recognised: Recognised | None = None) -> Rows:
         """The rows of the source; fields are recognised again unless they are given."""

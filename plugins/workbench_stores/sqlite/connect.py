@@ -14,10 +14,12 @@ from cems_workbench.sources.source import Source
 from workbench_stores.sqlite import table
 from workbench_stores.sqlite.file import DatabaseFile, Reader
 from workbench_stores.sqlite.layout import Layout, SqliteLayout
-from workbench_stores.sqlite.layouts import layouts
+from workbench_stores.sqlite.libraries import LIBRARIES
 from workbench_stores.sqlite.schema import Schema, read_schema
 from workbench_stores.sqlite.source import SqliteSource
+from workbench_stores.sqlite.tools import TOOLS
 
+LAYOUTS = (*TOOLS, *LIBRARIES)
 OPTIONS = ("table", "user")
 OTHER_KINDS = (("embeddings_queue", ("seq_id", "topic"), "chroma"), ("points", ("id", "point"), "qdrant"))
 """Tables of stores that another kind reads whole, by their folder."""
@@ -45,7 +47,7 @@ def known_layout(schema: Schema, address: Address, mapping: Mapping[str, Any] | 
     """The layout that is known by the file's tables; None if a mapping or `table=` says another."""
     if "table" in address.options or "table" in (mapping or {}):
         return None
-    return next((each for each in layouts() if each.recognises(schema)), None)
+    return next((each for each in LAYOUTS if each.recognises(schema)), None)
 
 
 def layout_of(reader: Reader, schema: Schema, address: Address, mapping: Mapping[str, Any] | None) -> Layout:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.errors import InputError
 from cems_workbench.formats.base.payload import ANY_NAMES, Names, Payload
 from cems_workbench.records import EmbeddedText, RowProblem
 from cems_workbench.sources.address import Address
@@ -158,19 +159,34 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SqliteLayout:
-    """A layout known by its shape: a module here declares `LAYOUT = SqliteLayout(...)`.
+    """The files of one program, known by their tables.
 
-    `recognises` says whether a file has its tables. `read` describes the memories, with the address's options, of which `options` are its
-    own besides `table` and `user`; it raises InputError for one that does not fit. `user=` restricts to rows whose `author`, or user by
-    name, is that one, unless `Layout.values` has `user`.
+    `read` describes the memories, with the address's options, of which `options` are its own besides `table` and `user`; it raises
+    InputError for one that does not fit. `user=` restricts to rows whose `author`, or user by name, is that one, unless `Layout.values`
+    has `user`.
     """
 
     name: str
     title: str
-    recognises: Callable[[Schema], bool]
+    tables: Mapping[str, Sequence[str]]
+    """Tables that a file must have, with columns that they must have at least."""
     read: Callable[[Reader, Schema, Address], Layout]
+    either: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Tables of which it must have one."""
     options: tuple[str, ...] = ()
-    place: int = 50
-    """Of several that recognise a file the one with the lowest place is taken."""
     beside: ChromaBeside | None = None
     """Where the vectors are if they are in Chroma's folder beside the file."""
+
+    def recognises(self, schema: Schema) -> bool:
+        """Whether a file has its tables."""
+        return all(schema.has(*each) for each in self.tables.items()) and (
+            not self.either or any(schema.has(*each) for each in self.either.items())
+        )
+
+
+def chosen(address: Address, option: str, known: Sequence[str]) -> str | None:
+    """The value of an option that names one of several; None if it is not given. Raises InputError for an unknown one."""
+    value = address.options.get(option)
+    if value is not None and value not in known:
+        raise InputError(f"{address.plain}: there is no {option} {value!r}; there are {', '.join(known) or 'none'}")
+    return value

@@ -27,9 +27,15 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
 from cems_workbench.formats.base.payload import Payload, state_path, value_at
 from cems_workbench.records import DELETED_MARK, Relation
-from cems_workbench.sources.embedded_text import embedded_texts
-from cems_workbench.sources.paged import Page, PagedSnapshot, usable_vector
-from cems_workbench.sources.recognised import SAMPLE_ROWS, Recognised, recognise
+from cems_workbench.sources.rows import (
+    SAMPLE_ROWS,
+    Page,
+    PagedSnapshot,
+    Recognised,
+    embedded_texts,
+    recognise,
+    usable_vector,
+)
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     NO_TRIAL,

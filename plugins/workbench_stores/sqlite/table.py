@@ -21,12 +21,21 @@ from typing import Any, get_args
 from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import NESTED, USER_NAMES, Names
-from cems_workbench.sources.recognised import SAMPLE_ROWS
+from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
-from workbench_stores.sqlite import fts5, vec0
+from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.layout import Fts5, Layout, Vectors
-from workbench_stores.sqlite.schema import Schema, Table, has_texts, quoted
+from workbench_stores.sqlite.schema import (
+    Schema,
+    Table,
+    any_word,
+    content_rowid,
+    has_texts,
+    over,
+    quoted,
+    reason_against,
+)
 from workbench_stores.sqlite.vectors import VectorForm, recognised
 
 KIND = "sqlite"
@@ -164,7 +173,7 @@ def table_layout(
     name = path_expression(table, id) if id is not None else ""
     unique = id is None or id in table.unique
     lexical, lexical_notes = _fts5(reader, schema, table)
-    unread = tuple(name for name in table.columns if name not in read and name not in (vector_column, deleted))
+    left = [name for name in table.columns if name not in read and name not in (vector_column, deleted)]
     form_note = (f"vectors: {vectors.form}",) if vectors is not None and vectors.value is not None else ()
     return Layout(
         kind=kind,
@@ -182,8 +191,8 @@ def table_layout(
         vectors=vectors,
         fts5=lexical,
         known=frozenset(each for each in (id, text, deleted, vector_column, *known) if each),
-        unread=unread,
-        more={name: f"{ALIAS}.{quoted(name)}" for name in unread},
+        unread=tuple(name for name in left if name not in known),
+        more={name: f"{ALIAS}.{quoted(name)}" for name in left},
         notes=(*notes, *form_note, *lexical_notes),
     )
 
@@ -376,14 +385,14 @@ def _fts5(reader: Reader, schema: Schema, table: Table) -> tuple[Fts5 | None, li
         for each in schema.tables.values()
         if each.module in ("fts3", "fts4")
     ]
-    for each in [table] if has_texts(table) else fts5.over(schema, table):
-        if problem := fts5.reason_against(reader, each):
+    for each in [table] if has_texts(table) else over(schema, table):
+        if problem := reason_against(reader, each):
             notes.append(f"the FTS5 table {each.name} cannot be searched here: {problem}")
             continue
         # It need not be the rowid, and then other rows have these numbers.
-        named = fts5.content_rowid(each)
+        named = content_rowid(each)
         rowid = quoted(named) if named.lower() in map(str.lower, table.columns) else table.rowid
         if rowid is not None:
             notes.append(f"the list fts5 is of {each.name}: any word of the query, ranked as the table says")
-            return Fts5(each.name, f"{ALIAS}.{rowid}", fts5.any_word), notes
+            return Fts5(each.name, f"{ALIAS}.{rowid}", any_word), notes
     return None, notes

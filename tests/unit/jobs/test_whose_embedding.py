@@ -14,7 +14,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.jobs.connecting import identify_embedder, take_snapshot
 from cems_workbench.jobs.embedder_match import SAMPLE_TEXTS, match_source
 from cems_workbench.records import EmbeddedText, Memory, TakenChunk, TakenMemory
-from cems_workbench.sources.embedded_text import LLAMA_INDEX
+from cems_workbench.sources.rows import LLAMA_INDEX
 from cems_workbench.store import Store
 from tests.planted_source import WORDS_DIMENSION as DIMENSION
 from tests.planted_source import Planted, Words

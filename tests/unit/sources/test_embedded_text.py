@@ -9,7 +9,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 from cems_workbench.records import EmbeddedText
-from cems_workbench.sources.embedded_text import (
+from cems_workbench.sources.rows import (
     HAYSTACK,
     LLAMA_INDEX,
     embedded_texts,
