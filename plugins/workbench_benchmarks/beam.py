@@ -34,6 +34,7 @@ from workbench_benchmarks.conversations import (
     MONTHS,
     ConversationForm,
     Part,
+    Reading,
     conversation_writer,
     said_by,
     some,
@@ -77,23 +78,27 @@ def _unknown() -> dict[str, UnknownFields]:
 
 
 @dataclass
-class _Reading:
-    """What has been read of one conversation."""
+class _Reading(Reading):
+    """What has been read so far, and of the present conversation."""
 
-    source: str
-    name: str
-    memories: list[Memory] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    judgments: list[Judgment] = field(default_factory=list)
-    errors: list[RowError] = field(default_factory=list)
     times_seen: dict[str, int] = field(default_factory=dict)
     last: datetime | None = None
+    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
+    twice: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    """Conversations whose chat is CUT_CHAT beside a longer one."""
     unjudged: list[str] = field(default_factory=list)
     """Questions that should be answered and name no turn."""
-    notes: list[str] = field(default_factory=list)
 
-    def report(self, row: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
+    def notes(self) -> Iterator[str]:
+        yield from self.twice
+        if self.cut:
+            yield f"{some(self.cut)}: its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read"
+        if self.unjudged:
+            yield f"{len(self.unjudged)} questions name no turn and have no judgment: {some(self.unjudged)}"
+        if self.queries:
+            yield "not read, being neither turns nor questions: plans, answers, rubrics and how a question was made"
+        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -112,26 +117,23 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
     if not folder(path):
         raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
     homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=_by_number)
-    unknown, readings = _unknown(), list[_Reading]()
+    reading = _Reading(str(path))
     for number, home in enumerate(homes):
         progress(f"reading {path.name}", number, len(homes))
         whole = home.resolve()
-        name = f"{whole.parent.name}-{whole.name}" if whole.name.isdigit() else whole.name
+        reading.name = f"{whole.parent.name}-{whole.name}" if whole.name.isdigit() else whole.name
         chat = CUT_CHAT if (home / CUT_CHAT).is_file() else CHAT
         try:
             row = {"chat": read_document(home / chat), QUESTIONS: read_document(home / QUESTIONS / f"{QUESTIONS}.json")}
         except InputError as error:
             if len(homes) == 1:
                 raise
-            readings.append(_Reading(str(path), name))
-            readings[-1].report(0, "", str(error).removeprefix(f"{path}/"))
+            reading.report(0, "", str(error).removeprefix(f"{path}/"))
             continue
-        readings.append(_read_row(str(path), name, row, unknown))
+        _read_row(reading, row)
         if chat == CUT_CHAT and (home / CHAT).is_file():
-            readings[-1].notes.append(
-                f"its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read"
-            )
-    return _together(readings, path, unknown)
+            reading.cut.append(reading.name)
+    return reading.parsed(NAME)
 
 
 def _is_folder(directory: Path) -> bool:
@@ -151,39 +153,16 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
     rows = document if isinstance(document, list) else [document]
     if not any(map(_is_conversation, rows)):
         raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-    unknown, readings = _unknown(), list[_Reading]()
+    reading = _Reading(str(path))
     for number, row in enumerate(rows, start=1):
         progress(f"reading {path.name}", number - 1, len(rows))
-        default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
+        reading.name = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
         if _is_conversation(row):
-            readings.append(_read_row(str(path), _name(row.get("conversation_id"), default), row, unknown))
+            reading.name = _name(row.get("conversation_id"), reading.name)
+            _read_row(reading, row)
         else:
-            readings.append(_Reading(str(path), default))
-            readings[-1].report(number, "", "is not a conversation with a chat and probing questions")
-    return _together(readings, path, unknown)
-
-
-def _together(readings: list[_Reading], path: Path, unknown: dict[str, UnknownFields]) -> ParsedInput:
-    notes = [f"{part.name}: {twice} turns have the id of another" for part in readings if (twice := _repeated(part))]
-    told: dict[str, list[str]] = {}
-    for part in readings:
-        for note in part.notes:
-            told.setdefault(note, []).append(part.name)
-    notes += [f"{some(names)}: {note}" for note, names in told.items()]
-    if unjudged := [qid for part in readings for qid in part.unjudged]:
-        notes.append(f"{len(unjudged)} questions name no turn and have no judgment: {some(unjudged)}")
-    if any(part.queries for part in readings):
-        notes.append("not read, being neither turns nor questions: plans, answers, rubrics and how a question was made")
-    notes += [f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()]
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(memory for part in readings for memory in part.memories),
-        queries=tuple(query for part in readings for query in part.queries),
-        judgments=tuple(judgment for part in readings for judgment in part.judgments),
-        errors=tuple(error for part in readings for error in part.errors),
-        notes=tuple(notes),
-    )
+            reading.report(number, "", "is not a conversation with a chat and probing questions")
+    return reading.parsed(NAME)
 
 
 def _name(given: Any, default: str) -> str:
@@ -191,18 +170,16 @@ def _name(given: Any, default: str) -> str:
     return str(given).strip() or default if usable else default
 
 
-def _repeated(reading: _Reading) -> int:
-    return sum(times - 1 for times in reading.times_seen.values())
-
-
-def _read_row(source: str, name: str, row: dict[str, Any], unknown: dict[str, UnknownFields]) -> _Reading:
-    reading = _Reading(source, name)
+def _read_row(reading: _Reading, row: dict[str, Any]) -> None:
+    reading.times_seen, reading.last = {}, None
     for number, (turn, move) in enumerate(_moved(row["chat"]), start=1):
         try:
             _read_turn(reading, turn, number, move)
-            unknown["turns"].see(turn)
+            reading.unknown["turns"].see(turn)
         except FieldError as error:
             reading.report(number, f"turn {number}.{error.field}", error.reason)
+    if repeated := sum(times - 1 for times in reading.times_seen.values()):
+        reading.twice.append(f"{reading.name}: {repeated} turns have the id of another")
     questions = _questions(row[QUESTIONS])
     if questions is None:
         reading.report(1, QUESTIONS, "must be questions by ability")
@@ -211,8 +188,7 @@ def _read_row(source: str, name: str, row: dict[str, Any], unknown: dict[str, Un
             reading.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
             continue
         for number, item in enumerate(items, start=1):
-            _read_question(reading, ability, number, item, unknown["questions"])
-    return reading
+            _read_question(reading, ability, number, item)
 
 
 def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
@@ -268,17 +244,7 @@ def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) 
     times = reading.times_seen[str(given)] = reading.times_seen.get(str(given), 0) + 1
     name = f"{reading.name}/{given}" if times == 1 else f"{reading.name}/{given}.{times}"
     when = None if reading.last is None else reading.last + timedelta(seconds=number)
-    reading.memories.append(
-        Memory(
-            id=name,
-            content=f"{role}: {content}" if content.strip() else role,
-            project=f"beam/{reading.name}",
-            author=role,
-            created_at=when,
-            last_accessed=when,
-            source_ref=f"beam:{name}",
-        )
-    )
+    reading.add_turn(name, f"{PROJECT}{reading.name}", role, content, when)
 
 
 def _questions(given: Any) -> dict[str, Any] | None:
@@ -293,7 +259,7 @@ def _questions(given: Any) -> dict[str, Any] | None:
     return given if isinstance(given, dict) and all(isinstance(key, str) for key in given) else None
 
 
-def _read_question(reading: _Reading, ability: str, number: int, item: Any, unknown: UnknownFields) -> None:
+def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> None:
     where = f"{ability}[{number}]"
     try:
         if not isinstance(item, dict):
@@ -303,7 +269,7 @@ def _read_question(reading: _Reading, ability: str, number: int, item: Any, unkn
         reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
         return
     qid = f"{reading.name}/{ability}-{number}"
-    unknown.see(item)
+    reading.unknown["questions"].see(item)
     reading.queries.append(
         Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if ability == ABSTENTION else None)
     )

@@ -16,28 +16,13 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import memory_fields
-from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.fields import MONTHS, FieldError
 from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Losses, judged
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
-MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-"""By hand, because strptime reads and writes months in the user's language."""
 TURN_LISTS = ("turns", "messages", "dialogue", "dialogues", "dialogs", "conversation")
 """Names of the turns of a session that is an object, likelier ones first."""
 TIMES = ("date_time", "session_date_time", "session_date", "timestamp", "datetime", "date", "time")
@@ -63,9 +48,10 @@ SHOWN = 3
 
 @dataclass
 class Reading:
-    """What has been read so far of the file `source`."""
+    """What has been read so far of the file `source`; `name` is that of the conversation which is being read, in its errors."""
 
     source: str
+    name: str = ""
     memories: list[Memory] = field(default_factory=list)
     queries: list[Query] = field(default_factory=list)
     judgments: list[Judgment] = field(default_factory=list)
@@ -73,7 +59,26 @@ class Reading:
 
     def report(self, row: int, where: str, reason: str) -> None:
         """A row, or its field `where`, that cannot be used."""
-        self.errors.append(RowError(self.source, row, reason, where or None))
+        self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}" if self.name else where or None))
+
+    def add_turn(
+        self, name: str, project: str, role: str, words: str, when: datetime | None = None, session: str | None = None
+    ) -> None:
+        """Add a turn as a memory of the project `FORM/CONVERSATION`, which reads "role: words"."""
+        ref = f"{project.partition('/')[0]}:{name}"
+        text = f"{role}: {words}" if words.strip() else role
+        self.memories.append(
+            Memory(
+                name,
+                text,
+                project=project,
+                session=session,
+                author=role,
+                created_at=when,
+                last_accessed=when,
+                source_ref=ref,
+            )
+        )
 
     def notes(self) -> Iterator[str]:
         """Lines about the whole file; none unless a format has some."""

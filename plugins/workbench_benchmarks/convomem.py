@@ -24,7 +24,7 @@ from cems_workbench.formats.base.fields import FieldError, UnknownFields, requir
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import Judgment, ParsedInput, Query
 from workbench_benchmarks.conversations import Reading, some
 
 NAME = "convomem"
@@ -144,16 +144,7 @@ def _read_message(reading: _Reading, case: str, name: str, message: Any) -> _Mes
     content = required_text(message, "text")
     speaker = (text(message, "speaker") or "user").lower()
     reading.unknown["messages"].see(message)
-    reading.memories.append(
-        Memory(
-            id=name,
-            content=f"{speaker}: {content}",
-            project=f"{PROJECT}{case}",
-            session=name.rpartition("/")[0],
-            author=speaker,
-            source_ref=f"convomem:{name}",
-        )
-    )
+    reading.add_turn(name, f"{PROJECT}{case}", speaker, content, session=name.rpartition("/")[0])
     return _Message(name, speaker, _words(content))
 
 

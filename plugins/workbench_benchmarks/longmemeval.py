@@ -258,18 +258,7 @@ def _read_turn(reading: _Reading, turn: Any, place: tuple[str, _Session, int], w
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session.name}/{position}"
     reading.unknown_of_turns.see(turn)
-    reading.memories.append(
-        Memory(
-            id=name,
-            content=f"{role}: {content}",
-            project=f"{PROJECT}{qid}",
-            session=f"{qid}/{session.name}",
-            author=role,
-            created_at=when,
-            last_accessed=when,
-            source_ref=f"longmemeval:{name}",
-        )
-    )
+    reading.add_turn(name, f"{PROJECT}{qid}", role, content, when, f"{qid}/{session.name}")
     session.turns.append(name)
     mark = turn.get("has_answer")
     if mark is not None and is_true(mark):

@@ -198,18 +198,7 @@ def _read_sessions(
                 continue
             role = turn["role"] if isinstance(turn.get("role"), str) else "user"
             at = None if when is None else when + timedelta(seconds=place)
-            reading.memories.append(
-                Memory(
-                    memory,
-                    f"{role}: {content}",
-                    project=f"{PROJECT}{name}",
-                    session=f"{name}/{session}",
-                    author=role,
-                    created_at=at,
-                    last_accessed=at,
-                    source_ref=f"{NAME}:{memory}",
-                )
-            )
+            reading.add_turn(memory, f"{PROJECT}{name}", role, content, at, f"{name}/{session}")
             said.setdefault((turn.get("role"), turn["content"]), []).append(memory)
     return said
 
