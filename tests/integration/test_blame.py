@@ -109,7 +109,9 @@ def test_the_command_prints_the_sentence_and_the_next_command(command: Command, 
     asked = ["blame", WRONG, "--query", MOVING, "--preset", "workbench", "--as-of", "2026-09-01", "--store", store]
     said = command(*asked)
     assert said.code == 0
-    assert " ".join(said.out.split()).startswith(f"m249 supports “{WRONG}”: 1st of 10 results; superseded by {STAYING} (157 days later)")
+    assert " ".join(said.out.split()).startswith(
+        f"m249 supports “{WRONG}”: 1st of 10 results; superseded by {STAYING} (157 days later)"
+    )
     assert f"why 'when are we moving house' {STAYING} --as-of=2026-09-01T00:00:00+00:00 --preset workbench" in said.out
     as_json = json.loads(command(*asked, "--json").out)
     memory = as_json["claims"][0]["memories"][0]

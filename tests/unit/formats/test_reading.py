@@ -1,16 +1,34 @@
-"""Choosing a reader, reading directories, and files that are unusable as a whole."""
+"""Choosing a reader, reading directories, and files that are unusable as a whole.
+
+Lines are read in blocks, the same as one by one; packed files as what is in them.
+"""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import json
+import lzma
 import sqlite3
+import tempfile
+import zipfile
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import patch
 
+import pyarrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, read, read_path
+from cems_workbench.formats.base import files, packed
 from cems_workbench.formats.base.files import BLOCK_BYTES
 from cems_workbench.progress import Cancelled
+from cems_workbench.records import RowError
 
 MEMORY = {"id": "a", "content": "x"}
 QUERY = {"qid": "q", "query": "x"}
@@ -163,3 +181,93 @@ def test_a_sqlite_file_is_sent_to_connect(tmp_path):
         db.execute("CREATE TABLE memories (id TEXT, content TEXT)")
     with pytest.raises(InputError, match=rf"is a SQLite file: connect sqlite:{file} reads it"):
         detect(file)
+
+
+BROKEN = st.lists(
+    st.sampled_from(
+        [b"", b" ", b"\xa0", "ä\u2028x".encode(), b"\xff", b"a\r", b"\xef\xbb\xbf", b"\x0b", b"a\x85b", b"plain", b"\r"]
+    ),
+    max_size=8,
+).map(b"\n".join)
+
+
+@given(raw=BROKEN, block=st.integers(1, 12), end=st.sampled_from([b"", b"\n", b"\r\n"]))
+def test_a_block_of_lines_is_read_as_each_line_alone(raw: bytes, block: int, end: bytes) -> None:
+    raw += end
+    expected, wrong = [], []
+    for number, line in enumerate(raw.removeprefix(files.BOM).split(b"\n"), 1):
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            wrong.append(number)
+            continue
+        if text.strip():
+            expected.append((number, text))
+    errors: list[RowError] = []
+    with tempfile.TemporaryDirectory() as home, patch.object(files, "BLOCK_BYTES", block):
+        path = Path(home) / "file"
+        path.write_bytes(raw)
+        try:
+            found = list(files.read_lines(path, errors))
+        except InputError as error:
+            assert "is empty" in str(error) and not expected and not wrong
+            return
+    assert (found, [error.row for error in errors]) == (expected, wrong)
+
+
+ROWS = [{"id": "a", "content": "kept"}, {"id": "b", "content": 3}]
+LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("m.jsonl.gz", gzip.compress), ("m.jsonl.bz2", bz2.compress), ("m.jsonl.xz", lzma.compress)]
+)
+def test_a_packed_file_is_read_as_what_is_in_it(tmp_path: Path, name: str, pack) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(LINES))
+    parsed = read(path)
+    assert (detect(path), [memory.id for memory in parsed.memories]) == ("memories-jsonl", ["a"])
+    assert [(error.source, error.row) for error in parsed.errors] == [(str(path), 2)] and parsed.source == str(path)
+    assert [memory.id for memory in read_path(tmp_path)[0].memories] == ["a"]
+
+
+def test_a_zip_of_one_file_is_read_and_one_of_several_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "m.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data/m.jsonl", LINES)
+    assert len(read(path).memories) == 1
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("data/n.jsonl", LINES)
+    with pytest.raises(InputError, match="is a zip of 2 files; unpack it and import the folder"):
+        read(path)
+
+
+def test_parquet_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "test-00000-of-00001.parquet"
+    parquet.write_table(pyarrow.table({"query-id": ["q1"], "corpus-id": ["d1"], "score": [2.0]}), path)
+    [judgment] = read(path).judgments
+    assert (judgment.qid, judgment.memory_id, judgment.grade) == ("q1", "d1", 2)
+    when = datetime(2024, 1, 2, tzinfo=UTC)
+    rows = pyarrow.table({"id": ["a"], "content": ["x"], "created_at": [when], "tags": [["t"]]})
+    parquet.write_table(rows, path)
+    [memory] = read(path).memories
+    assert (memory.created_at, memory.tags) == (when, ("t",))
+
+
+def test_what_cannot_be_unpacked_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = gzip.compress(LINES)
+    monkeypatch.setattr(packed, "MAX_FILE_BYTES", 1_000)
+    for raw, said in [
+        (whole[:-9], "cannot be unpacked: "),
+        (gzip.compress(b"x" * 5_000), "unpacks to more than 0 MB; split it"),
+        (b"PK\x03\x04 no zip", "cannot be unpacked: File is not a zip file"),
+        (b"PAR1 no parquet", "cannot be unpacked: "),
+        (b"\x28\xb5\x2f\xfd...", "is packed with zstd"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is no text, and in no known format"),
+        (gzip.compress(b"a" * 257 + b"ustar" + b"x" * 90), "is an archive of files"),
+    ]:
+        path = tmp_path / "m.jsonl.gz"
+        path.write_bytes(raw)
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: {said}") and "\n" not in str(caught.value)
