@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, text
 from cems_workbench.formats.base.files import Sample, is_document, parse_json, read_document, read_objects
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
-    MONTHS,
     ConversationForm,
     Part,
     Reading,

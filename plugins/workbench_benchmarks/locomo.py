@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
+from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, storable, text
 from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     ASKED_WITHIN,
-    MONTHS,
     TIME_FORMS,
     TIMES,
     ConversationForm,

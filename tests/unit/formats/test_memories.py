@@ -1,5 +1,4 @@
-"""Memories as JSON, tables, facts and messages: good rows are kept, the others named with line, field and what is allowed.
-"""
+"""Memories as JSON, tables, facts and messages: good rows are kept, the others named with line, field and what is allowed."""
 
 from __future__ import annotations
 
