@@ -28,9 +28,8 @@ from cems_workbench.config import dump_config, preset, with_values
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
-from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.evidence_stream import EvidenceStream, evaluate_stream
 from cems_workbench.evaluation.metrics import standard_measures
-from cems_workbench.evaluation.stream_evaluation import evaluate_stream
 
 HITS, MEMORIES, AT_A_TIME = 50, 100_000, 20_000
 CONFIG = with_values(preset("cems").config, {"judge.backend": "none", "rerank.backend": "none", "assembly.limit": None})

@@ -26,9 +26,8 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.evidence_stream import EvidenceStream, evaluate_stream
 from cems_workbench.evaluation.metrics import standard_measures
-from cems_workbench.evaluation.stream_evaluation import evaluate_stream
 
 TARGET = 0.3
 CEMS = with_values(preset("cems").config, {"judge.backend": "none"})

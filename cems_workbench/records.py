@@ -574,7 +574,7 @@ def place_of_chunk(content: str, text: str, after: int) -> int | None:
 
 
 def indexed_text(memory: Memory) -> str:
-    """The text of a memory that is embedded and searched under the default text rule (`store/text_rule.py` has the others):
+    """The text of a memory that is embedded and searched under the default text rule (`store/language.py` has the others):
     `title. content`, or the content when the title opens it."""
     return titled(memory.title, memory.content)
 

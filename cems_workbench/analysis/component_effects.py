@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cems_workbench.analysis.top_lists import kendall
+from cems_workbench.analysis.ranks import kendall
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay

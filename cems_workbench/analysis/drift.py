@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cems_workbench.analysis.top_lists import rbo
+from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cems_workbench.analysis.top_lists import kendall, rbo
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import VariantKind
 from cems_workbench.pipeline.list_sources import LIST_SOURCES

@@ -10,6 +10,31 @@ A chunk that a reranker read is a stretch of the content; `seed_overlap` appends
 there. A model cuts a text after its last token; the cut is given as the end of the last whole word before it.
 
 Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical/lexical_index.py).
+
+ts_rank evidence: the lexemes of a query in a text, and their share of its ts_rank.
+
+    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(its count in the text)
+    gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493, so 0.0608 for once and at most 1.64 times that
+
+Neither the rarity of a lexeme nor the length of the text counts. A query that PostgreSQL reads as a phrase, or as words that must all
+occur, is ranked by their distances instead: its lexemes have no parts.
+
+Source: pg_text_search/ts_rank.py, which computes it as the server does.
+
+Token similarity: how strongly the tokens of a query match each token of a text: late interaction, seen from the text.
+
+    strength(s) = max over query tokens t of idf(t) * max(0, cos(t, s)) / largest idf        0..1; for one token t alone: max(0, cos(t, s))
+
+A query token matches the text token nearest to it; only these matches make the score (models/late_interaction.py).
+
+Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf.
+
+Chunks of results: the one that a memory was found by, the one that a reranker read, and its position in the memory.
+
+If the config counts the text that scored best (`assembly.text: version`), it is the chunk of the list with the best
+score, as `fusion.best_version` has it; otherwise the chunk with the best rank in a list that takes part, the earlier list first.
+
+A reranker's scores serve every config, so it reads the chunk with the best rank in any list, even in one that is switched off.
 """
 
 from __future__ import annotations
@@ -21,13 +46,23 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.models.embedder import TokenEmbedder
+from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.records import ENGLISH, Memory
+from cems_workbench.pipeline import Evidence, Trace
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.scoring import given_chunks
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.lists import LISTS, ListEntry
+from cems_workbench.pipeline.wording import list_label, ordinal
+from cems_workbench.records import ENGLISH, Chunk, Memory
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize
+from cems_workbench.store.search.postgres import TsRankIndex
 from cems_workbench.store.text_rule import searched_text
+from pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +245,199 @@ def read_until(text: str, room: Room) -> int | None:
         else:
             past = middle
     return ends[fits - 1] if fits else 0
+
+
+@dataclass(frozen=True, slots=True)
+class LexemeEvidence:
+    """One lexeme of the query: `words` are the query's words it comes from.
+
+    count: times in the text; chunks: chunks of the store that have it; `part`: its summand of the rank, 0 without any.
+    """
+
+    lexeme: str
+    words: tuple[str, ...]
+    count: int
+    chunks: int
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """All lexemes of one query variant against the chunk of a memory that they rank highest; `chunk` None is the whole memory."""
+
+    lexemes: tuple[LexemeEvidence, ...]
+    stop_words: tuple[str, ...]
+    score: float
+    by_distance: bool
+    """Whether it is ranked by the distances of words, so that no lexeme has a part."""
+    chunk: int | None = None
+
+    @property
+    def matched(self) -> tuple[LexemeEvidence, ...]:
+        """The lexemes that the text has, the largest part first."""
+        return tuple(sorted((found for found in self.lexemes if found.count), key=lambda found: -found.part))
+
+    @property
+    def unmatched(self) -> tuple[LexemeEvidence, ...]:
+        """The lexemes that the text lacks, in the order of the query."""
+        return tuple(found for found in self.lexemes if not found.count)
+
+    def share(self, found: LexemeEvidence) -> float:
+        """The lexeme's share of the rank, 0..1."""
+        return found.part / self.score if self.score > 0 else 0.0
+
+
+WORD = re.compile(r"[^\W_]+(?:[-'’._/@:][^\W_]+)*")
+"""A word marked in a text: what PostgreSQL may parse as one token, without the marks around it."""
+
+
+def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str]) -> RankEvidence:
+    """The part of each lexeme of `query` in the rank of the best of `texts`, a memory's searched texts (`store.indexes.texts`).
+
+    Raises TsQueryError if the server would reject the query.
+    """
+    asked = or_query(query)
+    documents = {chunk: lexemes(text) for chunk, text in texts.items()}
+    best = max(documents, key=lambda chunk: ts_rank(documents[chunk], asked), default=None)
+    inside = documents.get(best, {})
+    words: dict[str, list[str]] = {}
+    stop_words: list[str] = []
+    for match in WORD.finditer(query):
+        found = lexemes(match[0])
+        for lexeme in found:
+            words.setdefault(lexeme, []).append(match[0])
+        if not found:
+            stop_words.append(match[0])
+    n = len(asked.terms)
+    met = [
+        LexemeEvidence(
+            term.lexeme,
+            tuple(dict.fromkeys(words.get(term.lexeme, [term.lexeme]))),
+            count := len(inside.get(term.lexeme, ())),
+            index.chunks_with(term.lexeme),
+            0.0 if asked.ranks_pairs else float(GAINS[count]) / n,
+        )
+        for term in asked.terms
+    ]
+    place = {lexeme: i for i, lexeme in enumerate(words)}
+    met.sort(key=lambda found: place.get(found.lexeme, len(place)))
+    score = ts_rank(inside, asked) if any(found.count for found in met) else 0.0
+    return RankEvidence(tuple(met), tuple(dict.fromkeys(stop_words)), score, asked.ranks_pairs, best)
+
+
+def lexeme_matches(text: str, wanted: Collection[str]) -> list[Match]:
+    """Occurrences of these lexemes in `text`, in order, without overlaps: the words that yield them."""
+    asked = set(wanted)
+    found = []
+    for match in WORD.finditer(text):
+        met = tuple(lexeme for lexeme in lexemes(match[0]) if lexeme in asked)
+        if met:
+            found.append(Match(match.start(), match.end(), met))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSimilarity:
+    """Per text token (S): strength 0..1, the query token of that strength and their cosine; `met_by`: query tokens that matched it."""
+
+    strength: NDArray[np.float64]
+    nearest: NDArray[np.int64]
+    cosine: NDArray[np.float64]
+    met_by: tuple[tuple[int, ...], ...]
+
+
+def token_similarity(cosines: TokenCosines, only: int | None = None) -> TokenSimilarity:
+    """The heat of every query token together, or of the one at place `only`. Query and text have at least one token each."""
+    warm = np.maximum(cosines.cosine, 0.0)
+    if only is None:
+        most = float(cosines.idf.max())
+        weighted = warm * (cosines.idf / most if most > 0 else np.zeros(len(cosines.idf)))[:, None]
+    else:
+        weighted = np.where(np.arange(len(warm))[:, None] == only, warm, -1.0)
+    nearest = weighted.argmax(axis=0)
+    places = np.arange(weighted.shape[1])
+    met = cosines.cosine.argmax(axis=1)
+    asked = range(len(met)) if only is None else (only,)
+    met_by = tuple(tuple(t for t in asked if met[t] == s) for s in places)
+    return TokenSimilarity(
+        np.clip(weighted[nearest, places], 0.0, 1.0), nearest, cosines.cosine[nearest, places], met_by
+    )
+
+
+_BY_NAME = {source.name: source for source in LIST_SOURCES}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk:
+    """The chunk, of how many, and which list it was found in; `others` are lists that found another one, by its `seq`."""
+
+    chunk: Chunk
+    count: int
+    list: str
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """ "2nd of 3 chunks"."""
+        return numbered(self.chunk.seq, self.count)
+
+    @property
+    def meaning(self) -> str:
+        """What the words mean."""
+        others = "".join(f"; {list_label(name)} by the {ordinal(seq + 1)}" for name, seq in self.others)
+        return f"The memory is searched in {self.count} chunks; {list_label(self.list)} found it by this one{others}"
+
+
+def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
+    """The chunk by which a candidate was found; None for one that was found as a whole, or is in no list that takes part."""
+    row = trace.stage(LISTS).by_id.get(memory_id)
+    chunks = {chunk.seq: chunk for chunk in trace.evidence.chunks.get(memory_id, ())}
+    entries = (
+        [entry for entry in row.lists if entry.kept and _finds(entry, trace)] if row is not None and chunks else []
+    )
+    if not entries:
+        return None
+    if trace.config.assembly.text == "version":
+        best = max(entries, key=lambda entry: entry.normalized or 0.0)
+    else:
+        best = min(entries, key=lambda entry: entry.rank)
+    chunk = None if best.chunk is None else chunks.get(best.chunk)
+    if chunk is None:
+        return None
+    others = tuple(
+        (entry.list, entry.chunk) for entry in entries if entry.chunk is not None and entry.chunk != best.chunk
+    )
+    return FoundChunk(chunk, len(chunks), best.list, others)
+
+
+def chunks_read(trace: Trace) -> dict[str, int | None]:
+    """By id, of the memories with chunks that the reranker scored, the `seq` of the chunk that it read; None for the whole memory."""
+    chunks = trace.evidence.chunks
+    if not chunks:
+        return {}
+    given = given_chunks(trace.evidence, trace.config)
+    scored = [row.memory_id for row in trace.stage(RERANK).rows if row.outcome == "scored" and row.memory_id in chunks]
+    return {memory_id: given[memory_id].seq if memory_id in given else None for memory_id in scored}
+
+
+def _finds(entry: ListEntry, trace: Trace) -> bool:
+    source = _BY_NAME[entry.list.partition(":")[0]]
+    version = trace.config.assembly.text == "version" and trace.config.fusion.blend_with == "all"
+    return source.relevance if version else source.per_variant
+
+
+def numbered(seq: int, count: int) -> str:
+    """ "2nd of 3 chunks"."""
+    return f"{ordinal(seq + 1)} of {count} chunk{'s' if count != 1 else ''}"
+
+
+def chunk_words(evidence: Evidence, memory_id: str, seq: int | None) -> str:
+    """ "2nd of 3 chunks"; empty for a memory that was found as a whole."""
+    return "" if seq is None else numbered(seq, max(len(evidence.chunks.get(memory_id, ())), seq + 1))
+
+
+def chunk_span(content: str, chunk: Chunk) -> tuple[int, int] | None:
+    """(start, end) of the chunk in the content, in characters; None if the content does not contain it verbatim."""
+    start = chunk.start if chunk.start is not None else content.find(chunk.text)
+    end = start + len(chunk.text)
+    return (start, end) if start >= 0 and content[start:end] == chunk.text else None

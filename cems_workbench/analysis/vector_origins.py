@@ -14,22 +14,42 @@ such as its title, are, and their cosines follow too. Measured with all-MiniLM-L
 texts have r up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
 
 Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach".
+
+Whether the vector that came with a memory from its source is that of its text, and where the memory would be if it were.
+
+The vector is replaced by the one that the embedder gives the text, and the query is ranked again (`edited_evidence`).
+
+Index check: the exact result of a vector search, and the recall of another result.
+
+    cos(q, m) = q · m / (|q| |m|) for every embedding m that passes the query's filter, in blocks of numpy
+    recall at k = found / k: of the k exactly nearest, those among the first k of the answer
+
+If several memories tie with the k-th, any of them counts. Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.models.embedder_match import MATCH_COSINE
+from cems_workbench.analysis.edited_evidence import Edit, answered_elsewhere, edited_evidence
+from cems_workbench.analysis.why.path import MemoryPath, memory_path
+from cems_workbench.config import PipelineConfig
+from cems_workbench.models.embedder_match import MATCH_COSINE, cosine
 from cems_workbench.models.protocol import Embedder, Float32
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
-from cems_workbench.store.sources import SampleText
+from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.sources import CONTENT, UNPROVEN, SampleText
 
 Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]
 KINDS: Mapping[Kind, str] = {
@@ -238,3 +258,231 @@ def _two(cosine: float) -> str:
 def _unit(vector: Float32) -> NDArray[np.float64]:
     found = np.asarray(vector, np.float64)
     return found / max(float(np.linalg.norm(found)), 1e-12)
+
+
+OTHER_TEXTS = 20
+"""Texts of other memories with which a vector that is not of its text is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVector:
+    """A vector of a memory that is not of its text, and what re-embedding changes.
+
+    `lists` are (list, rank, rank then) of the lists of vectors; `rank` and `then` those among the results. None: in none; `then` is None
+    too if a running system answers such a list (`replayed` is False): only that system can re-embed it there.
+    """
+
+    mismatch: Mismatch
+    k: int
+    rank: int | None
+    lists: tuple[tuple[str, int | None, int | None], ...] = ()
+    then: int | None = None
+    replayed: bool = True
+    of_source: str = ""
+    """What `connect` found of the other vectors of its source; empty if they are of their texts."""
+
+    @property
+    def brings_in(self) -> bool:
+        """Whether re-embedding brings the memory into the first k."""
+        return self.then is not None and self.then <= self.k and (self.rank is None or self.rank > self.k)
+
+    @property
+    def sentence(self) -> str:
+        """What the vector is of, and the ranks with the one that the text gives."""
+        told = f"The stored vector of {self.mismatch.place} {self.mismatch.sentence}.{self.of_source}"
+        if not self.replayed:
+            return (
+                f"{told} Its system answers the list of vectors, so only re-embedding it there would show the effect."
+            )
+        moved = [f"{_rank(then)} in {list_label(name)} ({_rank(now)} now)" for name, now, then in self.lists]
+        results = f"{_rank(self.then)} of the results ({_rank(self.rank)} now)"
+        return f"{told} With the vector of its text it is {', '.join([*moved, results])}."
+
+    @property
+    def fix(self) -> str:
+        """The fix that it is, if it brings the memory in."""
+        name = self.mismatch.memory_id
+        return f"Fix: re-embed {name}. {name} becomes {_rank(self.then)}; not checked on other queries."
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with the sentence."""
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def stored_vector(
+    path: MemoryPath,
+    evidence: Evidence,
+    config: PipelineConfig,
+    request: Request,
+    resources: Resources,
+    switched_off: Collection[int] = (),
+    progress: Progress = silent,
+) -> StoredVector | None:
+    """The first vector of the memory that is not of its text, replaced; None if all are, or are not from a source.
+
+    Raises ModelError if the embedder fails.
+    """
+    named = _mismatch(path.memory_id, resources)
+    memory = resources.store.memories.get(path.memory_id)
+    if named is None or memory is None:
+        return None
+    found, of_source = named
+    vectors = [ranked for ranked in evidence.lists if ranked.source == "vector"]
+    if any(answered_elsewhere(evidence, ranked.name) for ranked in vectors):
+        return StoredVector(found, path.k, path.rank, replayed=False, of_source=of_source)
+    edit = Edit(memory, memory, resources, again=True)
+    changed = edited_evidence(edit, evidence, config, request)
+    changed = gather_scores(changed, config, resources, progress, only="rerank", switched_off=switched_off)
+    then = memory_path(replay(changed, config, switched_off=switched_off), path.memory_id, path.k)
+    now = {place.list: place.rank for place in path.places}
+    lists = []
+    for ranked in changed.lists:
+        if ranked.source == "vector":
+            order = list(dict.fromkeys(hit.memory_id for hit in ranked.hits))
+            place = order.index(path.memory_id) + 1 if path.memory_id in order else None
+            lists.append((ranked.name, now.get(ranked.name), place))
+    return StoredVector(found, path.k, path.rank, tuple(lists), then.rank, of_source=of_source)
+
+
+def _mismatch(memory_id: str, resources: Resources) -> tuple[Mismatch, str] | None:
+    """The first vector that is not of its text, and the sentence about the source's vectors."""
+    sources, embedder = resources.store.sources, resources.embedder
+    for record, row in sources.memories_embedded([memory_id]):
+        if record.model_id != embedder.model_id or record.text_form is None:
+            continue
+        form = CONTENT if record.text_form == UNPROVEN else record.text_form
+        if row.vector.any() and cosine(embedder.encode([row.of(form)])[0], row.vector) >= MATCH_COSINE:
+            continue
+        kept = sources.kept_origins(record.id)
+        known = None if kept is None else VectorOrigins.of_json(kept).only(sources.entries(record.id))
+        found = next((one for one in known.mismatches if (one.memory_id, one.chunk) == row.id), None) if known else None
+        if not row.vector.any():
+            found = Mismatch(*row.id, "zeros")
+        elif found is None:  # of a large source not all vectors were compared, and of one that no text reproduces none
+            rows = [each for each in sources.embedded(record.id, OTHER_TEXTS, [row.id]) if each.vector.any()]
+            named = origins(rows, embedder, form)
+            found = next((one for one in named if (one.memory_id, one.chunk) == row.id), None)
+        if found is not None:
+            alone = known is None or not (known.sample or len(known.mismatches) > 1)
+            return found, "" if known is None or alone else f" Of its source: {known.summary}."
+    return None
+
+
+def _rank(rank: int | None) -> str:
+    return "not" if rank is None else ordinal(rank)
+
+
+BLOCK_ROWS = 2_000
+"""Embeddings per block."""
+NEAR_DEPTH = 10
+"""Depth of the separate recall of the first hits."""
+COSINE_TOLERANCE = 1e-6
+"""Cosines closer than this are equal: single precision has about 7 digits."""
+
+Hits = Sequence[tuple[str, float]]
+Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
+"""For each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRanking:
+    """Every memory that has an embedding, nearest first, ties by id, with its cosine (N)."""
+
+    ids: tuple[str, ...]
+    cosines: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A memory that belongs to the first k and is not in the answer: its exact rank (1-based) and cosine."""
+
+    memory_id: str
+    rank: int
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How many of the `k` exactly nearest are among the first k of an answer, and the missed memories, nearest first."""
+
+    k: int
+    found: int
+    missed: tuple[Missed, ...]
+
+    @property
+    def value(self) -> float:
+        """found / k; 1 for k = 0."""
+        return self.found / self.k if self.k else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexComparison:
+    """Hits compared with the exact ones: recall at `NEAR_DEPTH` and at their own depth, and the largest score difference."""
+
+    near: Recall
+    deep: Recall
+    off: float
+
+
+def embeddings_of(vectors: VectorIndex) -> Embeddings:
+    """The vectors of the chunks of each memory, shape (chunks, dimension)."""
+    return lambda ids: {key: np.stack(list(own.values())) for key, own in vectors.chunk_embeddings(ids).items()}
+
+
+def exact_ranking(
+    query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
+) -> ExactRanking:
+    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an embedding are left out.
+
+    Raises what `progress` and `embeddings` raise.
+    """
+    asked = np.asarray(query, np.float64).reshape(-1)
+    asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
+    names: list[str] = []
+    blocks: list[NDArray[np.float64]] = []
+    for start in range(0, len(ids), BLOCK_ROWS):
+        found = embeddings(ids[start : start + BLOCK_ROWS])
+        if found:
+            parts = [np.atleast_2d(own) for own in found.values()]
+            matrix = np.concatenate(parts).astype(np.float64)
+            cosines = matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+            starts = np.cumsum([0, *(len(own) for own in parts[:-1])])
+            blocks.append(np.maximum.reduceat(cosines, starts))
+            names += found
+        progress("comparing embeddings", min(start + BLOCK_ROWS, len(ids)), len(ids))
+    cosines = np.concatenate(blocks) if blocks else np.empty(0)
+    order = sorted(range(len(names)), key=lambda i: (-cosines[i], names[i]))
+    return ExactRanking(tuple(names[i] for i in order), cosines[order])
+
+
+def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
+    """The recall of the answer's first k hits; k is at most the number of memories."""
+    k = max(0, min(k, len(exact)))
+    if not k:
+        return Recall(0, 0, ())
+    last = float(exact.cosines[k - 1])
+    given = {memory_id for memory_id, _ in answer[:k]}
+    sure = int((exact.cosines > last + COSINE_TOLERANCE).sum())
+    tied = range(sure, int((exact.cosines >= last - COSINE_TOLERANCE).sum()))
+    places = k - sure
+    filled = min(places, sum(exact.ids[i] in given for i in tied))
+    absent = [i for i in range(sure) if exact.ids[i] not in given]
+    absent += [i for i in tied if exact.ids[i] not in given][: places - filled]
+    missed = tuple(Missed(exact.ids[i], i + 1, float(exact.cosines[i])) for i in absent)
+    return Recall(k, k - len(absent), missed)
+
+
+def largest_difference(exact: ExactRanking, answer: Hits) -> float:
+    """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
+    known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
+    return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
+
+
+def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
+    """The hits of `depth` memories compared with the exact ones."""
+    return IndexComparison(
+        recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
+    )

@@ -12,8 +12,7 @@ from typing import Any
 
 from cems_workbench.analysis.edited_evidence import RANKED_AGAIN, Edit, answered_elsewhere, edited_evidence
 from cems_workbench.analysis.ranks import loss, target_rank
-from cems_workbench.analysis.why.named import require_stored
-from cems_workbench.analysis.why.path import memory_path
+from cems_workbench.analysis.why.path import memory_path, require_stored
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError, short

@@ -225,7 +225,7 @@ class Answer(Result):
             if line:
                 yield line
         if any(one.source == "source_hybrid" for one in lists):
-            from cems_workbench.analysis.engine_fusion import compare_fusions
+            from cems_workbench.analysis.engine_check import compare_fusions
 
             if fusions := compare_fusions(trace):
                 yield fusions.line

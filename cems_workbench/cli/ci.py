@@ -94,7 +94,7 @@ def check_command(
 
     The verdict comes first: pass, fail, or cannot tell. Exits 1 if a check fails, 3 if one cannot tell.
     """
-    from cems_workbench.evaluation.junit import junit_xml
+    from cems_workbench.evaluation.assertions import junit_xml
     from cems_workbench.jobs.regression import check_change
 
     if against is None and not asserted:

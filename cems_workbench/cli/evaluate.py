@@ -115,7 +115,7 @@ def evaluate_command(
     """
     from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN
     from cems_workbench.evaluation.assertions import check, parse_assertion
-    from cems_workbench.evaluation.relevance_sources import relevance_sources
+    from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
     from cems_workbench.evaluation.verdict import verdicts_on_evaluations
 
     def assertions(least: int) -> list[Assertion]:
@@ -393,8 +393,7 @@ def calibrate_command(
 
     Prints each signal's threshold as a config assignment; changes nothing.
     """
-    from cems_workbench.jobs.calibration import calibrations
-    from cems_workbench.jobs.evaluation import refuse_nothing
+    from cems_workbench.jobs.evaluation import calibrations, refuse_nothing
     from cems_workbench.tuning.calibration import CALIBRATION_COLUMNS, calibration_table
 
     check_judge_kind(judge_kind)

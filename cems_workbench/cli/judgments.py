@@ -78,7 +78,7 @@ def judgments_command(
 
 def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
     """The labels asked for, raw or one per pair; what a rule leaves open is named on stderr."""
-    from cems_workbench.evaluation.labelling.adjudication import choose_judgments
+    from cems_workbench.evaluation.labelling.agreement import choose_judgments
 
     try:
         chosen = choose_judgments(store, qids, judge, kind, rule)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from cems_workbench.command_words import words_of as words_of
 from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.next_step import NextStep
+    from cems_workbench.analysis.known_mistakes import NextStep
     from cems_workbench.pipeline import Trace
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.records import Query

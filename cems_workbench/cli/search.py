@@ -62,7 +62,7 @@ def search_command(
     Shows the ranking first, and what each stage did with --stages.
     """
     request, chosen = asked.request(query, choice.read())
-    from cems_workbench.analysis.next_step import next_step
+    from cems_workbench.analysis.known_mistakes import next_step
     from cems_workbench.api.single_query import answered
     from cems_workbench.jobs.query_grades import QueryGrades, query_grades
 

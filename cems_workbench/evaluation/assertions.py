@@ -6,6 +6,11 @@ assertion is of, two-sided and uncorrected, so that it does not depend on what e
 verdict, and its sentence the only one. What was not measured fails, whatever decides.
 
 `Bound` is the part that any command with `--assert` shares: a name, a sign and a number.
+
+Assertions as JUnit XML, which CI systems of any make show as tests.
+
+Source: the schema that Jenkins' xUnit plugin and GitLab document; only `testsuite`, `testcase`, `failure` and
+`skipped` of it are used: a verdict that cannot tell has neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
+from xml.etree import ElementTree as XML
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison, p_of
@@ -225,3 +231,29 @@ def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> f
         where = f"no query of type {query_type!r}; types: {known}" if query_type else "no query can be measured"
         raise InputError(f"{measure}: {where}")
     return value
+
+
+SUITE = "cems-workbench"
+
+
+def junit_xml(outcomes: Sequence[Outcome], of: str) -> str:
+    """A test a line of what was asserted; `of` is what it was measured on, such as the name of the evidence file."""
+    failed, undecided = sum(outcome.failed for outcome in outcomes), sum(outcome.undecided for outcome in outcomes)
+    counts = {"tests": str(len(outcomes)), "failures": str(failed), "errors": "0", "skipped": str(undecided)}
+    suite = XML.Element("testsuite", {"name": SUITE} | counts)
+    for outcome in outcomes:
+        line = _writable(outcome.line)
+        case = XML.SubElement(suite, "testcase", classname=_writable(of), name=_writable(outcome.name or outcome.line))
+        if outcome.holds:
+            XML.SubElement(case, "system-out").text = line
+        elif outcome.undecided:
+            XML.SubElement(case, "skipped", message=line)
+        else:
+            XML.SubElement(case, "failure", message=line).text = line
+    XML.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + XML.tostring(suite, encoding="unicode") + "\n"
+
+
+def _writable(text: str) -> str:
+    """Without the characters that XML 1.0 has no way to write."""
+    return "".join(character if character.isprintable() else " " for character in text)

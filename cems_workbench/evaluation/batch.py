@@ -15,9 +15,15 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
+from cems_workbench.evaluation.grades import (
+    Grades,
+    agreed_answerable,
+    agreed_grades,
+    as_judged,
+    own_document,
+    without_own,
+)
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
-from cems_workbench.evaluation.own_documents import own_document, without_own
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation import own_documents
+from cems_workbench.evaluation import grades
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
@@ -169,7 +169,7 @@ class Evaluation:
             lines.append(f"{len(self.not_judged)} queries have no judgment and are left out")
         if self.not_gathered:
             lines.append(f"{len(self.not_gathered)} queries were not gathered and are left out")
-        lines += own_documents.remarks(*self.own_documents, len(self.qids))
+        lines += grades.remarks(*self.own_documents, len(self.qids))
         lines += [f"warning: {line}" for line in missing_score_lines([self.lacking])]
         return lines + [f"warning: the reranker failed in {count} queries: {why}" for why, count in self.failed.items()]
 

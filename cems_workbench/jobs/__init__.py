@@ -16,7 +16,7 @@ From the queries of a set to a tuned config:
     tuning.TuningData              with a baseline
       | tuning.plan_search           space, goal, folds, sealed hold-out, seed
       | tuning.run_search            saves every score next to the evidence, so that page and command resume each other's search;
-      |                              the page runs it in a thread, `background_search`
+      |                              the page runs it in a thread, `background`
       v
     tuning.SearchResult            the proposal, its gain on queries it was not chosen on, its evidence card
       | tuning.open_holdout          scores the sealed queries once; page and command count looks together

@@ -4,6 +4,8 @@
 on which configs are replayed. A query set has evidence per gather parameters, so that each config may have its own batch; a file serves
 every config. `evaluate_configs` measures them and returns those that lack evidence; `evaluate_streamed` measures them on files too large
 for memory. A `Cache` keeps batches and evaluations.
+
+Calibration job: every abstain signal calibrated on one labelled batch.
 """
 
 from __future__ import annotations
@@ -20,17 +22,21 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
-from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.evidence_stream import Each, EvidenceStream, StreamEvaluation, evaluate_stream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
+from cems_workbench.evaluation.signals import signal_table
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.traced_sets import require_no_config
+from cems_workbench.jobs.traces import require_replayable
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
+from cems_workbench.tuning.calibration import Calibration, Method, calibrate
+from cems_workbench.tuning.folds import GROUP_WORDS, groups_of, natural_grouping
 
-if TYPE_CHECKING:  # a file needs neither store nor models
+if TYPE_CHECKING:
     from cems_workbench.jobs.query_set_evidence import QuerySelection
     from cems_workbench.pipeline.resources import Resources
 
@@ -273,3 +279,32 @@ def _evaluated(
 ) -> Evaluation:
     key = ("evaluation", *evidence.key, config, tuple(measures), seed)
     return cache(key, lambda: evaluate(evidence.batch, config, measures, seed=seed))
+
+
+def calibrations(
+    batch: LabelledBatch,
+    config: PipelineConfig,
+    relevant_from: int,
+    signal: str | None = None,
+    method: Method = "logistic",
+    probability: float = 0.5,
+) -> tuple[str, list[Calibration], dict[str, str]]:
+    """The grouping of the folds, the calibration of each signal (or of one), and by signal the reason why it has none.
+
+    Raises InputError for an unknown signal, and for a probability out of range.
+    """
+    require_replayable("this evidence", any(one.external for one in batch.evidences), "calibration")
+    if signal is not None and signal not in CONFIDENCE_FEATURES:
+        raise InputError(f"{signal}: no such signal; there are {', '.join(CONFIDENCE_FEATURES)}")
+    if not 0 < probability < 1:
+        raise InputError(f"the probability is {probability:g}; it must be above 0 and below 1")
+    table = signal_table(batch, config, dict.fromkeys(batch.qids, relevant_from))
+    by = natural_grouping(batch)
+    groups = groups_of(batch, by)
+    found, without = [], {}
+    for name in [signal] if signal else CONFIDENCE_FEATURES:
+        try:
+            found.append(calibrate(table, groups, name, method, probability))
+        except InputError as error:
+            without[name] = str(error)
+    return GROUP_WORDS[by], found, without

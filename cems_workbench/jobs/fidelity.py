@@ -27,12 +27,18 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench import formats
-from cems_workbench.analysis.fidelity.answer import Production, RecordedResult, half_unit, match_results
+from cems_workbench.analysis.fidelity.answer import (
+    Divergence,
+    Production,
+    RecordedResult,
+    first_divergence,
+    half_unit,
+    match_results,
+)
 from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
-from cems_workbench.analysis.fidelity.divergence import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
 from cems_workbench.analysis.fidelity.measures import DEPTH, EXACT_PRECISION, QueryFidelity, SetFidelity
-from cems_workbench.analysis.top_lists import rbo
+from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.env_form import read_env
 from cems_workbench.errors import InputError

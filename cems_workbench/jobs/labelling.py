@@ -13,6 +13,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades, relevant
+from cems_workbench.evaluation.labelling.judge_calibration import judge_name
 from cems_workbench.evaluation.labelling.pooling import (
     Pair,
     PooledPair,
@@ -26,7 +27,6 @@ from cems_workbench.evaluation.labelling.pooling import (
     without_judged,
 )
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
-from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from cems_workbench.analysis.fidelity.ties import equal
+from cems_workbench.analysis.fidelity.answer import equal
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError

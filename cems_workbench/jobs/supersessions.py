@@ -16,7 +16,7 @@ from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 from cems_workbench.store import Store
-from cems_workbench.store.supersessions import Verdict
+from cems_workbench.store.relations import Verdict
 
 COLUMNS = ("newer", "older", "verdict", "score", "why", "newer_text", "older_text")
 VERDICTS = ("accept", "reject", "swap")

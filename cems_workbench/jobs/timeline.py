@@ -17,7 +17,7 @@ from cems_workbench import __version__
 from cems_workbench.config import PipelineConfig, portable_yaml
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.store import ConfigRecord
 

@@ -34,7 +34,7 @@ from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.platform.parsing import parse_datetime
 from cems_workbench.records import Judgment
-from cems_workbench.store.selection import Selection
+from cems_workbench.store.statistics import Selection
 
 MAX_PROJECTS, MAX_TAGS = 20, 20
 MAX_PAGE_CHARS = 20_000

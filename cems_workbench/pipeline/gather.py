@@ -42,7 +42,7 @@ from cems_workbench.pipeline.understanding import CorrectedQuery, UnderstoodQuer
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Memory, Relation
 from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
+from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 from cems_workbench.store.sources import UNPROVEN
 
 if TYPE_CHECKING:

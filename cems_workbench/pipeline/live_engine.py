@@ -23,7 +23,7 @@ from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.score_meanings import meaning_of
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, SourceInfo, Trial
 from cems_workbench.store import Store
-from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.sources import SourceRecord, VectorLengths
 
 Answer = TypeVar("Answer")

@@ -19,7 +19,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.vector_scales import SCALE_WORDS, Scale, expecting_cosines
 from cems_workbench.sources.source import Distance
-from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.sources import VectorLengths
 
 SCALES: Mapping[Distance, Scale] = {"cosine": "cosine", "ip": "product", "l2": "negated_distance"}

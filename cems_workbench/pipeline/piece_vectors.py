@@ -17,7 +17,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.text_pieces import PIECES
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.text_rule import searched_text
 
 

@@ -26,10 +26,9 @@ from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
-from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.query_words import stop_list
-from cems_workbench.store.search.lexical.tokenizer import Analysis
+from cems_workbench.store.search.lexical.tokenizer import Analysis, stop_list
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from cems_workbench.models.token_memory import TokenMemory
     from cems_workbench.pipeline.live_engine import LiveEngine
     from cems_workbench.sources.address import Address
-    from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+    from cems_workbench.store.search.postgres import TsRankIndex
 
 Model = TypeVar("Model")
 ENTITIES_FILE = "entities.jsonl"

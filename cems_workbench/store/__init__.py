@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from cems_workbench.platform.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from cems_workbench.store.caches import LearnedPair
     from cems_workbench.store.chunks import ChunkStatistics
     from cems_workbench.store.configs import ConfigRecord
-    from cems_workbench.store.corrections import LearnedPair
     from cems_workbench.store.decisions import Decision
     from cems_workbench.store.filter import ANY, Filter
     from cems_workbench.store.importing import ImportOptions, ImportReport
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from cems_workbench.store.rows import RowCounts
     from cems_workbench.store.search.indexes import Indexes, IndexState, RefreshReport
     from cems_workbench.store.search.lexical.vocabulary import Vocabulary
-    from cems_workbench.store.selection import Selection
-    from cems_workbench.store.statistics import Duplicates, Statistics
+    from cems_workbench.store.statistics import Duplicates, Selection, Statistics
     from cems_workbench.store.store import Store
 else:
     __getattr__ = lazy_names(
@@ -30,7 +29,7 @@ else:
         {
             "chunks": "ChunkStatistics",
             "configs": "ConfigRecord",
-            "corrections": "LearnedPair",
+            "caches": "LearnedPair",
             "decisions": "Decision",
             "filter": "ANY Filter",
             "importing": "ImportOptions ImportReport",
@@ -41,8 +40,7 @@ else:
             "rows": "RowCounts",
             "search.indexes": "Indexes IndexState RefreshReport",
             "search.lexical.vocabulary": "Vocabulary",
-            "selection": "Selection",
-            "statistics": "Duplicates Statistics",
+            "statistics": "Duplicates Selection Statistics",
             "store": "Store",
         },
     )

@@ -2,17 +2,29 @@
 
 A score's key is model (with revision and prompt version), query and exact text. Failed and non-finite scores are not cached.
 A reply's key is model, prompt version and digest of the prompt text.
+
+Learned typo corrections, accepted or refused by validation: the `learned_pairs` table.
+
+A typo has one learned correction, the last one accepted. At most `most` learned pairs are kept; the least recently accepted are
+evicted. Refused pairs do not count towards the limit, and are not learned again until they are forgotten.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import text_sha
+from cems_workbench.store.rows import text_sha, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 ReplyKey = tuple[str, str, str]
 """(model, prompt version, digest of the prompt text)"""
@@ -77,3 +89,102 @@ class ReplyCache:
 
 def _is_usable(score: PairScore) -> bool:
     return score.raw is not None and score.error is None and math.isfinite(score.raw)
+
+
+Pair = tuple[str, str]
+"""(typo, correction)"""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPair:
+    """A typo and its correction, both one word in lower case, with how often and when (UTC) it was accepted.
+
+    `refused`: validation rejected the pair at `last_at`, so it is neither used nor learned.
+    """
+
+    typo: str
+    correction: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    refused: bool = False
+
+
+class Corrections:
+    """The learned and refused corrections of an open store. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> list[LearnedPair]:
+        """All pairs, refused ones included, latest first, ties by typo."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT typo, correction, count, first_at, last_at, refused FROM learned_pairs "
+                "ORDER BY last_at DESC, typo, correction"
+            ).fetchall()
+        return [
+            LearnedPair(typo, correction, count, first.replace(tzinfo=UTC), last.replace(tzinfo=UTC), refused)
+            for typo, correction, count, first, last, refused in rows
+        ]
+
+    def learn(self, pairs: Iterable[Pair], most: int, when: datetime | None = None) -> list[Pair]:
+        """Count an acceptance (now, or at `when`) of each pair, keep the `most` latest, and return those of `pairs` now learned.
+
+        A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are skipped.
+        """
+        wanted = list(dict.fromkeys(_normal(pair) for pair in pairs))
+        moment = to_naive(when or datetime.now(UTC))
+        with self._database.transaction() as cursor:
+            for typo, correction in wanted:
+                if not typo or not correction or typo == correction or _is_refused(cursor, (typo, correction)):
+                    continue
+                cursor.execute(
+                    "DELETE FROM learned_pairs WHERE typo = ? AND correction <> ? AND NOT refused", [typo, correction]
+                )
+                cursor.execute(
+                    "INSERT INTO learned_pairs VALUES (?, ?, 1, ?, ?, FALSE) ON CONFLICT (typo, correction) "
+                    "DO UPDATE SET count = count + 1, last_at = greatest(last_at, excluded.last_at)",
+                    [typo, correction, moment, moment],
+                )
+            cursor.execute(
+                "DELETE FROM learned_pairs WHERE NOT refused AND (typo, correction) NOT IN (SELECT (typo, correction) "
+                "FROM learned_pairs WHERE NOT refused ORDER BY last_at DESC, first_at DESC, typo LIMIT ?)",
+                [most],
+            )
+            rows = cursor.execute("SELECT typo, correction FROM learned_pairs WHERE NOT refused").fetchall()
+        learned = set(rows)
+        return [pair for pair in wanted if pair in learned]
+
+    def refuse(self, typo: str, correction: str, when: datetime | None = None) -> None:
+        """Mark a correction as refused: neither used nor learned until it is forgotten."""
+        moment = to_naive(when or datetime.now(UTC))
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO learned_pairs VALUES (?, ?, 0, ?, ?, TRUE) ON CONFLICT (typo, correction) "
+                "DO UPDATE SET refused = TRUE, last_at = excluded.last_at",
+                [*_normal((typo, correction)), moment, moment],
+            )
+
+    def forget(self, typo: str, correction: str) -> bool:
+        """Delete a correction, learned or refused; False if there was none. It may then be learned again."""
+        with self._database.transaction() as cursor:
+            removed = cursor.execute(
+                "DELETE FROM learned_pairs WHERE typo = ? AND correction = ?", list(_normal((typo, correction)))
+            ).fetchall()[0][0]
+        return bool(removed)
+
+    def forget_learned(self) -> int:
+        """Delete all learned corrections and return their number; refused ones stay refused."""
+        with self._database.transaction() as cursor:
+            return int(cursor.execute("DELETE FROM learned_pairs WHERE NOT refused").fetchall()[0][0])
+
+
+def _is_refused(cursor: duckdb.DuckDBPyConnection, pair: Pair) -> bool:
+    rows = cursor.execute("SELECT refused FROM learned_pairs WHERE typo = ? AND correction = ?", list(pair)).fetchall()
+    return bool(rows and rows[0][0])
+
+
+def _normal(pair: Pair) -> Pair:
+    typo, correction = pair
+    return typo.strip().lower(), correction.strip().lower()

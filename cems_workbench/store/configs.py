@@ -3,19 +3,73 @@
 Three kinds, each numbered from 1: the history has the configs in use over time, with author and reason; experiments are comparisons
 of the Evaluate page, saved with the config measured last; watch entries are the repeated measurements of `watch`. Entries are
 append-only; only name and reason of a history entry can be edited.
+
+Short links: states of the Inspect page, saved permanently in the `saved_states` table.
+
+    id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them on a collision
+
+A state is JSON with sorted keys, so that equal states have equal ids.
+
+Looks at hold-outs: how often the sealed queries of a query set were scored.
+
+Looks are counted per query; those of a hold-out are the maximum over its queries. So the count persists when evidence is gathered
+again, the set grows, or another seed puts some of the queries into another hold-out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from base64 import b32encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.errors import InputError, StoreError
+from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+MIN_ID_CHARS = 8
+"""Characters of an id: 40 bits, so that an id of another store practically never matches a state of this one."""
+
+
+class Links:
+    """The saved states of an open store. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, state: Mapping[str, Any]) -> str:
+        """Save a page's state (JSON values) unless it exists; returns its short id, equal for equal states."""
+        text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII: encodes lone surrogates too
+        digest = b32encode(sha256(text.encode()).digest()).decode().lower().rstrip("=")
+        with self._database.transaction() as cursor:
+            for length in range(MIN_ID_CHARS, len(digest) + 1):
+                present = _text(cursor, digest[:length])
+                if present is None:
+                    row = [digest[:length], text, to_naive(datetime.now(UTC))]
+                    cursor.execute("INSERT INTO saved_states VALUES (?, ?, ?)", row)
+                if present in (None, text):
+                    return digest[:length]
+        raise AssertionError("two states with one SHA-256")
+
+    def read(self, state_id: str) -> dict[str, Any] | None:
+        """The state with a short id, or None."""
+        with self._database.reading() as cursor:
+            text = _text(cursor, state_id)
+        return None if text is None else dict(json.loads(text))
+
+
+def _text(cursor: duckdb.DuckDBPyConnection, state_id: str) -> str | None:
+    rows = cursor.execute("SELECT state FROM saved_states WHERE id = ?", [state_id]).fetchall()
+    return str(rows[0][0]) if rows else None
+
 
 Kind = Literal["history", "experiment", "watched"]
 
@@ -149,3 +203,58 @@ def _record(row: tuple[Any, ...]) -> ConfigRecord:
     id_, name, config_yaml, base, author, saved_at, why, card = row
     measured = None if card is None else json.loads(card)
     return ConfigRecord(id_, name, config_yaml, base, author, saved_at.replace(tzinfo=UTC), why, measured)
+
+
+class Holdouts:
+    """The look counts of an open store. Thread-safe."""
+
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
+
+    @persistent
+    def count(self, query_set: str, qids: Sequence[str]) -> int:
+        """The maximum number of looks over these queries of a set."""
+        with self._team.reading() as session:
+            rows = session.rows(_COUNT, [query_set, list(qids)])
+        return int(rows[0][0])
+
+    @persistent
+    def by_query(self, query_set: str, qids: Sequence[str]) -> dict[str, int]:
+        """Looks per query, of those of these queries that have any."""
+        with self._team.reading() as session:
+            rows = session.rows(
+                "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))",
+                [query_set, list(qids)],
+            )
+        return {str(qid): int(looks) for qid, looks in rows}
+
+    @persistent
+    def lookers(self, query_set: str) -> dict[str, int]:
+        """The known people who looked at sealed queries of a set, with their number of looks; most first."""
+        with self._team.reading() as session:
+            rows = session.rows(
+                "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who", [query_set]
+            )
+        return {str(who): int(looks) for who, looks in rows}
+
+    @persistent
+    def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
+        """Count a look at these queries and return its number. It is committed before any score is shown."""
+        now = to_naive(datetime.now(UTC))
+        with self._team.transaction() as session:
+            if who:
+                session.change(
+                    "INSERT INTO holdout_lookers VALUES (?, ?, 1, ?) "
+                    "ON CONFLICT (set_name, who) DO UPDATE SET looks = holdout_lookers.looks + 1, last_at = excluded.last_at",
+                    [query_set, who, now],
+                )
+            session.change(
+                "INSERT INTO holdout_looks SELECT ?, qid, 1, ? FROM (SELECT unnest(?::text[]) AS qid) AS seen "
+                "ON CONFLICT (set_name, qid) DO UPDATE SET looks = holdout_looks.looks + 1, last_at = excluded.last_at",
+                [query_set, now, list(dict.fromkeys(qids))],
+            )
+            rows = session.rows(_COUNT, [query_set, list(qids)])
+        return int(rows[0][0])
+
+
+_COUNT = "SELECT coalesce(max(looks), 0) FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))"

@@ -26,11 +26,9 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.marks import AN_EDIT, BROUGHT_BY, EDITED, FOREIGN, NOT_RECORDED, Mark
 from cems_workbench.store.meta import bump_content_version, next_version
-from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
-from cems_workbench.store.selection import SORTS, Selection
-from cems_workbench.store.statistics import Duplicates, Statistics
+from cems_workbench.store.rows import RowCounts, VersionedCache, staged, text_sha, to_aware, to_naive
+from cems_workbench.store.statistics import SORTS, Duplicates, Selection, Statistics
 from cems_workbench.store.text_rule import searched_text, text_rule
-from cems_workbench.store.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     import duckdb

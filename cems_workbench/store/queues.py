@@ -14,10 +14,9 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
 from cems_workbench.store import judgments, memories
-from cems_workbench.store.claims import Pair
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Session, TeamTables, persistent
+from cems_workbench.store.team.session import Pair, Session, TeamTables, persistent
 
 
 @dataclass(frozen=True, slots=True)

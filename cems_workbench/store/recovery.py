@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.database import FILE_NAME, Database, read_commits
-from cems_workbench.store.duckdb_file import find_code, open_file
+from cems_workbench.store.duckdb_file import find_code, open_file, run_in_subprocess
 from cems_workbench.store.meta import COMMITS, SCHEMA
-from cems_workbench.store.subprocess_worker import run_in_subprocess
 
 if TYPE_CHECKING:
     import duckdb

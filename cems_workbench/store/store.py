@@ -19,31 +19,33 @@ from cems_workbench.errors import InputError, NoMemoriesError, StoreError
 from cems_workbench.platform import gc_tuning
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
-from cems_workbench.store.caches import ReplyCache, ScoreCache
+from cems_workbench.store.caches import Corrections, ReplyCache, ScoreCache
 from cems_workbench.store.chunks import Chunks
-from cems_workbench.store.configs import Configs
-from cems_workbench.store.corrections import Corrections
+from cems_workbench.store.configs import Configs, Holdouts, Links
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.decisions import Decisions
-from cems_workbench.store.holdouts import Holdouts
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.imports import Imports
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.language import Language
-from cems_workbench.store.links import Links
 from cems_workbench.store.memories import Memories
 from cems_workbench.store.meta import STORE_ID, content_identity, read_meta
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
 from cems_workbench.store.recorded_answers import RecordedAnswers
-from cems_workbench.store.relations import Relations
+from cems_workbench.store.relations import Relations, Supersessions
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
-from cems_workbench.store.supersessions import Supersessions
-from cems_workbench.store.team.embedded import EmbeddedTables
-from cems_workbench.store.team.session import ENV_VARIABLE, SHARED_TABLES, PushReport, SharedTables, TeamTables
+from cems_workbench.store.team.session import (
+    ENV_VARIABLE,
+    SHARED_TABLES,
+    EmbeddedTables,
+    PushReport,
+    SharedTables,
+    TeamTables,
+)
 from cems_workbench.store.texts import TextRules
 
 log = logging.getLogger(__name__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cems_workbench.store.claims import CLAIM_TIMEOUT_S, Choose, Pair
-from cems_workbench.store.team.session import TeamTables
+from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, Choose, Pair, TeamTables
 
 
 class TableClaims:

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 import cems_workbench.jobs.factory
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs import background_evidence, ready_queue
+from cems_workbench.jobs import background
 from cems_workbench.jobs.factory import embedder as made
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import resolve
@@ -109,7 +109,7 @@ def path() -> Path | None:
 def settle() -> None:
     """Wait until the page's background loading is over."""
     for thread in threading.enumerate():
-        if thread.name in ("warm-up", ready_queue.THREAD_NAME, background_evidence.THREAD_NAME):
+        if thread.name in ("warm-up", background.READY_QUEUE_THREAD_NAME, background.BACKGROUND_EVIDENCE_THREAD_NAME):
             thread.join(60)
 
 

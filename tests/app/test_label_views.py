@@ -9,8 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
-from cems_workbench.evaluation.labelling.pooling import PooledPair
-from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pairs
+from cems_workbench.evaluation.labelling.pooling import PairScores, PooledPair, score_pairs
 from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.records import Judgment, ParsedInput
 from cems_workbench.store import Store

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench import pipeline
 from cems_workbench.config import preset
-from cems_workbench.jobs.background_priority import FOREGROUND
+from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.pipeline import Trace, gather
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.store.judgments import Judgments

@@ -155,7 +155,7 @@ def test_without_results_and_without_candidates_each_tool_says_so(open_page: Ope
 
 def test_labels_on_the_charts_are_literal() -> None:
     """Ids and contents come from outside: what Plotly reads as markup is escaped."""
-    from cems_workbench.analysis.weight_map import weight_map
+    from cems_workbench.analysis.sensitivity.scan import weight_map
     from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
     from cems_workbench.records import Memory
 

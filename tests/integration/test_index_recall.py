@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.index_check import embeddings_of, exact_ranking, largest_difference, recall_at
+from cems_workbench.analysis.vector_origins import embeddings_of, exact_ranking, largest_difference, recall_at
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import ANY, Filter
 

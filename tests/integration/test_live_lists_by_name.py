@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.edited_evidence import Edit, scratch_evidence
-from cems_workbench.analysis.engine_fusion import compare_fusions
+from cems_workbench.analysis.engine_check import compare_fusions
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.store.search.hits import (
+from cems_workbench.store.search.entries import (
     best_per_memory,
     group_starts,
     search_visible,

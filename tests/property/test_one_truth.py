@@ -11,8 +11,7 @@ from markupsafe import escape
 from strategies import configs, evidences
 
 from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results, placements
-from cems_workbench.analysis.rank_flow import rank_flow
-from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.ranks import rank_flow, target_rank
 from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay

@@ -12,11 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.analysis.top_lists import kendall, rbo
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.why import cause, explain, memory_path
 from cems_workbench.analysis.why.counterfactual import PRECISION, span
-from cems_workbench.analysis.why.linear import LINEAR, rank_intervals, solvable
-from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.analysis.why.trial import LINEAR, Trials, changed, rank_intervals, solvable
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages

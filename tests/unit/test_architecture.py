@@ -184,7 +184,6 @@ PUBLIC = (
     "progress",
     "records",
     "sources",
-    "store.claims",
     "store.query_sets",
     "store.schema",
     "store.team",

@@ -6,20 +6,153 @@
               miss is within half a unit of the last digit that production printed
 
 A memory of a response is matched by its id, otherwise by its text: equal except for white space, or a part of only one memory.
+
+Order up to ties: a recorded order, where results with equal recorded scores may come in any order.
+
+    groups     neighbours of the recorded order with equal recorded scores; a result without a score is a group alone
+    at the cut a result of ours that the recording lacks counts as one that it has, if the two have equal scores before the last cut:
+               which of them got in was chance; their places among results of other scores do not count
+
+Engines leave equal scores in the order of a heap, a hash map or a hash seed, which may differ from call to call. The scores before the
+last cut are those of the recording, where it has them for both, else ours for both: a score of ours that equals a recorded one is no
+tie, since every list gives its tenth the same share.
+
+Divergence of a trace from a recorded answer: the first stage that cannot be right.
+
+The two diverge at a stage if it drops a recorded result, or if it is the first after which the recorded results among ours are in
+another order up to the end: an order that a later stage corrects does not count. A result of ours that is not in the recording was
+dropped in the real system by an unknown stage; it is reported only if there is no other divergence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from cems_workbench.analysis.ranks import RESULTS, lists_in_use, loss, ranked_stages, ranks_in
-from cems_workbench.analysis.top_lists import kendall, rbo
+from cems_workbench.analysis.ranks import RESULTS, dropped, kendall, lists_in_use, loss, ranked_stages, ranks_in, rbo
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import FUSION, LISTS
+from cems_workbench.pipeline.stages import FUSION, LISTS, stages_in_order
 from cems_workbench.records import Memory
+
+
+def equal(one: float, other: float, tolerance: float) -> bool:
+    """Do two scores differ by no more than the tolerance?"""
+    return abs(one - other) <= tolerance
+
+
+def tied_groups(order: Sequence[str], scores: Mapping[str, float], tolerance: float = 0.0) -> Iterator[list[str]]:
+    """The order as runs of neighbours whose scores are equal to within the tolerance."""
+    group: list[str] = []
+    for key in order:
+        if group and key in scores and group[0] in scores and equal(scores[key], scores[group[0]], tolerance):
+            group.append(key)
+            continue
+        if group:
+            yield group
+        group = [key]
+    if group:
+        yield group
+
+
+def tied_pairs(order: Sequence[str], scores: Mapping[str, float], tolerance: float = 0.0) -> int:
+    """How many neighbours of the order have equal scores."""
+    return sum(len(group) - 1 for group in tied_groups(order, scores, tolerance))
+
+
+def same_up_to_ties(
+    recorded: Sequence[str],
+    ours: Sequence[str],
+    scores: Mapping[str, float],
+    before_cut: Mapping[str, float],
+    our_scores: Mapping[str, float],
+    tolerance: float,
+) -> bool:
+    """Is ours the recorded order, if results with equal scores may be exchanged?
+
+    `scores` are those of the recorded results, `before_cut` and `our_scores` those of memories before the last cut, recorded and ours.
+    """
+    missing = [key for key in recorded if key not in set(ours)]
+    extra = [key for key in ours if key not in set(recorded)]
+    known = dict(scores) | dict(before_cut)
+    if not all(key in known for key in extra):
+        known = dict(our_scores)
+    lost, gained = ([known.get(key, math.nan) for key in keys] for keys in (missing, extra))
+    pairs = zip(sorted(lost), sorted(gained), strict=False)
+    if len(lost) != len(gained) or not all(equal(one, other, tolerance) for one, other in pairs):
+        return False
+    kept = [key for key in recorded if key not in set(missing)]
+    own = iter(key for key in ours if key not in set(extra))
+    groups = tied_groups(kept, scores, tolerance)
+    return all(Counter(group) == Counter(next(own, None) for _ in group) for group in groups)
+
+
+How = Literal["lost", "order", "extra"]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The stage of the divergence, the memory that shows it, and how: it is lost, has another rank, or is only in our results."""
+
+    stage: str
+    memory_id: str
+    how: How
+    reason: str
+
+
+def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Divergence | None:
+    """The first stage after which the recorded results can no longer be reproduced; None if they are.
+
+    `ours` are our results cut to the recorded length; by default all results of the trace.
+    """
+    results = [result.memory_id for result in trace.results] if ours is None else list(ours)
+    if list(recorded) == results:
+        return None
+    found = [*_lost(trace, recorded, results), *_reordered(trace, recorded, results)]
+    if found:
+        place = {stage.name: number for number, stage in enumerate(stages_in_order(trace.config))}
+        return min(
+            found, key=lambda one: place[one.stage]
+        )  # of one stage: a loss before an order, the best ranked first
+    extra = next(key for key in results if key not in set(recorded))
+    return Divergence(RESULTS, extra, "extra", "we return it; the recording does not")
+
+
+def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
+    """The recorded memories that are not in our results, each with the stage that dropped it."""
+    partings = []
+    for memory_id in recorded:
+        if memory_id in results:
+            continue
+        end = dropped(trace, memory_id)
+        if end is not None:
+            partings.append(Divergence(end.stage, memory_id, "lost", end.reason))
+        elif memory_id not in trace.stage(LISTS).by_id:
+            partings.append(Divergence(LISTS.name, memory_id, "lost", "no list returned it"))
+        else:  # it is a result past the cut
+            partings.append(Divergence(RESULTS, memory_id, "lost", "it stands further down"))
+    return partings
+
+
+def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
+    """The first stage from which the common memories stay in another order; None if the final order is the same."""
+    common = [memory_id for memory_id in recorded if memory_id in results]
+    wrong: Divergence | None = None
+    for stage in reversed(ranked_stages(trace)):
+        ranks = ranks_in(trace, stage)
+        order = sorted((key for key in common if key in ranks), key=lambda key: ranks[key][0])
+        first = next((theirs for theirs, own in zip(common, order, strict=False) if theirs != own), None)
+        if first is None:
+            break
+        before = order[common.index(first)]
+        reason = f"{before} stands before it; there it stands before {before}"
+        wrong = Divergence(stage, first, "order", reason)
+    return [wrong] if wrong is not None else []
+
 
 Find = Callable[[Iterable[str] | None], Mapping[str, Memory]]
 """Memories by id: those of the given ids that exist, or all."""

@@ -24,8 +24,7 @@ from itertools import groupby
 from typing import Literal
 
 from cems_workbench.analysis.fidelity.measures import EXACT_PRECISION, QueryFidelity
-from cems_workbench.analysis.ranks import ranks_in
-from cems_workbench.analysis.top_lists import rbo
+from cems_workbench.analysis.ranks import ranks_in, rbo
 from cems_workbench.pipeline import Evidence, RankedList, Trace, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS

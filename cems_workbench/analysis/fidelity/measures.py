@@ -26,8 +26,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cems_workbench.analysis.fidelity.ties import equal, same_up_to_ties
-from cems_workbench.analysis.top_lists import kendall, rbo
+from cems_workbench.analysis.fidelity.answer import equal, same_up_to_ties
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline.table import Floats
 

@@ -27,9 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.fidelity.answer import Production
+from cems_workbench.analysis.fidelity.answer import Production, same_up_to_ties, tied_groups
 from cems_workbench.analysis.fidelity.explain import Explanation, best_value, on_a_step, worth
-from cems_workbench.analysis.fidelity.ties import same_up_to_ties, tied_groups
 from cems_workbench.analysis.why.counterfactual import ends, searched_specs, span
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values

@@ -34,7 +34,7 @@ from itertools import pairwise
 import numpy as np
 
 from cems_workbench.analysis.sensitivity.replays import ParameterSweep
-from cems_workbench.analysis.why.linear import LINEAR
+from cems_workbench.analysis.why.trial import LINEAR
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale

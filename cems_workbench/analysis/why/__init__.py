@@ -7,8 +7,18 @@ from cems_workbench.platform.lazy_names import lazy_names
 if TYPE_CHECKING:
     from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
     from cems_workbench.analysis.why.first_fix import FirstFix
-    from cems_workbench.analysis.why.named import known_memory, require_known, require_stored, stored_memory, taken
-    from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path
+    from cems_workbench.analysis.why.path import (
+        ListEntry,
+        MemoryPath,
+        Step,
+        cause,
+        known_memory,
+        memory_path,
+        require_known,
+        require_stored,
+        stored_memory,
+        taken,
+    )
     from cems_workbench.analysis.why.regather import gathered
     from cems_workbench.analysis.why.report import Why, explain
     from cems_workbench.analysis.why.side_effects import LabelledSet
@@ -18,8 +28,7 @@ else:
         {
             "counterfactual": "Breakpoint Change Counterfactual",
             "first_fix": "FirstFix",
-            "named": "known_memory require_known require_stored stored_memory taken",
-            "path": "ListEntry MemoryPath Step cause memory_path",
+            "path": "ListEntry MemoryPath Step cause known_memory memory_path require_known require_stored stored_memory taken",
             "regather": "gathered",
             "report": "Why explain",
             "side_effects": "LabelledSet",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from cems_workbench.analysis.why import linear
+from cems_workbench.analysis.why import trial
 from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
@@ -170,7 +170,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Su
     """The nearest value of this parameter that succeeds, None if none does."""
     found = []
     if spec.type in (int, float):
-        if linear.solvable(config, spec.path):
+        if trial.solvable(config, spec.path):
             found += _solved(trials, config, spec)
         elif spec.path in THRESHOLDS:
             found += _answering(trials, config, [spec])
@@ -235,7 +235,7 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Suc
     """The nearest solved cell that a replay confirms; None if replays disagree with the lines."""
     low, high = slider(spec, config)
     start = origin(spec, config)
-    good = [cell for cell in linear.rank_intervals(trials, config, spec.path, low, high) if cell.rank <= trials.k]
+    good = [cell for cell in trial.rank_intervals(trials, config, spec.path, low, high) if cell.rank <= trials.k]
     good.sort(key=lambda cell: max(cell.low - start, start - cell.high, 0.0))
     tiny = PRECISION * span(spec) / 2
     for cell in good[:VERIFIED_CELLS]:

@@ -31,7 +31,7 @@ from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 
 _COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")

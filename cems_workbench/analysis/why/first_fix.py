@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from cems_workbench.analysis.vector_origins import StoredVector
 from cems_workbench.analysis.why.counterfactual import GAIN_DIGITS, Counterfactual
-from cems_workbench.analysis.why.stored_vector import StoredVector
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
 from cems_workbench.evaluation.verdict import FAIL, PASS
 from cems_workbench.pipeline.wording import ordinal

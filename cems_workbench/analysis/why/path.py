@@ -1,26 +1,188 @@
 """Path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one sentence.
 
 `analysis/ranks.py:loss` defines lost; the sentence names that stage first, then its effect on the memory.
+
+The memory that is meant: by its id, or by a piece of its text.
+
+A text is looked for as written (ignoring case), then without punctuation and white space, then by its words: the best of a lexical search,
+if it has most of them and no other has as many. Several that have the text are named, and none is taken.
+
+Causes: the parameters that made the loss. A change of one of them is tried first, and where it works it is the fix to try first.
+
+    dropped by a rule       the parameters of that rule
+    pushed down by factors  those of adjust
+    never read              what decides how many candidates the reranker reads
+    in no list              the depths that would have held it
+    known mistakes          theirs; of results that one document fills, those of dedup and MMR
+
+Parameters that weigh (weights, bands, k) are no cause: every memory is ranked by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from rapidfuzz import process
+
+from cems_workbench.analysis.known_mistakes import CROWDED
 from cems_workbench.analysis.ranks import loss, stage_words
+from cems_workbench.analysis.stage_mistakes import KnownMistake
+from cems_workbench.config import field_specs
+from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
-from cems_workbench.pipeline.stages import SUPERSESSION
+from cems_workbench.pipeline.stages import ADJUST, RERANK, SUPERSESSION
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
-from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
+from cems_workbench.pipeline.stages.adjust import largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS, ranks_text
-from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
+from cems_workbench.pipeline.stages.rerank import unit_words
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.wording import list_label, ordinal
+from cems_workbench.records import Memory
+from cems_workbench.store import Selection, Store
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.resources import Resources
+
+
+MAX_NAMED = 4
+"""Memories named where several have the text."""
+LOOKED_AT = 50
+"""Memories of the lexical search whose texts are compared."""
+SHARE = 0.6
+"""Least share of the words of the text that a memory has which is taken by its words."""
+EXCERPT = 60
+
+
+def stored_memory(named: str, resources: Resources) -> str:
+    """The id of the memory of the store that is meant. Raises InputError with the nearest ids, or with those that have the text."""
+    store = resources.store
+    if store.memories.known([named]):
+        return named
+    if not _is_text(named):
+        require_stored(named, store)
+    found = store.memories.find(Selection(text=named.strip(), sort="id", descending=False), MAX_NAMED + 1)
+    near = [memory_id for memory_id, _ in resources.indexes.lexical.search(named, LOOKED_AT)]
+    return _meant(named, found.memories, list(store.memories.read(near).values()))
+
+
+def known_memory(named: str, memories: Mapping[str, Memory]) -> str:
+    """The same among the memories of an evidence."""
+    if named in memories or not _is_text(named):
+        require_known(named, memories)
+        return named
+    every = sorted(memories.values(), key=lambda memory: memory.id)
+    return _meant(named, [one for one in every if named.strip().casefold() in one.content.casefold()], every)
+
+
+def taken(named: str, memory: Memory) -> str:
+    """Which memory was taken for a piece of text: "“our notice”: m021, We gave notice …"; empty for an id."""
+    return "" if named == memory.id else f"“{_cut(named)}”: {memory.id}, {_cut(memory.content)}"
+
+
+def require_stored(memory_id: str, store: Store) -> None:
+    """Raise InputError naming the nearest ids if the store has no such memory."""
+    if not store.memories.known([memory_id]):
+        require_known(memory_id, store.memories.ids())
+
+
+def require_known(memory_id: str, known: Iterable[str]) -> None:
+    """Raise InputError naming the nearest ids if there is no such memory."""
+    ids = list(known)
+    if memory_id in ids:
+        return
+    close = [match[0] for match in process.extract(memory_id, sorted(ids), limit=3, score_cutoff=50)]
+    hint = f"; the nearest are {', '.join(close)}" if close else ""
+    raise InputError(f"{memory_id}: no such memory{hint}")
+
+
+def _is_text(named: str) -> bool:
+    """Whether it may be a piece of text: several words, or one of a script without spaces."""
+    return len(named.split()) > 1 or not named.isascii()
+
+
+def _meant(named: str, exact: Sequence[Memory], near: Sequence[Memory]) -> str:
+    plain, words = _plain(named), set(_plain(named).split())
+    alike = [one for one in near if plain and plain in _plain(one.content)]
+    for those in (exact, alike):
+        if len(those) == 1:
+            return those[0].id
+        if those:
+            raise InputError(f"several memories have “{_cut(named)}”: {_list(those)}")
+    shared = {one.id: len(words & set(_plain(one.content).split())) for one in near}
+    best = sorted((one for one in near if shared[one.id]), key=lambda one: -shared[one.id])
+    if best and shared[best[0].id] >= SHARE * len(words):
+        first = [one for one in best if shared[one.id] == shared[best[0].id]]
+        if len(first) == 1:
+            return first[0].id
+    nearest = f"; the nearest are {_list(best)}" if best else ""
+    raise InputError(f"no memory has “{_cut(named)}”{nearest}")
+
+
+def _list(memories: Sequence[Memory]) -> str:
+    more = f" and {len(memories) - MAX_NAMED} more" if len(memories) > MAX_NAMED else ""
+    return "; ".join(f"{one.id} ({_cut(one.content)})" for one in memories[:MAX_NAMED]) + more
+
+
+def _plain(text: str) -> str:
+    """Its words in lower case, one space between."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
+READING = frozenset(
+    {
+        "rerank.depth",
+        "rerank.score_window",
+        "rerank.expected_misses",
+        "rerank.position",
+        "rerank.skip_if_few",
+        "rerank.below_depth",
+        "rerank.brief.total_chars",
+    }
+)
+"""Parameters that decide which candidates the reranker reads, and what becomes of the others."""
+DIVERSITY = {
+    ("dedup.enabled", True): ("dedup.similarity",),
+    ("assembly.strategy", "mmr"): ("assembly.mmr_procedure", "assembly.mmr_similarity", "assembly.mmr_lambda"),
+}
+"""Switches that keep results apart, and the parameters that act only with them."""
+_RULES: Mapping[str, tuple[str, ...]] = {
+    "threshold": ("threshold.",),
+    "filter": ("filter.",),
+    "supersession": ("supersession.",),
+    "gap": ("gap.ratio",),
+    "dedup": ("dedup.similarity",),
+    "abstain": ("abstain.",),
+    "assembly": ("assembly.max_tokens", "assembly.min_vector_score", "assembly.mmr_min_value"),
+}
+"""By stage, how the parameters of the rule begin by which it drops a memory."""
+
+
+def cause_parameters(trace: Trace, path: MemoryPath, mistakes: Iterable[KnownMistake]) -> frozenset[str]:
+    """Paths of the parameters that made the loss; empty if the memory was only outranked."""
+    found = {mistake.parameter for mistake in mistakes if mistake.parameter}
+    if found & {CROWDED}:
+        found |= {own for (switch, _), more in DIVERSITY.items() for own in (switch, *more)}
+    if path.status == "in no list":
+        found |= {own for place in path.places for values in place.deeper for own in values}
+    rules = _RULES.get(path.steps[-1].stage, ()) if path.status == "dropped" else ()
+    if path.lost_at == ADJUST.name:
+        rules = (*rules, "adjust.")
+    found |= {spec.path for spec in field_specs() if spec.path.startswith(rules)}
+    row = None if RERANK.is_off(trace.config) else trace.stage(RERANK).by_id.get(path.memory_id)
+    if row is not None and row.outcome in ("tail", "not_read", "skipped"):
+        found |= READING
+    return frozenset(found)
 
 
 def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:

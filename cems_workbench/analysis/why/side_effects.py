@@ -21,8 +21,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
-from cems_workbench.analysis.top_lists import kendall, rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import ideal_grades

@@ -23,7 +23,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
+from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 
 Rows = Literal["created", "store"]
 """Order of insertion: by created_at, equal ones as imported; or as imported."""

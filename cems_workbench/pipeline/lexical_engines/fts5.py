@@ -26,8 +26,8 @@ from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, Engi
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 from cems_workbench.store.filter import ANY
-from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
-from cems_workbench.store.search.lexical.query_words import query_words, stop_list
+from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
+from cems_workbench.store.search.lexical.tokenizer import query_words, stop_list
 from cems_workbench.store.text_rule import PIECES
 
 OPERATORS = frozenset({"and", "or", "not", "near"})

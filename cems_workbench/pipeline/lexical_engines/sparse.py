@@ -18,9 +18,9 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.lemmas import Lemmatizer, lemmatizer
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis
-from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.search.lexical.query_words import stop_list
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical.sparse_index import SparseIndex, SparseWeighting
+from cems_workbench.store.search.lexical.tokenizer import stop_list
 
 ENGLISH = "english"
 """The name of the stop words that need no file."""

@@ -11,8 +11,7 @@ from cems_workbench.config.sections.lexical_engines import TsRankCdList
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.store.search.entries import WHOLE_MEMORY
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
-from cems_workbench.store.search.postgres.ts_rank_refresh import Chunk, chunk_index
+from cems_workbench.store.search.postgres import Chunk, TsRankIndex, chunk_index
 from pg_text_search.ts_rank import TextQuery, TsQueryError, joined, plain_query, ts_query
 
 

@@ -2,15 +2,23 @@
 
 An entry is identified by memory id and chunk number. As a single key, a whole memory is its id, and a chunk is the id, U+001F and the
 number. An id that contains U+001F gets another one appended, so that keys are unique.
+
+Filter masks: which rows of an index pass a filter.
+
+Hit lists of both indexes: sorting, grouping by memory, and hiding memories deleted since the refresh.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cems_workbench.records import Memory, TextRule
+from cems_workbench.store.filter import Filter
 from cems_workbench.store.memories import partial_record, rows_of, text_columns
 from cems_workbench.store.meta import read_content_version
 from cems_workbench.store.text_rule import chunk_text, searched_text, text_rule
@@ -19,6 +27,39 @@ if TYPE_CHECKING:
     import duckdb
 
     from cems_workbench.store.database import Database
+
+
+MAX_CACHED_MASKS = 16
+
+
+class FilterMasks:
+    """The cached masks of one index."""
+
+    def __init__(self, filters: NDArray[np.int32], labels: Mapping[str, Sequence[str | None]]) -> None:
+        """`filters`, shape (rows, 2), has each row's project and scope as positions in `labels["projects"]` and `labels["scopes"]`."""
+        self._filters, self._labels = filters, labels
+        self._cache: dict[Filter, NDArray[np.bool_]] = {}
+
+    def mask(self, where: Filter) -> NDArray[np.bool_] | None:
+        """The rows that pass, shape (rows,); None if all do."""
+        if where.trivial:
+            return None
+        mask = self._cache.get(where)
+        if mask is None:
+            if len(self._cache) >= MAX_CACHED_MASKS:
+                self._cache.clear()
+            mask = self._cache[where] = self._compute(where)
+        return mask
+
+    def _compute(self, where: Filter) -> NDArray[np.bool_]:
+        mask = np.ones(len(self._filters), bool)
+        wanted = [("projects", where.required_project), ("scopes", where.required_scope)]
+        for column, (name, value) in enumerate(wanted):
+            if value is not None:
+                labels = self._labels[name]
+                mask &= self._filters[:, column] == (labels.index(value) if value in labels else -1)
+        return mask
+
 
 EntryId = tuple[str, int | None]
 """Memory id and chunk number; None for a whole memory."""
@@ -177,3 +218,77 @@ def documents_of(
             memory = partial_record(columns, values)
             chunks = zip(seqs or (), (_text_of_chunk(memory, text, titled, rule) for text in texts or ()), strict=True)
             yield Document(memory.id, searched_text(memory, rule), project, scope, tuple(chunks))
+
+
+Hits = list[tuple[str, float]]
+"""(memory id, score), best first, equal scores by id."""
+
+ChunkHits = list[tuple[str, float, int | None]]
+"""(memory id, score, chunk), best first, equal scores by id and chunk; the chunk is None for a whole memory."""
+
+
+def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArray[np.intp]:
+    """Positions of the k highest scores greater than `above`, best first, equal scores by position; at most k.
+
+    Rows are sorted by id, so ties by position are ties by id. Linear in len(scores).
+    """
+    if k <= 0:
+        return np.empty(0, np.intp)
+    cut = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else above
+    # Keep all ties with the k-th; the stable sort then puts lower positions first.
+    candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
+    order = np.argsort(-scores[candidates], kind="stable")[:k]
+    return candidates[order]
+
+
+def top_memories(
+    scores: NDArray[np.float32], starts: NDArray[np.intp] | None, k: int, above: float = -np.inf
+) -> NDArray[np.intp]:
+    """Positions of the highest scores greater than `above`, best first, as many as cover k memories.
+
+    A memory's rows are contiguous; `starts` has the first row of each memory, None if each has one row. With fewer than k memories, all
+    positions are returned. Equal scores by position.
+    """
+    if starts is None or k <= 0 or not len(scores):
+        return top_k(scores, k, above)
+    best = np.maximum.reduceat(scores, starts)
+    cut = np.partition(best, len(best) - k)[len(best) - k] if len(best) > k else above
+    candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    # The position of each memory's first row in `order`; the k-th smallest ends the list.
+    _, first = np.unique(np.searchsorted(starts, order, side="right"), return_index=True)
+    return order if len(first) < k else order[: np.sort(first)[k - 1] + 1]
+
+
+def group_starts(ids: Sequence[str]) -> NDArray[np.intp] | None:
+    """The first row of each memory, for rows sorted by id; None if each has one row."""
+    starts = [i for i, memory_id in enumerate(ids) if not i or memory_id != ids[i - 1]]
+    return None if len(starts) == len(ids) else np.array(starts, np.intp)
+
+
+def truncate_to_memories(hits: ChunkHits, k: int) -> ChunkHits:
+    """The first hits that cover k memories; all if there are fewer."""
+    seen: set[str] = set()
+    for position, (memory_id, _, _) in enumerate(hits):
+        seen.add(memory_id)
+        if len(seen) >= k:
+            return hits[: position + 1]
+    return hits
+
+
+def best_per_memory(hits: ChunkHits) -> Hits:
+    """Each memory's best hit."""
+    best: dict[str, float] = {}
+    for memory_id, score, _ in hits:
+        best.setdefault(memory_id, score)
+    return list(best.items())
+
+
+def search_visible(search: Callable[[int], ChunkHits], k: int, hidden: Set[str]) -> ChunkHits:
+    """The hits of the first k visible memories of `search(depth)`; searches again only if some were hidden."""
+    hits = search(k)
+    if hidden.isdisjoint(memory_id for memory_id, _, _ in hits):
+        return hits
+    # At worst all hidden memories rank first.
+    hits = search(k + len(hidden))
+    return truncate_to_memories([hit for hit in hits if hit[0] not in hidden], k)

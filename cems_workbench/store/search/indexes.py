@@ -47,20 +47,19 @@ from cems_workbench.store.search.directory.index_directory import (
 )
 from cems_workbench.store.search.directory.segment_directory import SegmentDirectory, segments_of
 from cems_workbench.store.search.entries import EntryId
-from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
+from cems_workbench.store.search.lexical import lexical_merge, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.search.postgres import VERSION as FULL_TEXT_VERSION
 from cems_workbench.store.search.vectors import embedded, segment_writer
 from cems_workbench.store.search.vectors.vector_files import VectorFiles, VectorRecord, records
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
-from cems_workbench.store.search.vectors.vector_refresh import refresh_vectors
+from cems_workbench.store.search.vectors.vector_index import VectorIndex, refresh_vectors
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
-    from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+    from cems_workbench.store.search.postgres import TsRankIndex
     from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
 
 log = logging.getLogger(__name__)
@@ -225,7 +224,7 @@ class DerivedIndexes:
         Its row order is that of a PostgreSQL server filled in import order with embeddings of `dimension` values, which decides how
         equal ranks are ordered. Raises what `progress` raises.
         """
-        from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+        from cems_workbench.store.search.postgres import TsRankIndex
 
         with self._exclusive():
             version = self._content_version()
@@ -401,7 +400,7 @@ class DerivedIndexes:
         try:
             ids = entries.live_ids(self._database, "rowid")
             read = entries.documents_of(self._database, ids, "rowid")
-            segments = lexical_refresh.write_segments(Path(directory.name), read, len(ids), silent, analysis)
+            segments = lexical_merge.write_segments(Path(directory.name), read, len(ids), silent, analysis)
             index = LexicalIndex.open(Path(directory.name), segments, frozenset(), analysis)
         except OSError as error:
             raise StoreError(f"cannot write a lexical index to {directory.name}: {error}") from error
@@ -442,16 +441,16 @@ class DerivedIndexes:
         ids = entries.live_ids(self._database, "rowid") if manifest is None else changed
         read = entries.documents_of(self._database, ids, "rowid" if manifest is None else "id")
         directory, segments = self._lexical_directory.path, segments_of(manifest)
-        lexical_refresh.update(
+        lexical_merge.update(
             directory, segments, changed, read, len(ids), version, progress, identity or "", lexical_language
         )
 
     def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
-        from cems_workbench.store.search.postgres import ts_rank_refresh
+        from cems_workbench.store.search import postgres
 
-        rows = ts_rank_refresh.in_server_order(entries.documents(self._database, "rowid"), dimension)
+        rows = postgres.in_server_order(entries.documents(self._database, "rowid"), dimension)
         directory = self._full_text_directory.path
-        return ts_rank_refresh.build(directory, rows, len(rows), content.version, progress, content.identity)
+        return postgres.build(directory, rows, len(rows), content.version, progress, content.identity)
 
     def _build_consistent(self, build: Callable[[Content], Manifest]) -> Manifest:
         """Call `build`, again if the content changes in the meantime, and finally with writers blocked."""

@@ -2,18 +2,32 @@
 
 Each statement is written once, in the common SQL of DuckDB and PostgreSQL, with `?` for a value and `?::text[]` for a list of texts.
 Not allowed: QUALIFY, GROUP BY ALL, FROM without SELECT, `list`. In ON CONFLICT, qualify a column of the existing row with its table.
+
+Claims on cards: two concurrent reviewers do not get the same pair.
+
+A reviewer claims at most one pair, until the next one or for CLAIM_TIMEOUT_S. Claims are in a file of the store's directory, which its
+other processes read; with a team's database they are in a table there.
+
+The team's tables in the store's own database, the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import update_wrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from cems_workbench import extensions
 from cems_workbench.errors import StoreError
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import staged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +35,97 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from cems_workbench.store.claims import Claims
+
+Pair = tuple[str, str]
+"""(qid, memory_id)"""
+Choose = Callable[[dict[str, Pair]], Pair | None]
+CLAIMS_FILE = ".workbench.claims"
+CLAIM_TIMEOUT_S = 600.0
+"""A claim without a label expires after this, which releases the card of a reviewer who left."""
+
+
+class Claims(Protocol):
+    """At most one claimed pair per reviewer. Thread-safe."""
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        """Claim for `reviewer` the pair that `choose` returns, given the claims of the *other* reviewers."""
+
+    def release(self, reviewer: str) -> None:
+        """Release a reviewer's claim."""
+
+
+class FileClaims:
+    """Claims in a file; claims of ended processes are ignored."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        path: Path | None = None,
+        process_lock: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`process_lock` is held while a pair is chosen; without a `path` no other process claims."""
+        self._clock = clock
+        self._path = path
+        self._process_lock = process_lock
+        self._lock = threading.RLock()
+        self._held: dict[str, _Held] = {}
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        """See Claims."""
+        with self._process_lock(), self._lock:
+            held = self._read()
+            held.pop(reviewer, None)
+            chosen = choose({who: each.pair for who, each in held.items()})
+            self._write(held if chosen is None else {**held, reviewer: _Held(chosen, self._clock(), os.getpid())})
+            return chosen
+
+    def release(self, reviewer: str) -> None:
+        """See Claims."""
+        with self._process_lock(), self._lock:
+            held = self._read()
+            held.pop(reviewer, None)
+            self._write(held)
+
+    def _read(self) -> dict[str, _Held]:
+        """All claims: this process's from memory, the others' from the file."""
+        found = dict[str, _Held]()
+        if self._path is not None:
+            # A damaged file counts as no claims: at worst two people see the same card.
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                written = json.loads(self._path.read_text("utf-8"))
+                found = {who: _Held((str(q), str(m)), float(at), int(pid)) for who, (q, m, at, pid) in written.items()}
+        mine, now = os.getpid(), self._clock()
+        # This process's claims are from memory: on a full disk they are not in the file.
+        found = {who: each for who, each in found.items() if each.pid != mine and _alive(each.pid)} | self._held
+        return {who: each for who, each in found.items() if now - each.since < CLAIM_TIMEOUT_S}
+
+    def _write(self, held: dict[str, _Held]) -> None:
+        self._held = {who: each for who, each in held.items() if each.pid == os.getpid()}
+        if self._path is not None:
+            text = json.dumps({who: [*each.pair, each.since, each.pid] for who, each in held.items()})
+            with suppress(OSError):  # full disk: two processes may then show the same card
+                self._path.write_text(text, "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A claimed pair, the time of the claim, and its process."""
+
+    pair: Pair
+    since: float
+    pid: int
+
+
+def _alive(pid: int) -> bool:
+    try:
+        # Signal 0 only asks whether the process exists.
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -184,3 +288,73 @@ def counts(session: Session) -> dict[str, int]:
     """The rows of each table."""
     selects = " UNION ALL ".join(f"SELECT '{name}' AS name, count(*) AS rows FROM {name}" for name in TABLES)
     return {str(name): int(rows) for name, rows in session.rows(selects)}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedState:
+    """The state of tables in the store's own database."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    line: str = "in the store's own database"
+
+
+class CursorSession:
+    """A session on a DuckDB cursor."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """See Session."""
+        # fetchall, not fetchone: a partly read result blocks the connection.
+        return self._cursor.execute(sql, list(values)).fetchall()
+
+    def change(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """See Session."""
+        return int(self._cursor.execute(sql, list(values)).fetchall()[0][0])
+
+    def staged(self, name: str, table: pa.Table) -> AbstractContextManager[None]:
+        """See Session."""
+        return staged(self._cursor, name, table)
+
+
+class EmbeddedTables:
+    """The team's tables in the store's own database."""
+
+    place = ""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.claims = FileClaims(path=database.directory / CLAIMS_FILE, process_lock=database.lock)
+
+    @contextmanager
+    def reading(self) -> Iterator[CursorSession]:
+        """See TeamTables."""
+        with self._database.reading() as cursor:
+            yield CursorSession(cursor)
+
+    @contextmanager
+    def transaction(self, of: str = "") -> Iterator[CursorSession]:
+        """See TeamTables; one writer at a time, regardless of `of`."""
+        with self._database.transaction() as cursor:
+            yield CursorSession(cursor)
+
+    def persist(self, call: Callable[[], T]) -> T:
+        """See TeamTables; this database is never away."""
+        return call()
+
+    def beside(self, cursor: duckdb.DuckDBPyConnection) -> CursorSession:
+        """See TeamTables."""
+        return CursorSession(cursor)
+
+    def version(self) -> int:
+        """See TeamTables."""
+        return self._database.commits()
+
+    def state(self) -> EmbeddedState:
+        """See TeamTables."""
+        with self.reading() as session:
+            return EmbeddedState(counts(session))
+
+    def close(self) -> None:
+        """See TeamTables; the store closes its database."""

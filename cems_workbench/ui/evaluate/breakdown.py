@@ -21,8 +21,8 @@ from cems_workbench.evaluation.comparison import (
     significantly_lower,
 )
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, evaluate
+from cems_workbench.evaluation.labelling.judge_calibration import RelevanceSources, relevance_sources
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.relevance_sources import RelevanceSources, relevance_sources
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.resources import Resources

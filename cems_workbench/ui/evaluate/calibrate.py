@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.jobs.calibration import calibrations
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluatedConfig, calibrations
 from cems_workbench.tuning.calibration import METHODS, Calibration
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, dashed_diagonal, draw_chart, layout, lines

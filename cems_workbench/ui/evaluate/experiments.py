@@ -14,8 +14,7 @@ import streamlit as st
 from cems_workbench.config import dump_config
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.comparison import Comparison
-from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
-from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, read_comparison, trec_run
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.timeline import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources

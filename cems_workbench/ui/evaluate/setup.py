@@ -26,7 +26,7 @@ from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
-from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
 from cems_workbench.jobs.evaluation import EvaluatedConfig

@@ -14,10 +14,10 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.next_step import NextStep, next_step
+from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from cems_workbench.analysis.supersession import first_result_stale
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.background_evidence import may_start_unasked
+from cems_workbench.jobs.background import may_start_unasked
 from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline import Trace

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.analysis.supersession import staleness
+from cems_workbench.analysis.text_evidence import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.request_effects import LATER, written_later

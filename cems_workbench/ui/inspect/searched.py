@@ -22,10 +22,10 @@ from functools import cache, partial
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.engine_fusion import compare_fusions
-from cems_workbench.analysis.found_chunk import found_chunk
+from cems_workbench.analysis.engine_check import compare_fusions
 from cems_workbench.analysis.ranks import loss, ranked_ids, stage_words
 from cems_workbench.analysis.stage_mistakes import KnownMistake
+from cems_workbench.analysis.text_evidence import found_chunk
 from cems_workbench.config import asks_source
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.query_grades import query_grades

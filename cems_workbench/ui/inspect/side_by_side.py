@@ -14,9 +14,9 @@ from typing import Any
 import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
-from cems_workbench.analysis.found_chunk import chunks_read, found_chunk
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
+from cems_workbench.analysis.text_evidence import chunks_read, found_chunk
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.ui.inspect import state

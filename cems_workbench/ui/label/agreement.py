@@ -5,12 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.adjudication import Rule, Verdict, adjudicate
 from cems_workbench.evaluation.labelling.agreement import (
     ALPHA_NAME,
     KAPPA_NAME,
     Disagreement,
     Estimate,
+    Rule,
+    Verdict,
+    adjudicate,
     alpha,
     alpha_by_type,
     alpha_reading,

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
-from cems_workbench.jobs.background_priority import FOREGROUND
+from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
 from cems_workbench.store.search.lexical.tokenizer import stop_words

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
+from cems_workbench.evaluation.labelling.agreement import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources

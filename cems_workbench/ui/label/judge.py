@@ -31,8 +31,7 @@ from cems_workbench.evaluation.labelling.judge_calibration import (
     probabilities,
     reliability,
 )
-from cems_workbench.evaluation.labelling.pooling import Pair
-from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pairs
+from cems_workbench.evaluation.labelling.pooling import Pair, PairScores, score_pairs
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS

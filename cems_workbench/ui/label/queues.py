@@ -15,12 +15,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged
-from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
+from cems_workbench.evaluation.labelling.pooling import (
+    PairScores,
+    QueryCoverage,
+    Strategy,
+    coverage,
+    mean_judged,
+    prelabel,
+)
 from cems_workbench.evaluation.labelling.queue import LabelQueue, QueueProgress
+from cems_workbench.jobs.background import BackgroundQueue, ready_plan
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection
-from cems_workbench.jobs.ready_queue import BackgroundQueue, ready_plan
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.platform.bidi import neutralise

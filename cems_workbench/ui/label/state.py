@@ -12,7 +12,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.judge_calibration import Calibration, GradedScore
-from cems_workbench.evaluation.labelling.prejudging import PairScores
+from cems_workbench.evaluation.labelling.pooling import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.labelling import give_grade, give_no_answer

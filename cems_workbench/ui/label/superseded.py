@@ -15,10 +15,10 @@ from markupsafe import Markup
 from cems_workbench.analysis.proposed_edges import MINIMUM, Proposals, ProposedEdge, proposed_edges
 from cems_workbench.analysis.supersession_signals import Field, Span
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.background_priority import FOREGROUND
+from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
-from cems_workbench.store.supersessions import Verdict
+from cems_workbench.store.relations import Verdict
 from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState

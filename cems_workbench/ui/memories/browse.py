@@ -19,7 +19,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.memories import DeletedMemory
-from cems_workbench.store.selection import Sort
+from cems_workbench.store.statistics import Sort
 from cems_workbench.ui.kit import html, widgets
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.tables import Column, draw_table

@@ -10,7 +10,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
+from cems_workbench.analysis.diversity import MAX_MEMORIES, NearDuplicates, near_duplicates
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.kit import html, widgets

@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
-from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
+from cems_workbench.jobs.background import STABILITY, BackgroundSearch
 from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchSettings, TuningData, plan_search
 from cems_workbench.settings import settings_for
 from cems_workbench.tuning.folds import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping

@@ -19,7 +19,7 @@ from cems_workbench.tuning.objective import Scored
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
-    from cems_workbench.jobs.background_search import BackgroundSearch
+    from cems_workbench.jobs.background import BackgroundSearch
 
 VIEW = "tune:view"
 MAX_SCORERS = 3

@@ -14,8 +14,8 @@ from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.progress import silent
-from cems_workbench.store.search.postgres import ts_rank_refresh
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.store.search import postgres
+from cems_workbench.store.search.postgres import TsRankIndex
 from pg_text_search.cover_density import ts_rank_cd
 from pg_text_search.parser import tokens
 from pg_text_search.ts_rank import (
@@ -200,5 +200,5 @@ def test_lists_of_the_sample_stand_in_the_servers_order(postgres: Server, tmp_pa
 
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:
-    entries = [ts_rank_refresh.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
-    return TsRankIndex(home / ts_rank_refresh.build(home, entries, len(entries), 1, silent).directory)
+    entries = [postgres.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
+    return TsRankIndex(home / postgres.build(home, entries, len(entries), 1, silent).directory)

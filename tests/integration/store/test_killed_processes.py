@@ -43,8 +43,8 @@ import sys, pathlib
 import numpy as np
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.store.search.vectors import vector_refresh
-vector_refresh.BATCH_TEXTS, vector_refresh.WRITE_SECONDS = 10, 0.0
+from cems_workbench.store.search.vectors import vector_index
+vector_index.BATCH_TEXTS, vector_index.WRITE_SECONDS = 10, 0.0
 
 class Hanging:
     model_id, dimension, calls = "hanging", 4, 0

@@ -13,7 +13,7 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
 from cems_workbench.store.search.lexical import tokenizer
-from cems_workbench.store.search.vectors import vector_index, vector_refresh
+from cems_workbench.store.search.vectors import vector_index
 
 
 def fresh(store, embedder):
@@ -115,7 +115,7 @@ def test_another_embedder_gets_vectors_of_its_own(store, embedder, other_embedde
 
 
 def test_a_cancelled_refresh_keeps_its_vectors_and_the_next_goes_on(store, embedder, rows, monkeypatch):
-    monkeypatch.setattr(vector_refresh, "BATCH_TEXTS", 10)
+    monkeypatch.setattr(vector_index, "BATCH_TEXTS", 10)
     store.add(rows([Memory(f"m{i:02}", f"text {i}") for i in range(35)]))
 
     def cancel_in_the_third_step(label: str, done: int, total: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.component_effects import Effect, component_effects
-from cems_workbench.analysis.weight_map import grid, weight_map
+from cems_workbench.analysis.sensitivity.scan import grid, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Relation

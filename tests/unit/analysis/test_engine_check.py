@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.analysis.engine_check import cause, compare_engine, limiting
-from cems_workbench.analysis.index_check import ExactRanking
+from cems_workbench.analysis.vector_origins import ExactRanking
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.sources.source import Setting, SourceInfo
 

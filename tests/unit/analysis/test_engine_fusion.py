@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.engine_fusion import compared
+from cems_workbench.analysis.engine_check import compared
 
 OURS = [("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6)]
 

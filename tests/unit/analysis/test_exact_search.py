@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis import index_check as exact_search
-from cems_workbench.analysis.index_check import (
+from cems_workbench.analysis import vector_origins as exact_search
+from cems_workbench.analysis.vector_origins import (
     ExactRanking,
     Missed,
     exact_ranking,

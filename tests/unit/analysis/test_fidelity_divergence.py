@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from cems_workbench.analysis.fidelity.answer import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.causes import cause_of
-from cems_workbench.analysis.fidelity.divergence import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.measures import QueryFidelity
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Relation

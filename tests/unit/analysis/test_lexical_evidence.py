@@ -14,7 +14,7 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import Document
-from cems_workbench.store.search.lexical import lexical_refresh
+from cems_workbench.store.search.lexical import lexical_merge
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 
@@ -25,7 +25,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
     rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
-    manifest = lexical_refresh.build(tmp_path, iter(rows), len(rows), 1, silent)
+    manifest = lexical_merge.build(tmp_path, iter(rows), len(rows), 1, silent)
     return LexicalIndex.open(tmp_path, segments_of(manifest))
 
 

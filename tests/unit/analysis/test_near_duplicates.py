@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.near_duplicates import near_pairs
+from cems_workbench.analysis.diversity import near_pairs
 
 
 def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
-    monkeypatch.setattr("cems_workbench.analysis.near_duplicates.BLOCK_ROWS", 7)
+    monkeypatch.setattr("cems_workbench.analysis.diversity.BLOCK_ROWS", 7)
     vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     ids = [f"m{i:02}" for i in range(40)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.next_step import NextStep, next_step
+from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from tests.unit.analysis.test_supersession_words import traced
 from tests.unit.pipeline.cases import evidence, trace
 

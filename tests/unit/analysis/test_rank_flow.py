@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis import rank_flow as module
-from cems_workbench.analysis.rank_flow import FlowLine, FlowPoint, RankFlow, rank_flow
+from cems_workbench.analysis import ranks as module
+from cems_workbench.analysis.ranks import FlowLine, FlowPoint, RankFlow, rank_flow
 from cems_workbench.pipeline import Evidence
 from tests.unit.pipeline.cases import evidence, falling, trace
 

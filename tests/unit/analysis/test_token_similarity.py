@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.token_similarity import token_similarity
+from cems_workbench.analysis.text_evidence import token_similarity
 from cems_workbench.models.late_interaction import TokenCosines
 
 COSINES = TokenCosines(

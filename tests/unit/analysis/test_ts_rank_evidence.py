@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.ts_rank_evidence import lexeme_matches, rank_evidence
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.analysis.text_evidence import lexeme_matches, rank_evidence
+from cems_workbench.store.search.postgres import TsRankIndex
 
 EMPTY = TsRankIndex(None)
 ONCE = 0.1 / 1.64493406685

@@ -19,8 +19,7 @@ from cems_workbench.analysis.why.counterfactual import (
     single_counterfactuals,
     with_scores,
 )
-from cems_workbench.analysis.why.linear import rank_intervals
-from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.analysis.why.trial import Trials, changed, rank_intervals
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay

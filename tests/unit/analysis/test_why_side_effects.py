@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cems_workbench.analysis.top_lists import kendall, rbo
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.evaluation.batch import LabelledBatch

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.labelling.adjudication import Verdict, adjudicate, settled
+from cems_workbench.evaluation.labelling.agreement import Verdict, adjudicate, settled
 from cems_workbench.records import Judgment
 from cems_workbench.store import Decision
 

@@ -17,8 +17,8 @@ from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.labelling.judge_calibration import JudgeAgreement, relevance_sources
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
-from cems_workbench.evaluation.relevance_sources import JudgeAgreement, relevance_sources
 from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.pipeline import ModelScore

@@ -23,9 +23,8 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, read_evidence_file
-from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.evidence_stream import EvidenceStream, evaluate_stream
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.evaluation.stream_evaluation import evaluate_stream
 from cems_workbench.jobs import evaluation
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation

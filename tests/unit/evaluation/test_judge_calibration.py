@@ -18,7 +18,7 @@ from cems_workbench.evaluation.labelling.judge_calibration import (
     reliability,
     wilson,
 )
-from cems_workbench.evaluation.labelling.prejudging import band, grade_of
+from cems_workbench.evaluation.labelling.pooling import band, grade_of
 from cems_workbench.records import GradeScale, JudgeScale
 
 SCALE = JudgeScale(0.0, (2.0, 0.0, -2.0))

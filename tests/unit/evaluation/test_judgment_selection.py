@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.labelling.adjudication import choose_judgments
+from cems_workbench.evaluation.labelling.agreement import choose_judgments
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 

@@ -19,8 +19,7 @@ from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import GradedRankings, graded, offered_measures, parse_measure, parse_measures
 from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.evaluation.metrics.measure import NO_ANSWER
-from cems_workbench.evaluation.report import experiment_card
-from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.evaluation.report import experiment_card, read_comparison
 from cems_workbench.evaluation.statistics import bootstrap_test, bounds, interval, means, resample
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query

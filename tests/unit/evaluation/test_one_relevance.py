@@ -13,8 +13,8 @@ from cems_workbench.evaluation.comparison import significantly_lower
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
 from cems_workbench.evaluation.grades import query_statuses
+from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.evaluation.relevance_sources import relevance_sources
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.scorer import BatchScorer, measurable

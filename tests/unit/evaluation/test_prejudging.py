@@ -10,8 +10,8 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError, ModelError
-from cems_workbench.evaluation.labelling import prejudging
-from cems_workbench.evaluation.labelling.prejudging import prelabel, score_pairs
+from cems_workbench.evaluation.labelling import pooling
+from cems_workbench.evaluation.labelling.pooling import prelabel, score_pairs
 from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.rerankers import ScorerRequest
@@ -47,7 +47,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Lengthy:
     def instead(backend: str, request: ScorerRequest, use: Callable[[Lengthy], Any]) -> Any:
         return found, None, use(found)
 
-    monkeypatch.setattr(prejudging, "score_with", instead)
+    monkeypatch.setattr(pooling, "score_with", instead)
     return found
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.assertions import NoLoss
-from cems_workbench.evaluation.junit import junit_xml
+from cems_workbench.evaluation.assertions import NoLoss, junit_xml
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.statistics import paired_interval
 from cems_workbench.evaluation.verdict import Verdict, unseen, verdict_of_values

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.jobs import background_priority, evidence_memory
-from cems_workbench.jobs.background_evidence import BackgroundEvidence, may_start_unasked
-from cems_workbench.jobs.background_priority import ForegroundGate
+from cems_workbench.jobs import background, evidence_memory
+from cems_workbench.jobs.background import BackgroundEvidence, ForegroundGate, may_start_unasked
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.scoring import RERANKING
@@ -71,7 +70,7 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(
         assert foreground.active == 0
         return real_scores(evidence, config, resources, **options)
 
-    monkeypatch.setattr(background_priority, "FOREGROUND", foreground)
+    monkeypatch.setattr(background, "FOREGROUND", foreground)
     monkeypatch.setattr(evidence_memory, "gather_lists", lists)
     monkeypatch.setattr(evidence_memory, "gather_scores", scores)
     page = foreground.foreground_work()

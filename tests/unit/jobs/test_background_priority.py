@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from cems_workbench.jobs.background_priority import ForegroundGate
+from cems_workbench.jobs.background import ForegroundGate
 
 LONG = 600.0
 

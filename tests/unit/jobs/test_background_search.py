@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from searches import planned
 
-from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
+from cems_workbench.jobs.background import STABILITY, BackgroundSearch
 from cems_workbench.jobs.tuning import run_search
 from tests.planted import planted_file
 

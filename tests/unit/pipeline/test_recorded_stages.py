@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.analysis.losses_of_set import losses_of
-from cems_workbench.analysis.rank_flow import rank_flow
-from cems_workbench.analysis.ranks import branch_of
+from cems_workbench.analysis.ranks import branch_of, rank_flow
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError

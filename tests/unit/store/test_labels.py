@@ -20,7 +20,7 @@ from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import QueueRecord, RowCounts, Store
-from cems_workbench.store.claims import CLAIM_TIMEOUT_S, FileClaims
+from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, FileClaims
 
 ANN, BO = "Ann", "Bo"
 THEN = datetime(2026, 1, 1, tzinfo=UTC)

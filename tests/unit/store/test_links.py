@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from cems_workbench.store import Store, links
+from cems_workbench.store import Store, configs
 
 
 def test_a_state_comes_back_under_its_id_after_the_store_was_opened_anew(tmp_path):
@@ -33,7 +33,7 @@ def test_the_same_state_has_the_same_id_in_any_order_of_keys_and_any_store(tmp_p
 def test_an_id_is_short_however_long_the_state(tmp_path):
     with Store.open(tmp_path / "s") as store:
         state_id = store.links.save({"query": "long " * 100_000})
-        assert len(state_id) == links.MIN_ID_CHARS
+        assert len(state_id) == configs.MIN_ID_CHARS
         assert state_id.isalnum()
         assert store.links.read(state_id) == {"query": "long " * 100_000}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.store.search.lucene.lucene_index import (
+from cems_workbench.store.search.lucene import (
     LENGTHS,
     LuceneIndex,
     LuceneQueryError,
@@ -15,8 +15,8 @@ from cems_workbench.store.search.lucene.lucene_index import (
     length_byte,
     lucene_query,
     read_query,
+    standard_words,
 )
-from cems_workbench.store.search.lucene.standard_words import standard_words
 
 TEXTS = (
     "Alice keeps a red bicycle in the shed; the bicycle is old.",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.store.search.lexical.query_words import query_words, stop_list
+from cems_workbench.store.search.lexical.tokenizer import query_words, stop_list
 
 TYPESCRIPT = """
 // words that don't count

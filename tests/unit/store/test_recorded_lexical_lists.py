@@ -10,8 +10,8 @@ import pytest
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.progress import silent
-from cems_workbench.store.search.postgres import ts_rank_refresh
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.store.search import postgres
+from cems_workbench.store.search.postgres import TsRankIndex
 from pg_text_search.heap import HeapRow, heap_order
 from pg_text_search.ts_rank import lexemes
 
@@ -43,5 +43,5 @@ def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(
 
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:
-    entries = [ts_rank_refresh.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
-    return TsRankIndex(home / ts_rank_refresh.build(home, entries, len(entries), 1, silent).directory)
+    entries = [postgres.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
+    return TsRankIndex(home / postgres.build(home, entries, len(entries), 1, silent).directory)

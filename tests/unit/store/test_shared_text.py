@@ -6,7 +6,7 @@ import pytest
 
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
-from cems_workbench.store.shared_text import envelope_notes
+from cems_workbench.store.query_matching import envelope_notes
 
 ENVELOPE = 'Message: {{"id": "{0}", "sender": "U0{0}", "channel": "#ops", "thread": null, "mentioned": true}}\nFrom: ops@acme\n\n'
 ASKED = ["which port does the database use", "are the keys in the vault", "say who is on call", "name the release"]

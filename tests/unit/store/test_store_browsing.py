@@ -9,7 +9,7 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query, Relation
 from cems_workbench.store import Selection, Store, memories
-from cems_workbench.store.selection import SORTS
+from cems_workbench.store.statistics import SORTS
 
 MAY = datetime(2024, 5, 8, 23, 30, tzinfo=UTC)
 JUNE = datetime(2024, 6, 1, tzinfo=UTC)

@@ -9,13 +9,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, ParsedInput, TextRule, indexed_text
-from cems_workbench.store.text_rule import (
-    chunk_text,
-    known_text_rule,
-    parts_to_cut,
-    rule_suffix,
-    searched_text,
-)
+from cems_workbench.store.text_rule import chunk_text, known_text_rule, parts_to_cut, rule_suffix, searched_text
 
 MEMORY = Memory(
     "m1",

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
+from cems_workbench.store.search import postgres
 from cems_workbench.store.search.directory.index_directory import read_manifest
-from cems_workbench.store.search.entries import WHOLE_MEMORY
-from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.search.postgres import ts_rank_refresh
-from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
-from cems_workbench.store.search.postgres.ts_rank_refresh import Chunk
+from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits
+from cems_workbench.store.search.postgres import Chunk, TsRankIndex
 from pg_text_search.tie_order import full_order, limited_order
 from pg_text_search.ts_rank import lexemes, matches, or_query, ts_query, ts_rank
 
@@ -28,7 +26,7 @@ TEXTS = [
 
 
 def build(home: Path, chunks: list[Chunk], hidden: frozenset[str] = frozenset()) -> TsRankIndex:
-    manifest = ts_rank_refresh.build(home, chunks, len(chunks), 1, silent)
+    manifest = postgres.build(home, chunks, len(chunks), 1, silent)
     assert read_manifest(home) == manifest
     return TsRankIndex(home / manifest.directory, hidden)
 

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.diversity import pairwise
-from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
+from cems_workbench.analysis.diversity import NearDuplicates, NearPairs, pairwise
 from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession_signals import Signals, Span

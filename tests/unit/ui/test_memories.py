@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
+from cems_workbench.analysis.diversity import NearDuplicates, NearPairs
 from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.html import JOINER, csv_bytes, excerpt, literal, plain, tick

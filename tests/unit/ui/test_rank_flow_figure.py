@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.rank_flow import RankFlow, rank_flow
-from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.ranks import RankComparison, RankFlow, rank_flow
 from cems_workbench.pipeline import ModelScore, Trace, replay
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import lost_results_html

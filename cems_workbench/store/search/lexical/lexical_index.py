@@ -26,8 +26,14 @@ from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
-from cems_workbench.store.search.entries import Document
-from cems_workbench.store.search.hits import ChunkHits, Hits, best_per_memory, search_visible, truncate_to_memories
+from cems_workbench.store.search.entries import (
+    ChunkHits,
+    Document,
+    Hits,
+    best_per_memory,
+    search_visible,
+    truncate_to_memories,
+)
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
 from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, open_segment
 from cems_workbench.store.search.lexical.tokenizer import Language, tokenize

@@ -21,8 +21,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import ENGLISH
 from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column, compact, smallest_dtype
-from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
-from cems_workbench.store.search.filter_masks import FilterMasks
+from cems_workbench.store.search.entries import WHOLE_MEMORY, Document, FilterMasks
 from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, terms_of

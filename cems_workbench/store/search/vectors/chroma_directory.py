@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cems_workbench.errors import StoreError
 from cems_workbench.platform.process_lock import SharedLock
+from cems_workbench.store.duckdb_file import run_in_subprocess
 from cems_workbench.store.search.vectors import chroma
-from cems_workbench.store.subprocess_worker import run_in_subprocess
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI

@@ -29,9 +29,16 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column
-from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, sort_key
-from cems_workbench.store.search.filter_masks import FilterMasks
-from cems_workbench.store.search.hits import ChunkHits, group_starts, top_memories, truncate_to_memories
+from cems_workbench.store.search.entries import (
+    WHOLE_MEMORY,
+    ChunkHits,
+    EntryId,
+    FilterMasks,
+    group_starts,
+    sort_key,
+    top_memories,
+    truncate_to_memories,
+)
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 
 MAX_CODE = 127

@@ -12,7 +12,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
-from cems_workbench.analysis.index_check import (
+from cems_workbench.analysis.vector_origins import (
     ExactRanking,
     IndexComparison,
     Missed,
@@ -27,7 +27,7 @@ from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import CANDIDATE_SETS, MAX_DEPTH, inner_depth, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
-from cems_workbench.store.search.hits import best_per_memory
+from cems_workbench.store.search.entries import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.text_evidence import (
     LexicalEvidence,
     Match,
     Room,
+    TokenSimilarity,
     chunk_place,
+    chunk_words,
     embedder_room,
     lexical_evidence,
     matches,
     read_until,
+    token_similarity,
 )
-from cems_workbench.analysis.token_similarity import TokenSimilarity, token_similarity
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -42,7 +43,7 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import progress_in
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.ts_rank_evidence import RankEvidence
+    from cems_workbench.analysis.text_evidence import RankEvidence
 
 WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the "
@@ -176,7 +177,7 @@ def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
 
 def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
     """Draw the lexemes of one query variant, for PostgreSQL's ts_rank lists."""
-    from cems_workbench.analysis.ts_rank_evidence import lexeme_matches, rank_evidence
+    from cems_workbench.analysis.text_evidence import lexeme_matches, rank_evidence
     from pg_text_search.ts_rank import TsQueryError
 
     st.markdown("## Words in common", help=RANK_HELP)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.weight_map import WeightMap, weight_map
+from cems_workbench.analysis.sensitivity.scan import WeightMap, weight_map
 from cems_workbench.config import FieldSpec
 from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.text_evidence import chunk_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
-from cems_workbench.analysis.ranks import RESULTS, RankComparison, lists_in_use, loss, ranked_ids, ranked_stages
+from cems_workbench.analysis.ranks import (
+    RESULTS,
+    FlowLine,
+    RankComparison,
+    RankFlow,
+    lists_in_use,
+    loss,
+    rank_flow,
+    ranked_ids,
+    ranked_stages,
+)
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS

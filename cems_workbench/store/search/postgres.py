@@ -2,12 +2,17 @@
 
 Chunks keep their input order, which should be the row order of the server's table (`ORDER BY ctid`), because it decides between equal
 ranks, which are frequent. Insertion order is the best approximation.
+
+The full-text index of a store, built when a config asks for it: chunks and filters around the index of `pg_text_search`.
+
+Build of the full-text index for a content version; index_directory.py swaps it in.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence, Set
+from array import array
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,14 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
+from cems_workbench.progress import Progress, silent
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.entries import WHOLE_MEMORY
-from cems_workbench.store.search.filter_masks import FilterMasks
-from cems_workbench.store.search.hits import ChunkHits
-from pg_text_search import inverted_index
-from pg_text_search.inverted_index import InvertedIndex
+from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
+from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits, Document, FilterMasks
+from pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
+from pg_text_search.inverted_index import COLUMNS as WORD_COLUMNS
+from pg_text_search.inverted_index import InvertedIndex, inverted_index
 from pg_text_search.tie_order import full_order, limited_order
-from pg_text_search.ts_rank import TextQuery, TsQueryError, or_query
+from pg_text_search.ts_rank import Lexemes, TextConfig, TextQuery, TsQueryError, lexemes, or_query
+
+VERSION = "postgres-18-english-1"
+"""Changes when the same text gives other lexemes, or the index other files."""
+
 
 IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
 COLUMNS = {
@@ -32,7 +42,7 @@ COLUMNS = {
     "by_id": "place of each chunk in the order of memory ids and chunks, int32",
     "filters": "project and scope of each chunk, as numbers of the labels, int32, shape (chunks, 2)",
 }
-"""The arrays of the chunks; each is a file, as those of `inverted_index.COLUMNS` are."""
+"""The arrays of the chunks; each is a file, as those of `WORD_COLUMNS` are."""
 
 Ties = Literal["id", "limit", "window"]
 """How equal ranks are ordered: by memory id and chunk; as `ORDER BY rank DESC LIMIT k` leaves them; as a window function does."""
@@ -58,7 +68,7 @@ class TsRankIndex:
         """
         opened = _open(index) if isinstance(index, Path) else index
         self._ids, self._columns = (opened.ids, opened.columns) if opened else ([], {})
-        self._words = opened.words if opened else inverted_index.inverted_index([])
+        self._words = opened.words if opened else inverted_index([])
         self._masks = FilterMasks(self._columns["filters"], opened.labels) if opened else None
         self._hidden = hidden
 
@@ -133,9 +143,93 @@ def _open(directory: Path) -> ChunkIndex:
         ids, labels, terms = (json.loads((directory / name).read_text("utf-8")) for name in (IDS, LABELS, TERMS))
         # Plain arrays over the maps: numpy.memmap costs microseconds on every slice.
         columns = {
-            name: np.asarray(np.load(directory / f"{name}.npy", mmap_mode="r"))
-            for name in (*COLUMNS, *inverted_index.COLUMNS)
+            name: np.asarray(np.load(directory / f"{name}.npy", mmap_mode="r")) for name in (*COLUMNS, *WORD_COLUMNS)
         }
     except (OSError, ValueError, EOFError) as error:
         raise StoreError(f"ts_rank index {directory} is damaged ({error}); doctor --repair rebuilds it") from error
     return ChunkIndex(ids, labels, columns, InvertedIndex(terms, columns, len(columns["memories"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What the index keeps of a chunk: whose it is, its number within that memory, `WHOLE` for a memory that is searched as one
+    text, its text, and what filters ask."""
+
+    memory_id: str
+    number: int
+    text: str
+    project: str | None
+    scope: str
+
+
+def in_server_order(documents: Iterable[Document], dimension: int) -> list[Chunk]:
+    """The chunks of documents in the row order of a server that received them in this order."""
+    chunks = [
+        Chunk(document.id, number, text, document.project, document.scope)
+        for document in documents
+        for number, text in document.chunks or ((WHOLE_MEMORY, document.text),)
+    ]
+    # Computing lexemes and lengths takes about a millisecond a row.
+    if len(chunks) > MAX_ROWS:
+        return chunks
+    rows = [HeapRow(chunk.text, dimension, lexemes(chunk.text)) for chunk in chunks]
+    return [chunks[place] for place in heap_order(rows)]
+
+
+def build(
+    directory: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
+) -> Manifest:
+    """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
+
+    Raises what `progress` raises (Cancelled), StoreError if it cannot be written; the previous index then stays current.
+    """
+    return publish(
+        directory,
+        content_version,
+        VERSION,
+        lambda target: _write(target, chunks, total, progress),
+        identity,
+    )
+
+
+def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress) -> int:
+    index = chunk_index(chunks, total, progress)
+    for name, column in {**index.columns, **index.words.columns}.items():
+        np.save(target / f"{name}.npy", column)
+    write_json(target / LABELS, index.labels)
+    write_json(target / TERMS, index.words.terms)
+    write_json(target / IDS, index.ids)
+    return index.words.size
+
+
+def chunk_index(
+    chunks: Iterable[Chunk], total: int, progress: Progress = silent, config: TextConfig = "english"
+) -> ChunkIndex:
+    """The index of chunks in their order, in memory."""
+    ids: dict[str, int] = {}
+    labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+    rows, filters = array("i"), array("i")
+
+    def documents() -> Iterator[Lexemes]:
+        for row, chunk in enumerate(chunks):
+            if row % 1_000 == 0:
+                progress("indexing full text", row, total)
+            rows.extend((ids.setdefault(chunk.memory_id, len(ids)), chunk.number))
+            for name, value in (("projects", chunk.project), ("scopes", chunk.scope)):
+                filters.append(labels[name].setdefault(value, len(labels[name])))
+            yield lexemes(chunk.text, config)
+
+    words = inverted_index(documents())
+    progress("indexing full text", words.size, total)
+    memories, numbers = np.frombuffer(rows, np.int32).reshape(-1, 2).T
+    rank_of_id = np.empty(len(ids), np.int32)
+    rank_of_id[[ids[memory_id] for memory_id in sorted(ids)]] = np.arange(len(ids), dtype=np.int32)
+    by_id = np.empty(words.size, np.int32)
+    by_id[np.lexsort((numbers, rank_of_id[memories]))] = np.arange(words.size, dtype=np.int32)
+    columns = {
+        "memories": memories,
+        "chunks": numbers,
+        "by_id": by_id,
+        "filters": np.frombuffer(filters, np.int32).reshape(-1, 2),
+    }
+    return ChunkIndex(list(ids), {name: list(codes) for name, codes in labels.items()}, columns, words)
