@@ -32,7 +32,7 @@ from cems_workbench.config import PipelineConfig, preset_names, with_values
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measure
-from cems_workbench.evaluation.metrics.signal import ConfidenceSignal, blocks, roc_values, weighted_mean
+from cems_workbench.evaluation.metrics.confidence import ConfidenceSignal, blocks, roc_values, weighted_mean
 from cems_workbench.evaluation.statistics import bootstrap, interval
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries

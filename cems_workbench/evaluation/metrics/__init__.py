@@ -1,4 +1,4 @@
-"""Measures of rankings against judgments: one family a file, vectorised over queries; names as in `measure`."""
+"""Measures of rankings against judgments: vectorised over queries; names as in `measure`."""
 
 from cems_workbench.evaluation.metrics.measure import (
     MEASURES,

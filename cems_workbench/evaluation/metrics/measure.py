@@ -1,7 +1,7 @@
 """Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade.
 `AUROC(by=vector)` uses a signal of abstain instead of the first result's score; several are separated by ";".
 
-A family of measures is a module here that declares `MEASURE = MeasureFamily(...)`, or an entry point of another package in the group
+A family of measures is the `MEASURE` of a module here, or one of several there, or an entry point of another package in the group
 `cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
 """
 

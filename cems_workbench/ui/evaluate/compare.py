@@ -21,7 +21,7 @@ from cems_workbench.evaluation.comparison import (
 )
 from cems_workbench.evaluation.evaluate import Figures, Summary, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
-from cems_workbench.evaluation.metrics.aurc import curve
+from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any

@@ -17,7 +17,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare, significance
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import GradedRankings, graded, offered_measures, parse_measure, parse_measures
-from cems_workbench.evaluation.metrics.aurc import curve
+from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.metrics.measure import NO_ANSWER
 from cems_workbench.evaluation.report import experiment_card, read_comparison
 from cems_workbench.evaluation.statistics import bootstrap_test, bounds, interval, means, resample
