@@ -110,52 +110,28 @@ class SnapshotReport:
         without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
         if self.probe.dimension is None:
             without = "the source has no vectors: its texts are embedded here, by the store's embedder"
-        hidden = []
-        if self.expired:
-            one = self.expired == 1
-            hidden.append(
-                f"{self.expired:,} {'memory has' if one else 'memories have'} expired there; imported with valid_until, and left out of "
-                "searches with supersession.expired: drop"
-            )
-        if self.deleted_there:
-            one = self.deleted_there == 1
-            hidden.append(
-                f"{self.deleted_there:,} {'memory is' if one else 'memories are'} deleted there; imported as deleted, to be restored on "
-                "Memories"
-            )
-        hidden += [
-            f"{count:,} {'memory has' if count == 1 else 'memories have'} the id of a memory of {address}, and replaced it: a source whose "
-            "ids are the same needs another --store"
-            for address, count in self.replaced.items()
-        ]
-        without_text = [without] if self.without else []
-        mismatched = [] if self.origins is None else self.origins.lines
+        counted = {
+            "expired there; imported with valid_until, and left out of searches with supersession.expired: drop": self.expired,
+            "deleted there; imported as deleted, to be restored on Memories": self.deleted_there,
+            **{
+                f"with the id of a memory of {address}, which they replaced: a source whose ids are the same needs another --store": count
+                for address, count in self.replaced.items()
+            },
+            "with the id of another row: the first of each was imported": self.duplicates,
+            "with a vector of zeros, which has no cosine: left out of live lists, and counted as a cosine of 0 in a vector list of the "
+            "workbench": self.lengths.zeros,
+        }
+        scale = scale_note(self.probe.distance, self.lengths)
         return [
             read,
-            *mismatched,
-            *without_text,
-            *hidden,
-            *self._vector_lines(),
+            *([] if self.origins is None else self.origins.lines),
+            *([without] if self.without else []),
+            *(f"{count:,} {what}" for what, count in counted.items() if count),
+            *(f"the engine's scores, {line}" for line in self.probe.score_lines),
+            *([scale] if scale else []),
             *self.probe.missing,
             *self.probe.notes,
         ]
-
-    def _vector_lines(self) -> list[str]:
-        """Lines about ids that occur twice, vectors of zeros, and what the scores of the source's own list are."""
-        found = []
-        if count := self.duplicates:
-            found.append(
-                f"{count:,} {'row has' if count == 1 else 'rows have'} the id of another row; the first of each was imported"
-            )
-        if count := self.lengths.zeros:
-            found.append(
-                f"{count:,} {'vector is' if count == 1 else 'vectors are'} all zeros and {'has' if count == 1 else 'have'} no cosine: "
-                "left out of live lists, and counted as a cosine of 0 in a vector list of the workbench"
-            )
-        found += [f"the engine's scores, {line}" for line in self.probe.score_lines]
-        if note := scale_note(self.probe.distance, self.lengths):
-            found.append(note)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,24 +265,6 @@ def _import_source(
     return replace(report, origins=None if kept is None else VectorOrigins.of_json(kept)), line
 
 
-@dataclass
-class _Tally:
-    """Counts over batches."""
-
-    seen: list[Any] = field(default_factory=list)
-    there: int = 0
-    same: int = 0
-    read: int = 0
-    added: int = 0
-    updated: int = 0
-    vectors: int = 0
-    without: int = 0
-    problems: list[RowProblem] = field(default_factory=list)
-    more_problems: int = 0
-    duplicates: int = 0
-    replaced: Counter[str] = field(default_factory=Counter)
-
-
 def take_snapshot(
     store: Store,
     source: Source,
@@ -328,11 +286,14 @@ def take_snapshot(
     progress("asking the source", 0, 0)
     probe = source.probe()
     source_id = store.sources.begin(source.address, asdict(probe), probe.dimension, mapping, secret_from, when)
-    tally = _Tally()
+    counts: Counter[str] = Counter()
+    seen: list[pa.Array] = []
+    problems: list[RowProblem] = []
+    replaced: Counter[str] = Counter()
 
     def changed(ids: Sequence[str], markers: Sequence[str]) -> Sequence[str]:
         wanted = store.sources.changed(source_id, ids, markers)
-        tally.same += len(ids) - len(wanted)
+        counts["same"] += len(ids) - len(wanted)
         return wanted
 
     try:
@@ -340,7 +301,7 @@ def take_snapshot(
             progress("importing memories", 0, snapshot.total)
 
             def pause(seconds: float) -> None:
-                progress("importing memories", tally.same + tally.read, snapshot.total)
+                progress("importing memories", counts["same"] + counts["read"], snapshot.total)
                 time.sleep(min(seconds, CANCEL_POLL_S))
 
             batches, rule = snapshot.batches(changed), store.texts.rule
@@ -351,41 +312,49 @@ def take_snapshot(
                 else prefetched(to_rows(batches, rule))
             )
             for batch, rows in rows_of:
-                _count(tally, batch.seen, batch.problems)
-                tally.replaced.update(store.sources.of_others(source_id, rows.ids))
-                counts = store.sources.put(source_id, rows)
-                tally.read += len(batch.taken)
-                tally.added, tally.updated = tally.added + counts.added, tally.updated + counts.updated
+                seen += [pa.array(batch.seen, pa.string())] if batch.seen else []
+                problems += batch.problems[: MAX_PROBLEMS - len(problems)]
+                replaced.update(store.sources.of_others(source_id, rows.ids))
+                written = store.sources.put(source_id, rows)
                 texts, have = _texts(batch.taken)
-                tally.vectors, tally.without = tally.vectors + have, tally.without + texts - have
-                progress("importing memories", tally.same + tally.read, snapshot.total)
-            deleted = store.sources.remove_absent(source_id, tally.seen)
+                counts.update(
+                    there=len(batch.seen),
+                    read=len(batch.taken),
+                    added=written.added,
+                    updated=written.updated,
+                    vectors=have,
+                    without=texts - have,
+                    problems=len(batch.problems),
+                    duplicates=sum(each.duplicate for each in batch.problems),
+                )
+                progress("importing memories", counts["same"] + counts["read"], snapshot.total)
+            deleted = store.sources.remove_absent(source_id, seen)
             progress("importing relations", 0, 0)
             edges, edges_deleted = store.sources.put_relations(source_id, snapshot.relations())
     except SourceError as error:
-        if not tally.read:
+        if not counts["read"]:
             raise
-        raise SourceError(f"{error}; {tally.read} memories were imported, connect again to resume") from None
+        raise SourceError(f"{error}; {counts['read']} memories were imported, connect again to resume") from None
     store.sources.finish(source_id, when)
     expired, deleted_there = store.sources.hidden_there(source_id, when)
     return SnapshotReport(
         source_id=source_id,
         address=source.address,
         probe=probe,
-        memories=RowCounts(tally.added, tally.updated, tally.there - tally.added - tally.updated),
-        read=tally.read,
+        memories=RowCounts(counts["added"], counts["updated"], counts["there"] - counts["added"] - counts["updated"]),
+        read=counts["read"],
         deleted=deleted,
-        vectors=tally.vectors,
-        without=tally.without,
+        vectors=counts["vectors"],
+        without=counts["without"],
         relations=edges,
         relations_deleted=edges_deleted,
-        problems=tuple(tally.problems),
-        more_problems=tally.more_problems,
+        problems=tuple(problems),
+        more_problems=counts["problems"] - len(problems),
         seconds=time.perf_counter() - started,
         expired=expired,
         deleted_there=deleted_there,
-        duplicates=tally.duplicates,
-        replaced=tally.replaced,
+        duplicates=counts["duplicates"],
+        replaced=replaced,
         lengths=store.sources.vector_lengths(source_id),
     )
 
@@ -445,16 +414,6 @@ def _texts(taken: Sequence[TakenMemory]) -> tuple[int, int]:
         texts += len(vectors)
         have += sum(vector is not None for vector in vectors)
     return texts, have
-
-
-def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -> None:
-    if seen:
-        tally.seen.append(pa.array(seen, pa.string()))
-        tally.there += len(seen)
-    tally.duplicates += sum(each.duplicate for each in problems)
-    room = MAX_PROBLEMS - len(tally.problems)
-    tally.problems += problems[:room]
-    tally.more_problems += max(0, len(problems) - room)
 
 
 def identify_embedder(

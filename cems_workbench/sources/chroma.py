@@ -12,8 +12,7 @@ Source: https://docs.trychroma.com/docs/collections/configure
 from __future__ import annotations
 
 import base64
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,7 +21,7 @@ from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
+from cems_workbench.sources.collection import SCORES, ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Vector
@@ -204,7 +203,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         )
         ids, distances = found["ids"][0], cast(Any, found["distances"])[0]
         payloads: Sequence[Payload | None] = found["metadatas"][0] if found["metadatas"] else [None] * len(ids)
-        score = _SCORES[DISTANCES[self._space()]]
+        score = SCORES[DISTANCES[self._space()]]
         return [
             ClientHit(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)
         ]
@@ -240,13 +239,6 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
 
 
 _UNITS = {"ef_search": "nodes of the graph looked at", "search_nprobe": "clusters looked at"}
-_SCORES: Mapping[Distance, Callable[[float], float]] = {
-    "cosine": lambda distance: 1.0 - float(distance),
-    "ip": lambda distance: 1.0 - float(distance),
-    # Rounding can make the squared distance slightly negative.
-    "l2": lambda distance: -math.sqrt(max(float(distance), 0.0)),
-}
-"""Cosine, inner product, or negated Euclidean distance: Chroma returns 1 - cosine, 1 - product, and the squared distance."""
 
 
 def _vector(value: Any) -> Vector | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,11 +41,12 @@ from cems_workbench.formats.base.payload import (
 from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.requests import ask
-from cems_workbench.sources.rows import Page, PagedSnapshot, embedded_texts, usable_vector
+from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     BATCH_ROWS,
     NO_TRIAL,
+    Distance,
     EngineHit,
     EngineList,
     EngineQuery,
@@ -61,8 +63,6 @@ from cems_workbench.sources.source import (
 
 T = TypeVar("T")
 
-SAMPLE_ROWS = 200
-"""Rows from which the fields of a collection are recognised."""
 FIRST_PAGE_ROWS = 64
 """Rows of the first page, before the size of a row is known."""
 PAGE_BYTES = BATCH_BYTES // 4
@@ -73,6 +73,15 @@ NOT_NAMED = ("_node_content", "_node_type", "text_lemmatized", "hash", "id")
 """What libraries keep for themselves: a note of what was not read does not name it."""
 MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
+
+
+SCORES: Mapping[Distance, Callable[[float], float]] = {
+    "cosine": lambda distance: 1.0 - float(distance),
+    "ip": lambda distance: 1.0 - float(distance),
+    # Rounding can make the squared distance slightly negative.
+    "l2": lambda distance: -math.sqrt(max(float(distance), 0.0)),
+}
+"""Cosine, inner product, or negated Euclidean distance by what Chroma and LanceDB return: 1 - cosine, 1 - product, the squared distance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,12 +242,6 @@ class CollectionSource:
     def address(self) -> str:
         """The address without any secret."""
         return self._address.plain
-
-    def __enter__(self) -> CollectionSource:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release connections and copies."""

@@ -66,15 +66,10 @@ class SearchOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer with CEMS's statistics of the search; None or empty if it did not send them."""
+    """One answer, with the mode of the search if CEMS sent it."""
 
     recorded: RecordedAnswer
     mode: str | None = None
-    queries_used: tuple[str, ...] = ()
-    total_candidates: int | None = None
-    filtered_count: int | None = None
-    tokens_used: int | None = None
-    intent: str | None = None
     problems: tuple[RowError, ...] = ()
     """Unusable results; their `row` is the answer's number."""
 
@@ -241,16 +236,10 @@ class CemsApi:
             raise SourceError(f"{self._address.plain}: its answer has no list of results, found {found}")
         problems: list[RowError] = []
         returned = parse_rows(reply["results"], self._address.plain, problems)
-        intent, used = reply.get("intent"), reply.get("queries_used")
         recorded = RecordedAnswer(number, query.qid, query.query, query.project, returned, asked_at=datetime.now(UTC))
         return Answer(
             recorded,
-            mode=_text(reply.get("mode")),
-            queries_used=tuple(str(each) for each in used) if isinstance(used, list) else (),
-            total_candidates=_count(reply.get("total_candidates")),
-            filtered_count=_count(reply.get("filtered_count")),
-            tokens_used=_count(reply.get("tokens_used")),
-            intent=_text(intent.get("primary_intent")) if isinstance(intent, dict) else None,
+            mode=mode if isinstance(mode := reply.get("mode"), str) and mode else None,
             problems=tuple(
                 RowError(each.source, number, f"results[{each.row - 1}]: {each.reason}", each.field)
                 for each in problems
@@ -286,11 +275,3 @@ def _reason(error: Exception) -> str | None:
     if (message := connection_reason(error)) is not None:
         return message
     return f"it cannot be asked: {error}" if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -17,9 +17,8 @@ Source: lancedb 0.40.0, recorded by running it; https://docs.lancedb.com/search
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import (
+    SCORES,
     ClientHit,
     ClientQuery,
     CollectionClient,
@@ -54,13 +54,6 @@ PAGE_ROWS = 10_000
 """Rows of a page of ids."""
 ENGINE_DISTANCES: Mapping[str, Distance] = {"l2": "l2", "cosine": "cosine", "dot": "ip"}
 """Distances by LanceDB's names."""
-SCORES: Mapping[Distance, Callable[[float], float]] = {
-    "cosine": lambda distance: 1.0 - distance,
-    "ip": lambda distance: 1.0 - distance,
-    # Rounding can make the squared distance slightly negative.
-    "l2": lambda distance: -math.sqrt(max(distance, 0.0)),
-}
-"""Cosine, inner product, or negated Euclidean distance: LanceDB returns 1 - cosine, 1 - product, and the squared distance."""
 QUANTISED = ("PQ", "SQ", "RQ")
 """What the type of an index ends with whose vectors are quantised."""
 REFUSED = "Invalid input"

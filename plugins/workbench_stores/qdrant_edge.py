@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from qdrant_client import models
@@ -26,24 +26,6 @@ PACKAGE = "qdrant-edge-py"
 def is_shard(folder: str) -> bool:
     """Whether a folder is a shard of Qdrant Edge."""
     return (Path(folder) / CONFIG_FILE).is_file()
-
-
-@dataclass(frozen=True, slots=True)
-class EdgePoint:
-    """A point as Qdrant's client gives it; `score` of a query only."""
-
-    id: int | str
-    payload: Mapping[str, Any]
-    vector: Any = None
-    score: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeAnswer:
-    """Points of a query, or their number."""
-
-    points: Sequence[EdgePoint] = ()
-    count: int = 0
 
 
 class EdgeClient:
@@ -92,10 +74,10 @@ class EdgeClient:
             payload_schema={},
         )
 
-    def count(self, name: str, count_filter: models.Filter | None = None, exact: bool = True) -> EdgeAnswer:
+    def count(self, name: str, count_filter: models.Filter | None = None, exact: bool = True) -> SimpleNamespace:
         """The number of points that pass."""
         request = self._edge.CountRequest(exact=exact, filter=self._filter(count_filter))
-        return EdgeAnswer(count=self._shard.count(request))
+        return SimpleNamespace(count=self._shard.count(request))
 
     def scroll(
         self,
@@ -105,7 +87,7 @@ class EdgeClient:
         offset: Any = None,
         with_payload: Any = True,
         with_vectors: Any = False,
-    ) -> tuple[list[EdgePoint], Any]:
+    ) -> tuple[list[SimpleNamespace], Any]:
         """A page of points, and where the next one begins."""
         request = self._edge.ScrollRequest(
             offset=offset,
@@ -119,7 +101,7 @@ class EdgeClient:
 
     def retrieve(
         self, name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
-    ) -> list[EdgePoint]:
+    ) -> list[SimpleNamespace]:
         """Points by id."""
         records = self._shard.retrieve([_edge_id(each) for each in ids], with_payload, with_vectors)
         return [_point(each) for each in records]
@@ -134,7 +116,7 @@ class EdgeClient:
         search_params: Any = None,
         limit: int = 10,
         with_payload: Any = True,
-    ) -> EdgeAnswer:
+    ) -> SimpleNamespace:
         """Points by a query, best first."""
         parts = [
             self._edge.Prefetch(
@@ -153,7 +135,7 @@ class EdgeClient:
             params=self._parameters(search_params),
             with_payload=with_payload,
         )
-        return EdgeAnswer([_point(each) for each in self._shard.query(request)])
+        return SimpleNamespace(points=[_point(each) for each in self._shard.query(request)])
 
     def _query(self, query: Any, using: str | None) -> Any:
         if isinstance(query, models.FusionQuery):
@@ -200,5 +182,6 @@ def _edge_id(given: Any) -> Any:
     return given if isinstance(given, int) else UUID(given)
 
 
-def _point(found: Any) -> EdgePoint:
-    return EdgePoint(found.id, found.payload or {}, found.vector, getattr(found, "score", 0.0))
+def _point(found: Any) -> SimpleNamespace:
+    score = getattr(found, "score", 0.0)
+    return SimpleNamespace(id=found.id, payload=found.payload or {}, vector=found.vector, score=score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import postgres_server
@@ -11,6 +11,7 @@ from postgres_server import Server
 from cems_workbench.records import TakenMemory
 from cems_workbench.sources.source import Batch, Source
 
+Opened = Callable[..., Source]
 ROLE = "reader"
 PASSWORD = "a-secret-4417"
 ALLOWED = (

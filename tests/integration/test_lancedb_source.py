@@ -17,9 +17,10 @@ from lancedb.index import FTS, HnswPq, HnswSq, IvfFlat, IvfPq, IvfSq
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
+from cems_workbench.sources.collection import SCORES
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, Trial
-from workbench_stores.lancedb import SCORE_COLUMNS, SCORES
+from workbench_stores.lancedb import SCORE_COLUMNS
 
 DIMENSION = 16
 ROWS = 300

@@ -134,7 +134,7 @@ def test_inner_products_of_qdrant_stay_products_of_vectors_of_other_lengths(conn
 def test_vectors_of_zeros_are_counted_and_in_no_live_list(connected: Connect, tmp_path: Path) -> None:
     resources, report = connected(chroma(tmp_path / "db", "l2", [*UNIT, [0.0, 0.0, 0.0]]))
     assert (report.lengths.count, report.lengths.zeros, report.lengths.unit) == (5, 1, True)
-    assert any(line.startswith("1 vector is all zeros and has no cosine") for line in report.lines)
+    assert any(line.startswith("1 with a vector of zeros, which has no cosine") for line in report.lines)
     evidence = gather(Request("a query"), LIVE, resources)
     assert scores(evidence) == pytest.approx(COSINES, abs=1e-6)
     assert warnings(evidence) == ["vector:0: 1 hit has a vector of zeros, and no cosine: left out"]

@@ -66,7 +66,7 @@ def test_expiration_date_is_the_last_valid_day(store: Store, tmp_path: Path) -> 
     found = store.memories.read()
     assert found[name(1)].valid_until == datetime(2026, 11, 28, tzinfo=UTC)
     assert [found[name(n)].expired(NOW) for n in (1, 2, 3, 4)] == [True, False, False, False]
-    assert any(line.startswith("1 memory has expired there") for line in report.lines)
+    assert any(line.startswith("1 expired there") for line in report.lines)
     assert [(problem.memory_id, problem.field) for problem in report.problems] == [(name(4), "expiration_date")]
 
 
@@ -95,7 +95,7 @@ def test_deleted_there_is_deleted_here_until_somebody_restores_it(store: Store, 
     rows = {1: {"text": "kept"}, 2: {"text": "gone", "is_deleted": True}}
     report = connected(store, put(tmp_path / "q", rows))
     assert set(store.memories.read()) == {name(1)}
-    assert any(line.startswith("1 memory is deleted there") for line in report.lines)
+    assert any(line.startswith("1 deleted there") for line in report.lines)
     assert store.memories.restore(name(2))
     connected(store, put(tmp_path / "q", {1: {"text": "kept, changed"}}))
     assert set(store.memories.read()) == {name(1), name(2)}, "an unchanged row does not undo the restoring"

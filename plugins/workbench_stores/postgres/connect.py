@@ -9,6 +9,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
+from workbench_stores.mapping import checked_distance
 from workbench_stores.postgres import catalog, cems, hindsight, langgraph, lexical
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.cems import TABLES
@@ -16,7 +17,6 @@ from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reade
 from workbench_stores.postgres.layout import EVERY, Layout, PostgresLayout
 from workbench_stores.postgres.libraries import LIBRARIES
 from workbench_stores.postgres.mapping import (
-    checked_distance,
     corrected,
     guessed,
     mapped,

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from psycopg import sql
 
 from cems_workbench.errors import InputError, did_you_mean
-from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, OPTIONAL_FIELDS, STATE_NAMES
+from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, STATE_NAMES
 from cems_workbench.formats.base.payload import (
     ANY_NAMES,
     NESTED,
-    USER_NAMES,
     Names,
     Payload,
 )
@@ -29,6 +28,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised
 from cems_workbench.sources.rows import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
+from workbench_stores.mapping import FIELD_NAMES
 from workbench_stores.postgres.catalog import Column, Table
 from workbench_stores.postgres.connection import Reader
 
@@ -245,17 +245,17 @@ def payload_of(
 
 def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:
     """The columns of a table that may be a field of a memory by name and type, and those that hold JSON."""
-    wanted = {name: field for field in OPTIONAL_FIELDS for name in NAMES[field]}
-    states = set(STATE_NAMES.values())
-    found = []
-    for name, column in table.columns.items():
-        if name in without:
-            continue
-        times = wanted.get(name) in TIMES or name == STATE_NAMES["superseded_at"]
-        plain = column.type in PLAIN_TYPES or (times and column.type in TIME_TYPES)
-        if column.type in JSON_TYPES or (plain and (name in wanted or name in states or name in USER_NAMES)):
-            found.append(name)
-    return found
+    times = {STATE_NAMES["superseded_at"], *(name for field in TIMES for name in NAMES[field])}
+    return [
+        name
+        for name, column in table.columns.items()
+        if name not in without
+        and (
+            column.type in JSON_TYPES
+            or (name in FIELD_NAMES and column.type in PLAIN_TYPES)
+            or (name in times and column.type in TIME_TYPES)
+        )
+    ]
 
 
 def outers_of(table: Table, columns: Sequence[str]) -> tuple[str, ...]:

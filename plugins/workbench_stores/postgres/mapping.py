@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 from psycopg import sql
 
-from cems_workbench.errors import InputError, did_you_mean
+from cems_workbench.errors import InputError
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
 from cems_workbench.sources.rows import SAMPLE_ROWS
-from cems_workbench.sources.source import Distance
+from workbench_stores.mapping import check_names, checked_distance, given_fields, no_column
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.connection import Reader
@@ -46,26 +46,11 @@ _OTHER_FIELDS = {"owner", *USER_NAMES, *(name for field in OPTIONAL_FIELDS for n
 
 def validate(mapping: Mapping[str, Any]) -> bool:
     """Whether the mapping is the whole layout; False: it corrects one. Raises InputError for names and values that no mapping may have."""
-    known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
-    for name, value in mapping.items():
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
-        if not isinstance(value, str) or not value:
-            raise InputError(f"mapping: {name}: must be a name, found {value!r}")
+    check_names(mapping, (*REQUIRED, "distance", *OPTIONAL_FIELDS))
     whole = any(name in mapping for name in _OF_THE_TABLE)
     if whole and (missing := [name for name in REQUIRED if name not in mapping]):
         raise InputError(f"mapping: {', '.join(missing)} missing: table, id, text and vector are required together")
-    checked_distance(mapping.get("distance"), "mapping: distance")
     return whole
-
-
-def checked_distance(value: str | None, where: str) -> Distance | None:
-    """The distance, None if none is given. Raises InputError."""
-    known: Mapping[str, Distance] = {name: name for name in get_args(Distance)}
-    if value is not None and value not in known:
-        raise InputError(f"{where}: must be one of {', '.join(known)}, found {value!r}")
-    return None if value is None else known[value]
 
 
 def mapped_table(reader: Reader, name: str, plain: str) -> Table:
@@ -81,7 +66,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
     """The layout of a whole mapping. Raises InputError if it does not fit the table."""
     for name in ("id", "vector"):
         if mapping[name] not in table.columns:
-            raise _no_column(table, name, mapping[name])
+            raise no_column(table, name, mapping[name], table.columns)
     _check_path(table, "text", mapping["text"])
     vector = table.columns[mapping["vector"]]
     if vector.type not in catalog.VECTOR_TYPES:
@@ -123,7 +108,7 @@ def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
 
 
 def _given(table: Table, mapping: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, str]:
-    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+    given = given_fields(mapping)
     for field, path in given.items():
         if path not in more:
             _check_path(table, field, path)
@@ -143,12 +128,7 @@ def _check_path(table: Table, field: str, path: str) -> None:
             raise InputError(
                 f"mapping: {field}: {path!r} leads into {head}, which is of type {table.columns[head].type}, not json or jsonb"
             ) from None
-        raise _no_column(table, field, path) from None
-
-
-def _no_column(table: Table, field: str, name: str) -> InputError:
-    hint = did_you_mean(name, table.columns)
-    return InputError(f"mapping: {field}: {table} has no column {name!r}{hint}; it has {', '.join(table.columns)}")
+        raise no_column(table, field, path, table.columns) from None
 
 
 def guessed(reader: Reader, table: Table, plain: str) -> Layout:

@@ -48,51 +48,25 @@ class ChromaBeside:
     option: str
     place: Callable[[str], tuple[str, int] | None]
 
-    def joined(self, source: Source, address: Address, timeout: float) -> Source:
-        """The source with the folder's vectors; alone, with a note, if there is none. Raises InputError for an `option` that is wrong."""
+    def opened(self, address: Address, timeout: float) -> CollectionSource | str:
+        """The folder of a file; why there is none, as a sentence. Raises InputError for an `option` that is wrong."""
         from cems_workbench.sources.chroma import open_address
 
         given = address.options.get(self.option)
         folder = Path(given or Path(address.path).parent / self.folder)
         try:
             # No option of the file's address is one of Chroma's.
-            chroma = open_address(parse(f"chroma:{quote(str(folder.resolve()))}/{self.collection}", {}), None, timeout)
+            return open_address(parse(f"chroma:{quote(str(folder.resolve()))}/{self.collection}", {}), None, timeout)
         except InputError as error:
             if given is not None:
                 raise
-            return _Alone(source, f"its vectors are not read: {error}; ?{self.option}=FOLDER says where they are")
-        return _Joined(source, chroma, self.place)
+            return f"its vectors are not read: {error}; ?{self.option}=FOLDER says where they are"
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
-    """A file without its vectors."""
+class JoinedSource:
+    """A file whose vectors are in a Chroma folder."""
 
-    source: Source
-    missing: str
-
-    @property
-    def address(self) -> str:
-        return self.source.address
-
-    def probe(self) -> SourceInfo:
-        info = self.source.probe()
-        return replace(info, missing=(*info.missing, self.missing))
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        with self.source.snapshot() as snapshot:
-            yield snapshot
-
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        return self.source.search(query, trial)
-
-    def close(self) -> None:
-        self.source.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
     source: Source
     chroma: CollectionSource
     place: Callable[[str], tuple[str, int] | None]

@@ -12,6 +12,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.source import Source
 from workbench_stores.sqlite import table
+from workbench_stores.sqlite.chroma_beside import JoinedSource
 from workbench_stores.sqlite.file import DatabaseFile, Reader
 from workbench_stores.sqlite.layout import Layout, SqliteLayout
 from workbench_stores.sqlite.libraries import LIBRARIES
@@ -36,8 +37,19 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
             schema = read_schema(reader)
             layout_of(reader, schema, address, mapping)
             known = known_layout(schema, address, mapping)
-        source = SqliteSource(file, lambda reader: layout_of(reader, read_schema(reader), address, mapping))
-        return source if known is None or known.beside is None else known.beside.joined(source, address, timeout)
+        beside = None if known is None else known.beside
+        chroma = None if beside is None else beside.opened(address, timeout)
+
+        def layout(reader: Reader) -> Layout:
+            made = layout_of(reader, read_schema(reader), address, mapping)
+            return replace(made, missing=(*made.missing, chroma)) if isinstance(chroma, str) else made
+
+        source = SqliteSource(file, layout)
+        return (
+            source
+            if beside is None or chroma is None or isinstance(chroma, str)
+            else JoinedSource(source, chroma, beside.place)
+        )
     except BaseException:
         file.close()
         raise

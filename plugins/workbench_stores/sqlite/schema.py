@@ -46,6 +46,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def json_at(expression: str, keys: str) -> str:
+    """SQL for the value at dotted keys of JSON in an expression; NULL if it is none."""
+    text = f"CAST({expression} AS TEXT)"
+    place = ("$" + "".join(f'."{key}"' for key in keys.split("."))).replace("'", "''")
+    return f"(CASE WHEN json_valid({text}) THEN json_extract({text}, '{place}') END)"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; `type` is as declared, in lower case and perhaps empty, `key` its place in the primary key, 0 if it is not part of it."""

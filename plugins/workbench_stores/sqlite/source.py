@@ -56,7 +56,7 @@ from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader, Row
 from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors
 from workbench_stores.sqlite.plain_rows import SHORT_TEXT, PlainRows
-from workbench_stores.sqlite.schema import quoted
+from workbench_stores.sqlite.schema import json_at, quoted
 from workbench_stores.sqlite.vectors import decoded, distances, matrix_of, score
 
 PAGE_BYTES = BATCH_BYTES // 4
@@ -319,10 +319,7 @@ def expression_at(layout: Layout, path: str) -> str:
     column, _, keys = path.partition(".")
     if column not in layout.json or not keys:
         raise InputError(f"{path}: no column that is read, and no key in one that holds JSON")
-    text = f"CAST({layout.columns[column]} AS TEXT)"
-    place = "$" + "".join(f'."{key}"' for key in keys.split("."))
-    literal = "'" + place.replace("'", "''") + "'"
-    return f"(CASE WHEN json_valid({text}) THEN json_extract({text}, {literal}) END)"
+    return json_at(layout.columns[column], keys)
 
 
 def _count(reader: Reader, select: str, key: str | None, values: Mapping[str, Any]) -> int:

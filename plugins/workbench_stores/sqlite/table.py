@@ -16,13 +16,14 @@ Without a mapping it is guessed by names, types and values, and a note shows the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import NESTED, USER_NAMES, Names
+from cems_workbench.formats.base.payload import NESTED, Names
 from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
+from workbench_stores.mapping import FIELD_NAMES, check_names, given_fields, no_column
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.layout import Fts5, Layout, Vectors
@@ -32,6 +33,7 @@ from workbench_stores.sqlite.schema import (
     any_word,
     content_rowid,
     has_texts,
+    json_at,
     over,
     quoted,
     reason_against,
@@ -51,22 +53,9 @@ ALIAS = "m"
 
 def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout:
     """The layout of a mapping. Raises InputError if it does not fit the file."""
-    known = (*REQUIRED, *OWN, *OPTIONAL_FIELDS)
-    for name, value in mapping.items():
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
-        if name == "dimension":
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"mapping: dimension: must be a whole number from 1, found {value!r}")
-        elif not isinstance(value, str) or not value:
-            raise InputError(f"mapping: {name}: must be a name, found {value!r}")
+    check_names(mapping, (*REQUIRED, *OWN, *OPTIONAL_FIELDS), numbers=("dimension",))
     if missing := [name for name in REQUIRED if name not in mapping]:
         raise InputError(f"mapping: {', '.join(missing)} missing: table, id and text are required")
-    if mapping.get("distance") not in (None, *get_args(Distance)):
-        raise InputError(
-            f"mapping: distance: must be one of {', '.join(get_args(Distance))}, found {mapping['distance']!r}"
-        )
     table = schema.table(mapping["table"])
     if table is None:
         raise InputError(f"mapping: table: {reader.plain} has no {mapping['table']!r}; it has {listed(schema.own)}")
@@ -91,7 +80,7 @@ def corrects(mapping: Mapping[str, Any]) -> bool:
 
 
 def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
-    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+    given = given_fields(mapping)
     for field, path in given.items():
         _check_path(table, field, path)
     return given
@@ -99,8 +88,7 @@ def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
 
 def _check_path(table: Table, field: str, path: str) -> None:
     if path not in table.columns and split_path(table, path) is None:
-        hint = did_you_mean(path.partition(".")[0], table.columns)
-        raise InputError(f"mapping: {field}: {table} has no column {path!r}{hint}; it has {', '.join(table.columns)}")
+        raise no_column(table, field, path, table.columns)
 
 
 def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[str, Any] | None = None) -> Layout:
@@ -250,10 +238,7 @@ def path_expression(table: Table, path: str) -> str:
         return f"{ALIAS}.{quoted(path)}"
     parts = split_path(table, path)
     assert parts is not None
-    column, keys = parts
-    text = f"CAST({ALIAS}.{quoted(column)} AS TEXT)"
-    place = ("$" + "".join(f'."{key}"' for key in keys.split("."))).replace("'", "''")
-    return f"(CASE WHEN json_valid({text}) THEN json_extract({text}, '{place}') END)"
+    return json_at(f"{ALIAS}.{quoted(parts[0])}", parts[1])
 
 
 def split_path(table: Table, path: str) -> tuple[str, str] | None:
@@ -349,12 +334,11 @@ def _joins(reader: Reader, table: Table, vectors: vec0.Vec0Table) -> bool:
 
 def _field_columns(table: Table, given: Mapping[str, str], without: Sequence[str | None]) -> list[str]:
     """The columns that may be a field of a memory by name, and those of a mapping."""
-    wanted = {name for field in OPTIONAL_FIELDS for name in NAMES[field]} | set(STATE_NAMES.values()) | set(USER_NAMES)
     heads = {path if path in table.columns else (split_path(table, path) or ("",))[0] for path in given.values()}
     return [
         name
         for name, column in table.columns.items()
-        if name not in without and (name in heads or (name in wanted and "blob" not in column.type))
+        if name not in without and (name in heads or (name in FIELD_NAMES and "blob" not in column.type))
     ]
 
 

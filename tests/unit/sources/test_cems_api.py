@@ -24,11 +24,6 @@ REPLY = {
     "success": True,
     "count": 2,
     "mode": "vector",
-    "tokens_used": 12,
-    "queries_used": ["where are the keys"],
-    "total_candidates": 7,
-    "filtered_count": 3,
-    "intent": {"primary_intent": "lookup", "complexity": "simple"},
     "results": [
         {
             "memory_id": "b",
@@ -120,14 +115,7 @@ def test_an_answer_is_kept_with_how_it_came_about(server, api) -> None:
         "org/repo",
         1,
     )
-    assert (first.mode, first.total_candidates, first.filtered_count, first.tokens_used, first.intent) == (
-        "vector",
-        7,
-        3,
-        12,
-        "lookup",
-    )
-    assert first.queries_used == ("where are the keys",) and len(given) == 2
+    assert first.mode == "vector" and len(given) == 2
 
 
 def test_what_is_asked_is_the_query_its_project_and_the_options(server, api) -> None:

@@ -4,65 +4,24 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import postgres_server
 import pytest
-from postgres_server import Server
-from source_server import PASSWORD, taken, watched
+from source_server import Opened, taken
 
 from benchmarks.score_meanings.engines import of_postgres
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.live_scores import rescaled
 from cems_workbench.records import DELETED_MARK, Relation
-from cems_workbench.sources.address import parse
-from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.score_meanings import differences
-from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
+from cems_workbench.sources.source import EngineQuery, SourceError, Trial
 from cems_workbench.store.sources import VectorLengths
 
 if TYPE_CHECKING:
     from postgres_server import Connection
-
-pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with watched() as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: Server) -> Iterator[Connection]:
-    """A new database, called `own`, whose tables the role may read."""
-    with server.connect() as first:
-        first.execute("CREATE DATABASE own")
-        with server.connect("own") as connection:
-            connection.execute("CREATE EXTENSION vector")
-            connection.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
-            yield connection
-        first.execute("DROP DATABASE own WITH (FORCE)")
-
-
-Opened = Callable[..., Source]
-
-
-@pytest.fixture
-def opened(server: Server) -> Iterator[Opened]:
-    sources: list[Source] = []
-
-    def open_(mapping: Mapping[str, Any] | None = None, timeout: float = 60.0, **options: str) -> Source:
-        address = parse(server.address("own", "reader", **options), {"PGPASSWORD": PASSWORD})
-        sources.append(open_source(address, mapping, timeout))
-        return sources[-1]
-
-    yield open_
-    for source in sources:
-        source.close()
 
 
 def written(vector: Sequence[float]) -> str:

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import postgres_server
 import pytest
 from postgres_server import USER, LoadedChunk, Server, load, relate, uuid_of
-from source_server import PASSWORD, taken, watched
+from source_server import PASSWORD, Opened, taken
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Relation
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
+from cems_workbench.sources.source import EngineQuery, SourceError, Trial
 
 if TYPE_CHECKING:
     from postgres_server import Connection
 
-pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
-
 OTHER = uuid.UUID(int=2)
 TEAM = uuid.UUID(int=7)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with watched() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -71,22 +62,10 @@ def chunks(i: int) -> list[LoadedChunk]:
     return [LoadedChunk(f"memory number {i}", vector_of(i, 0)), LoadedChunk("deployed on fridays", vector_of(i, 1))]
 
 
-Opened = Callable[..., Source]
-
-
 @pytest.fixture
-def opened(server: Server) -> Iterator[Opened]:
-    """Open a database as the role `reader`, with options of the address."""
-    sources: list[Source] = []
-
-    def open_(database: str = "cems", password: str = PASSWORD, timeout: float = 60.0, **options: str) -> Source:
-        address = parse(server.address(database, "reader", **options), {"PGPASSWORD": password})
-        sources.append(open_source(address, timeout=timeout))
-        return sources[-1]
-
-    yield open_
-    for source in sources:
-        source.close()
+def opened(opened: Opened) -> Opened:
+    """As `opened`, of the database with CEMS's tables unless another is named."""
+    return lambda **options: opened(**{"database": "cems", **options})
 
 
 def test_what_it_is_can_be_seen(cems: Connection, opened: Opened) -> None:
@@ -225,7 +204,7 @@ def test_a_list_that_the_index_cuts_is_mended_by_its_settings(server: Server, op
         # A table of this size is scanned; a large one has its index used.
         for name in ("enable_seqscan", "enable_sort"):
             connection.execute(f"ALTER ROLE reader IN DATABASE cut SET {name} = off")
-        source = opened("cut", user=str(USER))
+        source = opened(database="cut", user=str(USER))
         query = EngineQuery("memory", made[1].astype(np.float32), {"vector": 60})
         (as_it_is,) = source.search(query)
         (exact,) = source.search(query, Trial(exact=True))
@@ -262,7 +241,7 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
         connection.execute("UPDATE memory_documents SET created_at = 'infinity' WHERE id = %s", (ids[5],))
         connection.execute("UPDATE memory_documents SET content = repeat('é', 1000000) || '!' WHERE id = %s", (ids[6],))
         connection.execute("UPDATE memory_chunks SET content = repeat('a ', 1000001) WHERE document_id = %s", (ids[7],))
-        batches, found = taken(opened("broken"))
+        batches, found = taken(opened(database="broken"))
         problems = {
             (problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems
         }
@@ -280,7 +259,7 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
         assert found[ids[5]].memory.created_at is None
         connection.execute("DELETE FROM memory_chunks WHERE vector_dims(embedding) = 3")
         connection.execute("ALTER TABLE memory_chunks ALTER embedding TYPE vector(8)")
-        source = opened("broken")
+        source = opened(database="broken")
         assert source.probe().dimension == 8
         connection.execute("UPDATE memory_chunks SET embedding = NULL")
         connection.execute("ALTER TABLE memory_chunks ALTER embedding TYPE vector(4)")
@@ -325,9 +304,9 @@ def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
         late = "INSERT INTO memory_chunks (document_id, seq, pos, content, embedding) SELECT document_id, 2, 0, content, embedding "
         connection.execute(late + "FROM memory_chunks WHERE seq = 0")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        in_one_page, found = taken(opened("apart"))
+        in_one_page, found = taken(opened(database="apart"))
         monkeypatch.setattr(source, "PAGE_BLOCKS", 1)
-        batches, again = taken(opened("apart"))
+        batches, again = taken(opened(database="apart"))
         assert len(batches) > 5 > len(in_one_page)
         assert [id for batch in batches for id in batch.seen] == [str(uuid_of(f"m{i}")) for i in range(40)]
         assert {id: each.marker for id, each in again.items()} == {id: each.marker for id, each in found.items()}
@@ -344,7 +323,7 @@ def test_an_older_server_is_read_and_what_it_lacks_is_named(server: Server, open
         )
         connection.execute("ALTER TABLE memory_documents ADD COLUMN weight real")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        source = opened("older")
+        source = opened(database="older")
         probe = source.probe()
         assert probe.lists == ("vector",)
         assert [said.split(":")[0] for said in probe.missing] == [

@@ -6,57 +6,18 @@ The answers of the libraries themselves are in the recorded stores.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import postgres_server
 import pytest
-from postgres_server import Server
-from source_server import PASSWORD, taken, watched
+from source_server import Opened, taken
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.address import parse
-from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, Trial
 
 if TYPE_CHECKING:
     from postgres_server import Connection
-
-pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
-Opened = Callable[..., Source]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with watched() as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: Server) -> Iterator[Connection]:
-    with server.connect() as first:
-        first.execute("CREATE DATABASE own")
-        with server.connect("own") as connection:
-            connection.execute("CREATE EXTENSION vector")
-            connection.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
-            yield connection
-        first.execute("DROP DATABASE own WITH (FORCE)")
-
-
-@pytest.fixture
-def opened(server: Server) -> Iterator[Opened]:
-    sources: list[Source] = []
-
-    def open_(mapping: Mapping[str, Any] | None = None, **options: str) -> Source:
-        address = parse(server.address("own", "reader", **options), {"PGPASSWORD": PASSWORD})
-        sources.append(open_source(address, mapping))
-        return sources[-1]
-
-    yield open_
-    for source in sources:
-        source.close()
 
 
 def written(*numbers: float) -> str:
