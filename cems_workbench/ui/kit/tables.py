@@ -68,12 +68,13 @@ def draw_table(
     most: int | None = None,
     on_pick: Callable[[Row], None] | None = None,
     marked: Callable[[Row], bool] | None = None,
+    placeholder: str = "",
     **options: Any,
 ) -> Any:
     """Draw a table and return the value of `st.dataframe`, which receives `options`. Without `columns` the rows are mappings.
 
     It scrolls after `most` rows (None: Streamlit's default). `on_pick` is called with a selected row, before the next run of the page.
-    Rows that are `marked` are tinted.
+    Rows that are `marked` are tinted; `placeholder` fills empty cells.
     """
     if columns is None:
         columns = _columns_of(rows)
@@ -91,6 +92,7 @@ def draw_table(
         hide_index=True,
         row_height=ROW_HEIGHT_PX,
         key=key,
+        placeholder=placeholder,
         column_config={neutralise(column.name): column.config for column in columns},
         **options,
     )

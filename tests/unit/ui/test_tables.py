@@ -31,6 +31,7 @@ def test_a_table_is_as_high_as_its_rows_and_scrolls_past_the_most(
     rows = [{"memory": name} for name in "abc"]
     assert draw_table(rows, most=most)["height"] == (shown + 1) * ROW_HEIGHT_PX + 4  # with the header
     assert "height" not in draw_table(rows)
+    assert draw_table(rows)["placeholder"] == ""  # not "None"
     assert draw_table([], most=most)["height"] == 2 * ROW_HEIGHT_PX + 4  # room to say that it is empty
 
 
