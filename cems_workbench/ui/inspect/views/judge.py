@@ -167,7 +167,7 @@ def scores_figure(trace: Trace) -> Figure:
         layout(
             146 + 20 * len(judged),
             {"title": "raw score of the judge", "range": [low, high]},
-            {"autorange": "reversed", "tickvals": ranks, "ticktext": [f"{rank}  " for rank in ranks]},
+            {"autorange": "reversed", "tickvals": ranks, "ticktext": [f"{rank}  " for rank in ranks], "showgrid": True},
             margin={"t": 74},
             showlegend=True,
             legend=LEGEND | {"y": 0.995, "yanchor": "top", "yref": "container"},

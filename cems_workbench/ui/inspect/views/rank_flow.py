@@ -297,6 +297,7 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
             "side": "top",
             "range": [-0.35, max(places.values(), default=0.0) + 0.15],
             "tickfont": {"size": 12},
+            "showgrid": True,
             "automargin": False,
         },
         {
