@@ -332,7 +332,7 @@ def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memori
     page.selectbox(key="memories:language:english").set_value("german").run()
     page = drawn(page.button(key="memories:language:change").click().run(timeout=120))
     assert any(text.value.startswith("Language: **german**, as chosen") for text in page.caption)
-    assert any("now uses german; its index is being rebuilt" in text.value for text in page.caption)
+    assert "now uses german; its index is being rebuilt" in captions(page)
     page = drawn(page.run(timeout=120))
     assert all_html(page).count("✓ up to date") == 2
     assert session.resources().indexes.lexical.language == "german"
