@@ -23,7 +23,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 
 from .inspect_page import STATE, state_of
-from .pages import OpenPage, all_html, drawn
+from .pages import OpenPage, all_html, captions, drawn
 
 pytestmark = [pytest.mark.models]
 
