@@ -185,7 +185,6 @@ def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
         "ticktext": [f"{values[i]:.3g}" for i in places],
         "showgrid": False,
         "range": [-0.5, len(values) - 0.5],
-        "automargin": False,
     }
 
 

@@ -298,7 +298,6 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
             "range": [-0.35, max(places.values(), default=0.0) + 0.15],
             "tickfont": {"size": 12},
             "showgrid": True,
-            "automargin": False,
         },
         {
             "tickvals": [scale.height(rank) for rank in scale.ticks],
