@@ -28,7 +28,6 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import merged_names
-from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Table
@@ -138,35 +137,11 @@ class LossMap(LossCounts):
         ]
         return (by, "relevant", "returned", *(branch.words(self.k) for branch in branches)), rows
 
-    @property
-    def worst(self) -> tuple[str, int] | None:
-        """What loses most and how many, the first of equals: a stage, or of the lists one manner; None if no stage loses any."""
-        found: Counter[str] = Counter()
-        for branch, count in self.branches.items():
-            of_lists = "the lists" if branch.manner == "below" else "the depth of the lists"
-            found[of_lists if branch.stage == LISTS.name else branch.stage] += count
-        del found[""]
-        return found.most_common(1)[0] if found else None
-
     def sentence(self) -> str:
-        """ "adjust loses most: 18 of the 121 relevant memories that fell out of the first 10; 16 were never a candidate"."""
-        first = "the first result" if self.k == 1 else f"the first {self.k}"
-        worst, never = self.worst, self.at("")
-        if not self.lost:
-            return f"nothing is lost: {_of_all(self.relevant)} in {first}"
-        out = f"the {self.lost} relevant memories that fell out of {first}"
-        if self.lost == 1:
-            out = f"the only relevant memory that fell out of {first}"
-        if worst is None:
-            return f"no stage loses any: {out} {'was' if self.lost == 1 else 'were'} never a candidate"
-        who, count = worst
-        many = who == "the lists"
-        loses = f"{who} {'lose' if many else 'loses'}"
-        below = Branch(LISTS.name, "below").words(self.k)
-        if self.lost == 1:
-            return f"{loses} {out}" + (f": it is {below}" if many else "")
-        said = f"{loses} most: {count} of {out}" + (f" {'is' if count == 1 else 'are'} {below}" if many else "")
-        return f"{said}; {never or 'none'} {'was' if never == 1 else 'were'} never a candidate"
+        """ "lost 18 of 121 relevant memories from the first 10: adjust 12, list depth 4, never a candidate 2", most first."""
+        where = _by_place(self.branches)
+        said = f"lost {self.lost:,} of {self.relevant:,} relevant memories from the first {self.k}"
+        return f"{said}: {where}" if where else said
 
     def to_json(self) -> dict[str, Any]:
         """The map as plain values."""
@@ -207,14 +182,12 @@ class LossDifference:
     """As B loses them."""
 
     def sentence(self) -> str:
-        """ "B saves 7 that A loses (5 at adjust, 2 never a candidate) and breaks 1 that A returns (at rerank)"."""
-        saved, broken = sum(self.saved.values()), sum(self.broken.values())
-        if not saved and not broken:
-            return f"{self.after} saves and breaks nothing of what {self.before} returns"
-        return (
-            f"{self.after} saves {saved or 'none'} that {self.before} loses{_by_stage(self.saved)} "
-            f"and breaks {broken or 'none'} that {self.before} returns{_by_stage(self.broken)}"
+        """ "B against A: saves 7 (adjust 5, never a candidate 2), breaks 1 (rerank 1)"."""
+        saved, broken = (
+            f"{sum(of.values()):,}" + (f" ({where})" if (where := _by_place(of)) else "")
+            for of in (self.saved, self.broken)
         )
+        return f"{self.after} against {self.before}: saves {saved}, breaks {broken}"
 
     @property
     def branches(self) -> list[Branch]:
@@ -765,14 +738,10 @@ def _remarks(config: PipelineConfig, needs: Mapping[str, int], k: int) -> tuple[
     return tuple(lines)
 
 
-def _of_all(relevant: int) -> str:
-    return "the only relevant memory is" if relevant == 1 else f"all {relevant} relevant memories are"
-
-
-def _by_stage(counts: Mapping[Branch, int]) -> str:
-    """ " (5 at adjust, 2 never a candidate)"."""
-    stages: Counter[str] = Counter()
+def _by_place(counts: Mapping[Branch, int]) -> str:
+    """ "adjust 5, list depth 3, never a candidate 2": how many are lost at each stage, most first."""
+    places: Counter[str] = Counter()
     for branch, count in counts.items():
-        stages[branch.stage] += count
-    said = [f"{count} at {stage}" if stage else f"{count} never a candidate" for stage, count in stages.items()]
-    return f" ({', '.join(said)})" if said else ""
+        of_lists = "list depth" if branch.manner == "depth" else branch.stage
+        places[of_lists or NEVER_FOUND.words(0)] += count
+    return ", ".join(f"{place} {count:,}" for place, count in places.most_common())

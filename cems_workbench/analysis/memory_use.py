@@ -188,30 +188,22 @@ class MemoryUses:
     @property
     def hubs_sentence(self) -> str:
         """How many memories are returned for many queries that judge them irrelevant."""
-        found = self.hubs()
-        said = f"{len(found):,} {'hub' if len(found) == 1 else 'hubs'}"
         return (
-            f"{said}: memories within the first {self.k} of at least {self.least_of_hub} queries that judge them irrelevant, "
-            f"where {self.expected:.2g} are expected."
+            f"hubs: {len(self.hubs()):,} memories within the first {self.k} of at least {self.least_of_hub} queries that judge them "
+            f"irrelevant, where {self.expected:.2g} are expected."
         )
 
     def sentence(self, memory_id: str) -> str:
-        """What the queries do with a memory, in a sentence or two."""
+        """What the queries do with a memory: who wants it, where it is lost, and who else gets it."""
         use, k = self.of(memory_id), self.k
-        missed = use.wanted - use.found
-        said = f"{memory_id} is wanted by {_queries(use.wanted)} of {self.queries:,}"
-        if use.wanted:
-            said += f": {use.found:,} {'returns' if use.found == 1 else 'return'} it within the first {k}"
-            where = ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items())
-            said += f", {missed:,} {'loses' if missed == 1 else 'lose'} it ({where})" if missed else ", none loses it"
-        more = use.returned - use.found
-        if not more:
-            return f"{said}. No other query returns it."
-        said += f". {more:,} other {'query returns' if more == 1 else 'queries return'} it"
-        said += f": {use.irrelevant:,} although judged irrelevant, {use.unjudged:,} not judged"
+        where = "".join(f", {count:,} {branch.words(k)}" for branch, count in use.lost.items())
+        said = (
+            f"{memory_id} is wanted by {use.wanted:,} of {self.queries:,} queries: {use.found:,} within the first {k}{where}. "
+            f"Other queries that return it: {use.irrelevant:,} although judged irrelevant, {use.unjudged:,} not judged."
+        )
         if self.is_hub(use):
-            said += f". It is a hub: {self.expected:.2g} would judge it irrelevant if such results were spread evenly"
-        return f"{said}."
+            said += f" It is a hub: {self.expected:.2g} would judge it irrelevant if such results were spread evenly."
+        return said
 
     def to_json(self, memory_id: str, options: Sequence[str] = ()) -> dict[str, Any]:
         """A memory's counts and rows as plain values; `options` name the config on the command line."""
@@ -234,10 +226,6 @@ class MemoryUses:
             "of_judged_queries": self.judged,
             "expected_irrelevant": self.expected,
         }
-
-
-def _queries(count: int) -> str:
-    return "1 query" if count == 1 else f"{count:,} queries"
 
 
 Grades = Mapping[str, Mapping[str, int]]

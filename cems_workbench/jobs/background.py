@@ -1,20 +1,11 @@
-"""Background priority: background jobs pause while a page works for a user.
+"""Work in threads that pages poll: the evidence of judged queries, a tuning search, and the first labelling queue of a store.
 
-Both need all cores and the one reranker: with a gather in the background, a typed query took 1.4 times as long until the order of its
-lists was painted.
+Background work pauses while a page works for a user: both need all cores and the one reranker, and with a gather in the background a typed
+query took 1.4 times as long until the order of its lists was painted.
 
-Background gather of the judged queries' evidence, so that a tool that measures on them need not wait.
-
-Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes. The
-thread pauses while a page works (`background_priority`).
-
-Background search: a tuning search in a thread, which a page polls.
-
-`progress` and `best` may be read while it runs, and `result` when it is over. Stopping ends it at the next config.
-
-Ready-made queue: the first queue of a store, made in a background thread from its largest query set.
-
-It holds the first results of the default preset without reranker and judge, so that the first card appears within seconds.
+Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes.
+The queue is of the largest query set: the first results of the default preset without reranker and judge, so that the first card appears
+within seconds.
 """
 
 from __future__ import annotations
@@ -24,10 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 from cems_workbench.config import PipelineConfig, asks_source, preset, with_values
 from cems_workbench.config.presets import DEFAULT
-from cems_workbench.errors import ClusterError, WorkbenchError
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.cluster import cluster_at
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
 from cems_workbench.jobs.labelling import QueuePlan, assemble
@@ -84,7 +76,69 @@ FOREGROUND = ForegroundGate()
 """The gate of this process; its pages enter it."""
 
 
-BACKGROUND_EVIDENCE_THREAD_NAME = "judged-queries"
+EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD = "judged-queries", "tune", "ready-queue"
+
+
+@dataclass(eq=False)
+class BackgroundWork:
+    """Work in a thread, running or over: `done` of `total` steps, and `problem`, why it ended early. All may be read while it runs."""
+
+    done: int = field(default=0, init=False)
+    total: int = field(default=0, init=False)
+    problem: str = field(default="", init=False)
+    stopped: bool = field(default=False, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    THREAD: ClassVar[str]
+    STOPPED: ClassVar[str] = ""
+    """The `problem` of work that was stopped."""
+
+    def work(self) -> None:
+        """Do it. Raises Cancelled once `stop` was called."""
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        """Start, or resume what an earlier one kept."""
+        self._thread = threading.Thread(target=self._run, name=self.THREAD, daemon=True)
+        self._thread.start()
+        return self
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended: finished, stopped or failed."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop has been requested."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Stop it after the present step; what was done so far is kept."""
+        self._stop.set()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it has ended, or for so many seconds."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Cancelled:
+            self.stopped, self.problem = True, self.STOPPED
+        except WorkbenchError as error:
+            self.problem = str(error)
+        except Exception as error:  # nothing above a thread could show it
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def _watch(self, label: str, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        if self.stopping:
+            raise Cancelled
+
+
 LOCAL_RERANKERS = ("none", "cross_encoder", "late_interaction")
 """Rerankers that run in this process: they are free, so that no consent is needed."""
 
@@ -101,62 +155,33 @@ def searches_locally(config: PipelineConfig) -> bool:
 
 
 @dataclass(eq=False)
-class BackgroundEvidence:
-    """A running or finished gather; `done` and `total` count queries, `problem` is why it ended early, `key` identifies its evidence."""
+class BackgroundEvidence(BackgroundWork):
+    """A gather of queries; `key` identifies its evidence."""
 
     memory: EvidenceMemory
     queries: Sequence[Query]
     config: PipelineConfig
     resources: Resources
-    done: int = 0
-    total: int = 0
-    problem: str = ""
-    stopped: bool = False
     key: MemoryKey | None = None
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def start(self) -> BackgroundEvidence:
+    THREAD: ClassVar[str] = EVIDENCE_THREAD
+
+    def start(self) -> Self:
         """Start, or resume."""
         self.total = len(self.queries)
         self.key = self.memory.key(self.config, self.resources)
-        self._thread = threading.Thread(target=self._run, name=BACKGROUND_EVIDENCE_THREAD_NAME, daemon=True)
-        self._thread.start()
-        return self
+        return super().start()
 
-    @property
-    def over(self) -> bool:
-        """Whether it has ended: finished, stopped or failed."""
-        return self._thread is not None and not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Stop it after the present batch."""
-        self._stop.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until it has ended, or for so many seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            self.memory.get(self.queries, self.config, self.resources, self._watch)
-        except Cancelled:
-            self.stopped = True
-        except WorkbenchError as error:
-            self.problem = str(error)
-        except Exception as error:  # nothing above a thread could show it
-            self.problem = f"{type(error).__name__}: {error}"
+    def work(self) -> None:
+        """Gather every query, at a pause of the pages."""
+        self.memory.get(self.queries, self.config, self.resources, self._watch)
 
     def _watch(self, label: str, done: int, total: int) -> None:
-        self.done, self.total = done, total
         FOREGROUND.wait_while_busy()
-        if self._stop.is_set():
-            raise Cancelled
+        super()._watch(label, done, total)
 
 
 STABILITY = "how far each value can move"
-BACKGROUND_SEARCH_THREAD_NAME = "tune"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +194,8 @@ class SearchProgress:
 
 
 @dataclass(eq=False)
-class BackgroundSearch:
-    """A running or finished search."""
+class BackgroundSearch(BackgroundWork):
+    """A search for a better config; it stops at the next config, and the trials so far are kept."""
 
     planned: PlannedSearch
     dask: str = ""
@@ -181,73 +206,36 @@ class BackgroundSearch:
     tried: int = 0
     """Configs scored so far, including those of the folds."""
     result: SearchResult | None = None
-    problem: str = ""
     started: float = field(default_factory=time.monotonic)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def start(self) -> BackgroundSearch:
-        """Start, or resume from the kept scores."""
-        self._thread = threading.Thread(target=self._run, name=BACKGROUND_SEARCH_THREAD_NAME, daemon=True)
-        self._thread.start()
-        return self
+    THREAD: ClassVar[str] = SEARCH_THREAD
+    STOPPED: ClassVar[str] = "Stopped before the baseline was scored."
 
-    @property
-    def over(self) -> bool:
-        """Whether it has ended: finished, stopped or failed."""
-        return self._thread is not None and not self._thread.is_alive()
+    def work(self) -> None:
+        """Search, then measure how far each value can move."""
+        with cluster_at(self.dask) as cluster:
+            self.result = run_search(self.planned, self._scored, cluster)
+        if not self.result.tuned.search.cancelled:
+            self.result = with_stability(self.result, lambda _label, done, total: self._watch(STABILITY, done, total))
+        if self.result.not_kept:
+            self.problem = f"The scores could not be kept: {self.result.not_kept}"
 
-    @property
-    def stopping(self) -> bool:
-        """Whether a stop has been requested."""
-        return self._stop.is_set()
-
-    def stop(self) -> None:
-        """Stop it after the present config; the trials so far are kept."""
-        self._stop.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until it has ended, or for so many seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            with cluster_at(self.dask) as cluster:
-                self.result = run_search(self.planned, self._watch, cluster)
-            if not self.result.tuned.search.cancelled:
-                self.result = with_stability(self.result, self._measuring)
-        except Cancelled:
-            self.problem = "Stopped before the baseline was scored."
-        except ClusterError as error:
-            self.problem = str(error)
-        except Exception as error:  # nothing above a thread could show it
-            self.problem = f"The search ended with an error: {type(error).__name__}: {error}"
-        if self.result is not None and self.result.not_kept:
-            self.problem = self.problem or f"The scores could not be kept: {self.result.not_kept}"
-
-    def _watch(self, part: str) -> Watch:
+    def _scored(self, part: str) -> Watch:
         def watch(done: int, total: int, best: Trial) -> None:
-            self.progress = SearchProgress(part, done, total)
             self.tried += 1
             if part == MAIN_SEARCH:
                 self.best.append(float(self.planned.plan.goal.as_measured(best.reached)[0]))
-            self._obey()
+            self._watch(part, done, total)
 
         return watch
 
-    def _measuring(self, label: str, done: int, total: int) -> None:
-        self.progress = SearchProgress(STABILITY, done, total)
-        self._obey()
-
-    def _obey(self) -> None:
-        if self._stop.is_set():
-            raise Cancelled
+    def _watch(self, label: str, done: int, total: int) -> None:
+        self.progress = SearchProgress(label, done, total)
+        super()._watch(label, done, total)
 
 
 MAX_QUERIES = 50
 """The first queries of the set: enough for an afternoon of labelling, gathered in seconds."""
-READY_QUEUE_THREAD_NAME = "ready-queue"
 
 
 def ready_plan(resources: Resources) -> QueuePlan | None:
@@ -266,49 +254,20 @@ def fast_config() -> PipelineConfig:
 
 
 @dataclass(eq=False)
-class BackgroundQueue:
-    """A ready-made queue in progress or finished; `done` and `total` count queries, `problem` is why there is none."""
+class BackgroundQueue(BackgroundWork):
+    """A ready-made queue; `done` and `total` count queries."""
 
     resources: Resources
     plan: QueuePlan
-    done: int = 0
-    total: int = 0
-    problem: str = ""
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
-    def start(self) -> BackgroundQueue:
+    THREAD: ClassVar[str] = QUEUE_THREAD
+    STOPPED: ClassVar[str] = "It was stopped."
+
+    def start(self) -> Self:
         """Start, or resume the gather of an earlier one."""
         self.total = len(self.plan.selection.queries)
-        self._thread = threading.Thread(target=self._run, name=READY_QUEUE_THREAD_NAME, daemon=True)
-        self._thread.start()
-        return self
+        return super().start()
 
-    @property
-    def over(self) -> bool:
-        """Has it ended: finished, stopped or failed?"""
-        return self._thread is not None and not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Stop it after the present query."""
-        self._stop.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until it has ended, or for so many seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        try:
-            self.resources.store.queues.save(assemble(self.plan, self.resources, self._watch))
-        except Cancelled:
-            self.problem = "It was stopped."
-        except WorkbenchError as error:
-            self.problem = str(error)
-        except Exception as error:  # nothing above a thread could show it
-            self.problem = f"{type(error).__name__}: {error}"
-
-    def _watch(self, label: str, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        if self._stop.is_set():
-            raise Cancelled
+    def work(self) -> None:
+        """Gather, and keep the queue."""
+        self.resources.store.queues.save(assemble(self.plan, self.resources, self._watch))

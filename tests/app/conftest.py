@@ -109,7 +109,7 @@ def path() -> Path | None:
 def settle() -> None:
     """Wait until the page's background loading is over."""
     for thread in threading.enumerate():
-        if thread.name in ("warm-up", background.READY_QUEUE_THREAD_NAME, background.BACKGROUND_EVIDENCE_THREAD_NAME):
+        if thread.name in ("warm-up", background.QUEUE_THREAD, background.EVIDENCE_THREAD):
             thread.join(60)
 
 

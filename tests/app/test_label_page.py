@@ -16,7 +16,7 @@ from cems_workbench.config import preset
 from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_table, pairwise_kappa
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
-from cems_workbench.jobs.background import READY_QUEUE_THREAD_NAME, fast_config
+from cems_workbench.jobs.background import QUEUE_THREAD, fast_config
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import request_for
@@ -79,7 +79,7 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
             store.query_sets.take_out(query_set.name, [query.qid for query in store.query_sets.queries(query_set.name)])
         store.query_sets.put("three", asked, "test")
     opened = checked(open_page(path).switch_page("pages/label.py").run())
-    next(thread for thread in threading.enumerate() if thread.name == READY_QUEUE_THREAD_NAME).join(60)
+    next(thread for thread in threading.enumerate() if thread.name == QUEUE_THREAD).join(60)
     opened.text_input(key="reviewer:name").set_value("ada").run()
     assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer per pair"]
     assert "Memory 1 of" in card(opened)

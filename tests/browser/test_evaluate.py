@@ -73,7 +73,7 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered
 def test_a_click_on_a_branch_lists_its_memories_and_a_row_is_explained_in_inspect(gathered: Window) -> None:
     gathered.view("Losses")
     page = gathered.page
-    expect(page.get_by_text("fell out of the first 10").first).to_be_visible()
+    expect(page.get_by_text("relevant memories from the first 10").first).to_be_visible()
     chosen = page.get_by_role("combobox", name="Lost memories")
     before = chosen.input_value()
     end = page.locator(".js-plotly-plot").nth(1).locator(".scatterlayer .trace").first.locator("path.point").last

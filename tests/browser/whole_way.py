@@ -72,12 +72,12 @@ def case(window: Window, shoot: Shoot = lambda page, name, selector: None, *, pr
 def _prove(window: Window, shoot: Shoot) -> None:
     page = window.page
     window.switch("Evaluate")
-    page.get_by_text("fell out of").or_(page.get_by_role("button", name="Gather")).first.wait_for()
+    page.get_by_text("relevant memories from the first").or_(page.get_by_role("button", name="Gather")).first.wait_for()
     gather = page.get_by_role("button", name="Gather")
     if gather.count():
         gather.click()
     expect(gather).to_have_count(0, timeout=GATHERED)
-    page.get_by_text("fell out of").first.wait_for(timeout=GATHERED)
+    page.get_by_text("relevant memories from the first").first.wait_for(timeout=GATHERED)
     window.settled()
     shoot(page, "case-4-losses", "[data-testid=stMain]")
     window.view("Compare")
@@ -138,7 +138,7 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
 def _compare(window: Window, shoot: Shoot) -> None:
     page = window.page
     window.switch("Evaluate")
-    page.get_by_text("fell out of").or_(page.get_by_role("button", name="Gather")).first.wait_for()
+    page.get_by_text("relevant memories from the first").or_(page.get_by_role("button", name="Gather")).first.wait_for()
     gather = page.get_by_role("button", name="Gather")
     if gather.count():  # the search gathered what its baseline needs, not the preset's
         gather.click()

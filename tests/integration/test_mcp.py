@@ -167,7 +167,7 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         ]
 
         lost = await call("losses", query_set="t", changes=FIRST_THREE, cutoff=3)
-        assert lost["said"][0].startswith("adjust loses the only relevant memory that fell out of the first 3")
+        assert lost["said"][0].startswith("lost 1 of ") and lost["said"][0].endswith(" from the first 3: adjust 1")
         (row,) = lost["lost"]
         assert (row["qid"], row["memory_id"], row["stage"]) == ("q1", LOST, "adjust")
         assert row["words"] == why["cause"]

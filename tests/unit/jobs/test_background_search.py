@@ -50,5 +50,5 @@ def test_an_error_in_the_thread_becomes_a_line(evidence: Path) -> None:
     search = BackgroundSearch(replace(planned(evidence), queries=nothing))
     search.start().wait(WAIT)
     assert search.over and search.result is None
-    assert search.problem.startswith("The search ended with an error: AttributeError: ")
+    assert search.problem.startswith("AttributeError: ")
     assert "\n" not in search.problem

@@ -313,7 +313,7 @@ def test_measures_losses_and_why_name_the_recorded_stage(store: Store, tmp_path:
     measured, _ = evaluate_configs([(own.name, own)], lambda _: evidence, parse_measures("hit@2 recall@2", 1))
     assert measured[0].evaluation.summaries[1].mean == 0.5
     losses = measured_losses(measured, 1, 2)
-    assert losses.sentences == ["cross-encoder loses the only relevant memory that fell out of the first 2"]
+    assert losses.sentences == ["lost 1 of 2 relevant memories from the first 2: cross-encoder 1"]
     assert losses.maps[0].rows[0].words.startswith("Lost at cross-encoder: d was not in bm25, 1st in faiss (0.9)")
     why = explain("d", found.evidences["q1"], own)
     assert why.path.lost_at == "cross-encoder" and "no fix can be computed" in why.verdict
