@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.ui.kit.html import draw_page_icon
 
 st.set_page_config(layout="wide")
@@ -19,5 +19,5 @@ page = st.navigation(
     position="top",
 )
 st.set_page_config(page_title=f"{page.title} · CEMS Workbench")
-gc_tuning.watch()
+start_up.watch()
 page.run()

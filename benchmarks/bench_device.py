@@ -23,7 +23,7 @@ from cems_workbench.jobs.device_check import compared
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
 from cems_workbench.models.device import chosen, describe
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.resolve import PACKAGED_ID, resolve
 
 QUERY = "when does the nightly job start"

@@ -21,7 +21,7 @@ from benchmarks.report import DATA
 from cems_workbench import formats
 from cems_workbench.evaluation.statistics import bootstrap
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, resolve
 from cems_workbench.records import Memory, Query, indexed_text

@@ -25,10 +25,10 @@ from cems_workbench.config import PipelineConfig, preset, preset_names, with_val
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, JUDGE, LISTS, RERANK
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.result import StageRow
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import Memory
 
 ROWS = 900

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery
@@ -47,7 +47,7 @@ def plain(path: Path) -> int:
 
 def snapshot(path: Path) -> int:
     """Take all memories from the file."""
-    with gc_tuning.paused(), closing(open_source(parse(f"sqlite:{path}"))) as source, source.snapshot() as found:
+    with start_up.paused(), closing(open_source(parse(f"sqlite:{path}"))) as source, source.snapshot() as found:
         return sum(len(batch.taken) for batch in found.batches(lambda ids, _: ids))
 
 

@@ -20,7 +20,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, axis_for
 
@@ -103,7 +103,7 @@ def main() -> None:
     made = evidences(options.queries, options.lists, options.hits)
     batch = planted(made, fusion_only())
     mine, theirs = ours(batch), None if options.no_peer else peer(made, batch)
-    gc_tuning.freeze()  # as `tune` does: neither side is held up by a look at objects that stay
+    start_up.freeze()  # as `tune` does: neither side is held up by a look at objects that stay
     # One side after the other, each one config after the next, as in a search: between two of the other's calls, which fill the
     # processor's caches with their own objects, either side is a third slower.
     times = [timed(mine) for _ in range(options.configs)]

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.report import SAMPLE
 from cems_workbench import __version__, formats
 from cems_workbench.config import PipelineConfig, difference, field_specs, preset, preset_names, with_values
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import MeasureDifference, compare
 from cems_workbench.evaluation.evaluate import Evaluation

@@ -25,7 +25,7 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_eviden
 from cems_workbench.jobs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
 from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord, ImportOptions
 from cems_workbench.tuning.objective import parse_goal
@@ -77,7 +77,7 @@ def _tuned(resources: Resources, selection: QuerySelection) -> tuple[PipelineCon
     data = tuning_data(preset(TUNED).config, selection, grades, resources)
     assert data is not None, "its evidence was gathered above"
     goal = parse_goal(["nDCG@10"], (), data.relevant_from)
-    gc_tuning.freeze()
+    start_up.freeze()
     result = run_search(planned_search(data, goal))
     return result.tuned.config, card_of(result, datetime.now(UTC).date().isoformat())
 

@@ -24,7 +24,7 @@ from benchmarks.scale_vectors import ALONE, chroma_alone, filters_of
 from benchmarks.turns import Summary, in_turn
 from cems_workbench.models.chunking import LimitedEmbedder
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID, resolve
 from cems_workbench.progress import Progress, silent

@@ -48,7 +48,7 @@ from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.records import Query
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.card import evidence_card
@@ -441,7 +441,7 @@ def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS
         (query.project or "?") if set_of[query.qid].only_project else set_of[query.qid].title for query in batch.queries
     ]
     score, rows = BatchScorer(batch, MEASURES, seed), np.arange(len(batch.queries))
-    gc_tuning.freeze()
+    start_up.freeze()
     space = SearchSpace.of(start(), [parse_axis(text, widened()) for text in SPACE])
     plan = Plan(space, Goal(MEASURES[:1]), split(groups, len(set(groups)), 0.0, seed), batch.types, trials, seed)
     tuned = tune(plan, score, _watched)

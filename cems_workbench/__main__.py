@@ -31,9 +31,9 @@ def main() -> None:
     from cems_workbench.cli import main as run
 
     if sys.argv[1:2] and sys.argv[1] in WITH_ARROW:
-        from cems_workbench.platform import arrow_alone
+        from cems_workbench.platform import start_up
 
-        arrow_alone.load()
+        start_up.load()
     run()
 
 

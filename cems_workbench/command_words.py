@@ -8,10 +8,11 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 COMMAND_NAMES = ("cems-workbench", "cems_workbench")
 
@@ -42,12 +43,24 @@ def program() -> list[str]:
     return ["python", "-m", "cems_workbench"]
 
 
-def asked_options(project: str | None = None, as_of: datetime | None = None, only_project: bool = False) -> list[str]:
-    """The options of `search`, `why` and others that ask a query again for its project and at its moment."""
+def asked_options(
+    project: str | None = None,
+    as_of: datetime | None = None,
+    only_project: bool = False,
+    variants: Sequence[str] = (),
+    searched: str | None = None,
+    engine_queries: Mapping[str, str] = MappingProxyType({}),
+    without: Sequence[int] = (),
+) -> list[str]:
+    """The options of `search`, `why` and others that ask a query again: the fields of a request, and the variants that are left out."""
     # One word with `=`: a value that begins with a dash stays a value.
     words = [f"--project={project}"] if project else []
     words += ["--only-project"] if only_project else []
-    return words + ([f"--as-of={as_of.isoformat()}"] if as_of is not None else [])
+    words += [f"--as-of={as_of.isoformat()}"] if as_of is not None else []
+    words += [f"--variant={text}" for text in variants]
+    words += [f"--searched={searched}"] if searched is not None else []
+    words += [f"--engine-query={name}={text}" for name, text in engine_queries.items()]
+    return words + [f"--without-variant={number}" for number in without]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import bm25s
 
 from cems_workbench import trace
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.resolve import PACKAGED_ID
 

@@ -24,7 +24,6 @@ import onnx
 from onnx import TensorProto, helper
 
 from cems_workbench import formats
-from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
     EVENING,
@@ -37,6 +36,7 @@ from cems_workbench.models.minilm_embedder import (
     WIDTH,
     WORDPIECES,
     MiniLMEmbedder,
+    local_embedder,
     matrices,
     open_session,
 )

@@ -39,9 +39,9 @@ from cems_workbench.command_words import ProposedCommand, asked_options, why_com
 from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.supersession import Successor, find_successors
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, Memory
 from cems_workbench.store.filter import ANY

@@ -28,11 +28,10 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, inner_depth, metadata_lists
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
+from cems_workbench.pipeline.relations import neighbours, possible_seeds
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import passes, ranked_list
-from cems_workbench.pipeline.retrievers.relations import neighbours
 from cems_workbench.pipeline.scoring import questions_of
-from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
 from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.records import Chunk, Memory, Relation
@@ -314,7 +313,7 @@ class _Scratch:
         return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or MAX_DEPTH
 
     def _gathered(self, path: str, otherwise: int | None) -> Any:
-        return gathered_parameters(self.evidence).get(path, otherwise)
+        return gathered_parameters(self.evidence.notes).get(path, otherwise)
 
     def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")

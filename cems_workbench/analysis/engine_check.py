@@ -14,11 +14,11 @@ from cems_workbench.analysis.vector_origins import ExactRanking, IndexComparison
 from cems_workbench.config import PipelineConfig, list_depths, with_values
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, engine_depths, search_filter
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.live_engine import LiveEngine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
 from cems_workbench.store.search.entries import best_per_memory

@@ -52,6 +52,8 @@ from cems_workbench.analysis.supersession import first_result_stale, first_resul
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline.fusion_methods import fusion_method
+from cems_workbench.pipeline.list_scores import as_cosine
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ABSTAIN, DEDUP, SUPERSESSION
@@ -64,8 +66,6 @@ from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.understanding import corrected
-from cems_workbench.pipeline.vector_scales import as_cosine
-from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import DEFAULT_SCALE, PROJECT_REFERENCE, Memory
 
 

@@ -33,10 +33,10 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.replay import blocks_of, replay, run, to_table
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 

@@ -28,11 +28,11 @@ import numpy as np
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.stages import ABSTAIN, FILTER, FUSION, RANKING_STAGES, THRESHOLD
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
-from cems_workbench.pipeline.wording import list_label, ordinal
 
 RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
 """The stages after which candidates have a rank; the ranks after the last are those of the results. See `ranked_stages` for their order."""

@@ -20,6 +20,7 @@ from cems_workbench.analysis.ranks import stage_words
 from cems_workbench.analysis.supersession import stale_badges, stale_words
 from cems_workbench.errors import one_line
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.fusion import FUSION
@@ -37,7 +38,6 @@ from cems_workbench.pipeline.stages.result import (
 )
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.pipeline.table import Bools, Floats, Ints, ListArrays, memoized
-from cems_workbench.pipeline.wording import list_label, ordinal
 
 ColumnKind = Literal["list", "fusion", "rerank", "factors", "judge", "rank", "stage"]
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.analysis.fusion_shares import FusionShares
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, equal_scores, list_label
 from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.filter import FILTER
@@ -38,7 +38,6 @@ from cems_workbench.pipeline.stages.result import StageArrays, StageFields, Stag
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, RecordedTable
-from cems_workbench.pipeline.wording import equal_scores, list_label
 
 FEW = 3
 """Queries from which on a set shows something."""
@@ -243,16 +242,17 @@ class _List:
     """Queries in which only others found something."""
     scores: _Scores = field(default_factory=_Scores)
 
-    def add(self, query: str, project: str | None, ids: Sequence[str], scores: Sequence[float], others: bool) -> None:
-        """The answer to one query, best first; scores are empty where some are not known. `others`: another list found something."""
+    def add(self, table: CandidateTable, q: int, ids: Sequence[str], scores: Sequence[float], others: bool) -> None:
+        """The answer to query q of a table, best first; scores are empty where some are not known. `others`: another list found some."""
         self.asked += 1
         if not ids:
             self.empty += others
             return
         self.found += 1
         self.scores.add(scores)
+        project = None if table.recorded is not None else table.projects[q]
         first = self.first.setdefault(project, ids)
-        self.queries.setdefault(project, set()).add(query)
+        self.queries.setdefault(project, set()).add(table.queries[q])
         self.same = self.same and _alike(first, ids)
         if len(ids) > len(first):
             self.first[project] = ids
@@ -413,9 +413,7 @@ class StageMistakes:
                 scores = [score for _, (_, score) in ranked if score is not None]
                 ids = [table.ids[q][c] for c, _ in ranked]
                 own = self._lists.setdefault(one.name, _List())
-                own.add(
-                    table.queries[q], None, ids, scores if len(scores) == len(ids) else (), any(x.rank for x in lists)
-                )
+                own.add(table, q, ids, scores if len(scores) == len(ids) else (), any(x.rank for x in lists))
         arrays = dict(done.items())
         for head in recorded.heads:
             found = arrays[head.name]
@@ -474,7 +472,7 @@ class StageMistakes:
                 raw = lists.places.raw[q, i, there].tolist()
                 own = self._lists.setdefault(list_label(name), _List())
                 found = [table.ids[q][c] for c in there.tolist()]
-                own.add(table.queries[q], table.projects[q], found, raw, bool(lists.present[q].any()))
+                own.add(table, q, found, raw, bool(lists.present[q].any()))
                 if cut is not None and cut.lists is not None and source in config.threshold.applies_to:
                     search = cut.fields(q).search
                     fixed = config.threshold.mode == "fixed"

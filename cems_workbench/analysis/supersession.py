@@ -14,8 +14,8 @@ from typing import Any
 
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.supersession import Successor, excluded_successor, find_successors
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Memory
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.relations import SupersedingEdge

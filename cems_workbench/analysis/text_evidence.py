@@ -52,11 +52,10 @@ from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline import Evidence, Trace
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_label, ordinal
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry
-from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import ENGLISH, Chunk, Memory
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize

@@ -44,8 +44,8 @@ from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.search.vectors.vector_index import VectorIndex

@@ -19,11 +19,11 @@ from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 
@@ -354,7 +354,7 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
         said.append(
             f"The lists of added sources ({', '.join(added)}) {unchanged}; only those sources know what they would return."
         )
-    if gathered_parameters(evidence).get("lists.vector.index") == "graph":
+    if gathered_parameters(evidence.notes).get("lists.vector.index") == "graph":
         said.append("The edited memory is placed by exact search; Chroma's graph might miss it.")
     if len(evidence.variants) > 1:
         said.append(

@@ -72,7 +72,7 @@ def save_config(config: ConfigLike, path: str | Path) -> Path:
 
     What the form cannot express is listed in its comments, and is a `WorkbenchWarning`.
     """
-    from cems_workbench.config.forms.reading import SUFFIXES
+    from cems_workbench.config.forms.files import SUFFIXES
     from cems_workbench.jobs.exporting import exported
     from cems_workbench.platform.atomic_write import write_text
 

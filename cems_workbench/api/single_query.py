@@ -202,8 +202,8 @@ class Answer(Result):
 
     def _remarks(self) -> Iterator[str]:
         from cems_workbench.config import depth_notes
+        from cems_workbench.pipeline.effects import effect_lines, later_words
         from cems_workbench.pipeline.list_provenance import answered_lists, searched_lines
-        from cems_workbench.pipeline.request_effects import later_words
         from cems_workbench.pipeline.stages.assembly import ASSEMBLY
         from cems_workbench.pipeline.stages.lists import LISTS
 
@@ -215,12 +215,12 @@ class Answer(Result):
         used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
         yield f"{used}{f', {left_out} memories did not fit' if left_out else ''}; config {self.config.name}"
         yield from depth_notes(self.config)
-        yield from effects(self.evidence, self.config, self.request is None or self.request.as_of is not None)
-        yield from searched_lines(self.evidence)
+        yield from effect_lines(trace, self.request is None or self.request.as_of is not None)
+        yield from searched_lines(self.evidence.notes)
         shown = trace.stage(LISTS).fields.shown(self.config, inner=True)
         for line in (
             later_words(trace),
-            answered_lists(self.evidence, [one.name for one in lists if one.name in shown]),
+            answered_lists(self.evidence.notes, [one.name for one in lists if one.name in shown]),
         ):
             if line:
                 yield line
@@ -233,7 +233,7 @@ class Answer(Result):
     def to_json(self) -> dict[str, Any]:
         """The whole trace as plain values, and what is to be said of it, as `search --json` and `replay --json` print it."""
         from cems_workbench.analysis.known_mistakes import known_mistakes
-        from cems_workbench.pipeline.request_effects import results_written_later
+        from cems_workbench.pipeline.effects import results_written_later
 
         return self.trace.to_json() | {
             "written_later": results_written_later(self.trace),
@@ -256,17 +256,6 @@ class Answer(Result):
 
         write_bundle(redacted(self.evidence) if redact else self.evidence, Path(path))
         return Path(path)
-
-
-def effects(evidence: Evidence, config: PipelineConfig, as_of_given: bool = True) -> Iterator[str]:
-    """What project and moment of the query do under the config, a line each; of a moment that was not given only an effect."""
-    from cems_workbench.pipeline.request_effects import as_of_effect, project_effect
-
-    if evidence.project is not None:
-        only = bool((evidence.notes.get("query") or {}).get("only_project"))
-        yield f"project {evidence.project}: {project_effect(config, only).words}"
-    if evidence.as_of is not None and (as_of_given or not as_of_effect(config).ignored):
-        yield f"as of {evidence.as_of:%Y-%m-%d}: {as_of_effect(config).words}"
 
 
 def _given(shares: VariantContribution) -> str:
@@ -343,21 +332,21 @@ def answered(
     progress: Progress = silent,
 ) -> Answer:
     """The answer to a request; `judge` is what the judge scores. Raises InputError for a variant in `off` that is not there, as `named`."""
-    from cems_workbench.pipeline.gather import gather_lists, gather_scores
-    from cems_workbench.pipeline.replay import replay as replayed
+    from cems_workbench.pipeline.gather import gather_lists, gather_trace
 
     lists = gather_lists(request, config, store.resources, progress)
-    left_out = known_variants(off, lists, named)
-    evidence = gather_scores(lists, config, store.resources, progress, judge=judge, switched_off=left_out)
-    trace = replayed(evidence, config, switched_off=left_out, clock=perf_counter)
+    left_out = known_variants(off, len(lists.variants), named)
+    trace = gather_trace(
+        lists, config, store.resources, progress, judge=judge, switched_off=left_out, clock=perf_counter
+    )
     return Answer(trace, request, left_out)
 
 
-def known_variants(off: Sequence[int], evidence: Evidence, name: str) -> tuple[int, ...]:
+def known_variants(off: Sequence[int], count: int, name: str) -> tuple[int, ...]:
     """The query variants to leave out; raises InputError when there is no such variant, under the argument's name."""
-    missing = sorted(number for number in off if not 0 <= number < len(evidence.variants))
+    missing = sorted(number for number in off if not 0 <= number < count)
     if missing:
-        raise InputError(f"{name} {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0")
+        raise InputError(f"{name} {missing[0]}: there are {count} query variants, counted from 0")
     return tuple(off)
 
 
@@ -394,7 +383,7 @@ def replay(
         chosen = traced_config()
     else:
         chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
-    left_out = known_variants(off, found, "off")
+    left_out = known_variants(off, len(found.variants), "off")
     return Answer(replayed(found, chosen, switched_off=left_out, clock=perf_counter), request, left_out)
 
 
@@ -470,17 +459,18 @@ class Explanation(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """How to read the changes, what project and moment do, and who answered; warnings of recorded stages."""
+        from cems_workbench.pipeline.effects import effect_lines
         from cems_workbench.pipeline.list_provenance import answered_lists
 
         evidence, asked = self.answer.evidence, self.answer.request
-        answered = answered_lists(evidence, [ranked.name for ranked in evidence.lists])
+        answered = answered_lists(evidence.notes, [ranked.name for ranked in evidence.lists])
         if evidence.external:
             said = {mistake.words for mistake in self.why.mistakes}
             further: Iterator[str] = (
                 f"warning: {stage}: {text}" for stage, text in self.answer.trace.warnings if text not in said
             )
         else:
-            further = effects(evidence, self.config, asked is not None and asked.as_of is not None)
+            further = effect_lines(self.answer.trace, asked is not None and asked.as_of is not None)
         return (*self.why.notes, *further, *([answered] if answered else []))
 
     def to_json(self) -> dict[str, Any]:

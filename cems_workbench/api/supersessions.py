@@ -59,7 +59,7 @@ def supersessions(
         ModelError: the model cannot be loaded.
     """
     from cems_workbench.analysis.proposed_edges import MINIMUM, proposed_edges
-    from cems_workbench.models.contradiction import ContradictionScorer
+    from cems_workbench.models.cross_encoder import ContradictionScorer
 
     model = ContradictionScorer(contradiction_model) if contradiction_model else None
     return SupersessionReport(

@@ -18,7 +18,7 @@ import typer
 from cems_workbench.builtin import APP_ROOT
 from cems_workbench.cli.options import StoreOption, settings_for
 from cems_workbench.errors import InputError
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 
 PAGE = APP_ROOT / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -46,7 +46,7 @@ def app_command(
     os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
     atexit.register(_exit_process, exit_code)  # first in, last out: after the cleanup of the server and the models
-    gc_tuning.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
+    start_up.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
@@ -104,4 +104,4 @@ def _preload(port: int) -> None:
         for name in PRELOADED:
             importlib.import_module(name)
     finally:
-        gc_tuning.freeze()
+        start_up.freeze()

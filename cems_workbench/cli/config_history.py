@@ -87,7 +87,7 @@ def _add(store: Store, path: Path, why: str, author: str | None) -> None:
 
 def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
-    from cems_workbench.config.forms.reading import SUFFIXES
+    from cems_workbench.config.forms.files import SUFFIXES
     from cems_workbench.jobs.config_history import restored_config
 
     record = store.configs.get(number)

@@ -363,7 +363,7 @@ def _search_of(measured: MeasuredFidelity, options: Sequence[str]) -> list[str] 
 
 def _print_nearest(result: Nearest, out: Path | None) -> None:
     """Print what was found: the preset and its changes, the agreement of both halves, and what remains."""
-    from cems_workbench.config.value_text import short_value
+    from cems_workbench.config.fields import short_value
     from cems_workbench.jobs.nearest import REPORTED
 
     first, *others = result.lines()

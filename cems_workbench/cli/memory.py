@@ -174,7 +174,9 @@ def blame_command(
     """
     chosen, request = choice.read(), None
     if query is not None:
-        request, chosen = asked.request(query, chosen)
+        from cems_workbench.pipeline.evidence import Request
+
+        request = Request(query, **asked.fields())
     from cems_workbench.api.blame import BlameReport
     from cems_workbench.jobs.blaming import blame_answer
 

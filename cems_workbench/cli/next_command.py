@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import SAMPLE_QUERY
 from cems_workbench.cli.terminal import literal, say
-from cems_workbench.command_words import asked_options, command_line, why_command
+from cems_workbench.command_words import asked_options, command_line
 from cems_workbench.command_words import words_of as words_of
 from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.known_mistakes import NextStep
-    from cems_workbench.pipeline import Trace
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.records import Query
     from cems_workbench.store import Store
@@ -40,13 +39,10 @@ def say_next(*commands: Sequence[str] | None) -> None:
         say(f"next: {line}")
 
 
-def request_options(request: Request, without: Sequence[int] | None = None) -> list[str]:
+def request_options(request: Request, without: Sequence[int] = ()) -> list[str]:
     """The options of `search` and `why` that make this request again; `without` are the variants that are left out."""
-    words = asked_options(request.project, request.as_of, request.only_project)
-    words += [f"--variant={text}" for text in request.variants]
-    words += [f"--searched={request.searched}"] if request.searched is not None else []
-    words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
-    return words + [f"--without-variant={number}" for number in without or ()]
+    values = {field.name: getattr(request, field.name) for field in fields(request) if field.name != "query"}
+    return asked_options(**values, without=without)
 
 
 def repeated(*further: str) -> list[str]:
@@ -54,27 +50,6 @@ def repeated(*further: str) -> list[str]:
     words = present_arguments(sys.argv[1:])
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], *further, *words[end:]]
-
-
-def after_search(
-    step: NextStep, trace: Trace, request: Request, left_out: Sequence[int], options: Sequence[str]
-) -> list[list[str]]:
-    """What to type after a search: what explains it, or for a query without judgments the first memory that is not returned."""
-
-    def why(memory_id: str, k: int | None = None) -> list[str]:
-        asked = request_options(request, left_out)
-        return why_command(request.query, memory_id, cutoff=k, options=asked).words(options)
-
-    if step.place in ("why", "supersession") and step.memory_id is not None:
-        return [why(step.memory_id, step.k)]
-    if step.place in ("stages", "lists", "abstain"):
-        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
-    if step.place == "evaluate":
-        return [words_of("evaluate", "all", options=["--losses", *options])]
-    returned = {row.memory_id for row in trace.results}
-    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
-    below = next((memory_id for memory_id in found if memory_id not in returned), None)
-    return [why(below)] if below is not None else [words_of("doctor", options=options)]
 
 
 def unused(name: str) -> str:

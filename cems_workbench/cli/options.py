@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import EvidenceSet
-    from cems_workbench.pipeline.gather import Request
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
     from cems_workbench.results import Result
@@ -381,13 +380,11 @@ class Asked:
     only_project: OnlyProjectOption = False
     as_of: AsOfOption = None
 
-    def request(self, query: str, config: PipelineConfig) -> tuple[Request, PipelineConfig]:
-        """The request, and the config that it is answered with. Raises InputError."""
-        from cems_workbench.pipeline.gather import Request
-
+    def fields(self) -> dict[str, Any]:
+        """The fields of the request besides the query: `Request(query, **asked.fields())`. Raises InputError."""
         if self.only_project and not self.project:
             raise InputError("--only-project needs a --project")
-        return Request(query, self.project, parse_as_of(self.as_of), self.only_project), config
+        return {"project": self.project, "as_of": parse_as_of(self.as_of), "only_project": self.only_project}
 
     def check_project(self, store: Store) -> None:
         """Warn that no memory is in the project, with the nearest name; InputError if the search is restricted to it."""
@@ -407,17 +404,18 @@ class AskedInFull(Asked):
     engine_queries: EngineQueryOption = None
     without: WithoutVariantOption = None
 
-    def request(self, query: str, config: PipelineConfig) -> tuple[Request, PipelineConfig]:
-        """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
+    def fields(self) -> dict[str, Any]:
+        """As of `Asked`, with variants and texts for engines."""
+        by_list = dict(_engine_query(text) for text in self.engine_queries or ())
+        also = {"variants": tuple(self.variants or ()), "searched": self.searched, "engine_queries": by_list}
+        return super().fields() | also
+
+    def config(self, config: PipelineConfig) -> PipelineConfig:
+        """The config, with manual expansion if variants are given."""
         from cems_workbench.config import with_values
 
-        request, _ = super().request(query, config)
-        if self.variants and config.expansion.backend == "none":
-            config = with_values(config, {"expansion.backend": "manual"})
-        by_list = dict(_engine_query(text) for text in self.engine_queries or ())
-        return replace(
-            request, variants=tuple(self.variants or ()), searched=self.searched, engine_queries=by_list
-        ), config
+        manual = self.variants and config.expansion.backend == "none"
+        return with_values(config, {"expansion.backend": "manual"}) if manual else config
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import after_search, say_next
+from cems_workbench.cli.next_command import repeated, say_next
 from cems_workbench.cli.options import (
     AskedInFull,
     ConfigChoice,
@@ -21,13 +22,15 @@ from cems_workbench.cli.options import (
     progress_bar,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
-from cems_workbench.command_words import why_command, words_of
+from cems_workbench.command_words import asked_options, why_command, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from cems_workbench.analysis.known_mistakes import NextStep
     from cems_workbench.api.single_query import Answer
+    from cems_workbench.pipeline import Trace
 
 StagesOption = Annotated[
     bool,
@@ -61,10 +64,13 @@ def search_command(
 
     Shows the ranking first, and what each stage did with --stages.
     """
-    request, chosen = asked.request(query, choice.read())
+    chosen = asked.config(choice.read())
     from cems_workbench.analysis.known_mistakes import next_step
     from cems_workbench.api.single_query import answered
     from cems_workbench.jobs.query_grades import QueryGrades, query_grades
+    from cems_workbench.pipeline.evidence import Request
+
+    request = Request(query, **asked.fields())
 
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
@@ -81,7 +87,26 @@ def search_command(
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
         say_wrapped(step.words)
     label = words_of("app", options=given_options(store=store)) if step.place == "label" else None
-    say_next(*after_search(step, answer.trace, request, answer.off, choice.words(store)), label)
+    again = asked_options(**asked.fields(), without=answer.off)
+    say_next(*_after_search(step, answer.trace, again, choice.words(store)), label)
+
+
+def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: Sequence[str]) -> list[list[str]]:
+    """What to type after a search: what explains it, or for a query without judgments the first memory that is not returned."""
+
+    def why(memory_id: str, k: int | None = None) -> list[str]:
+        return why_command(trace.evidence.query, memory_id, cutoff=k, options=asked).words(options)
+
+    if step.place in ("why", "supersession") and step.memory_id is not None:
+        return [why(step.memory_id, step.k)]
+    if step.place in ("stages", "lists", "abstain"):
+        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
+    if step.place == "evaluate":
+        return [words_of("evaluate", "all", options=["--losses", *options])]
+    returned = {row.memory_id for row in trace.results}
+    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
+    below = next((memory_id for memory_id in found if memory_id not in returned), None)
+    return [why(below)] if below is not None else [words_of("doctor", options=options)]
 
 
 def replay_command(

@@ -36,7 +36,7 @@ def serve_command(
     The first search, why, what-if, replay, memory, blame or report why leaves such a process behind, which ends after ten minutes without
     a command; --no-serve runs a command alone. Without an option this command is such a process itself, until Ctrl-C.
     """
-    from cems_workbench.serve.status import servers
+    from cems_workbench.serve.wire import servers
 
     try:
         if status or stop:
@@ -50,7 +50,7 @@ def _serve(store: Path | None, idle: float) -> None:
     from cems_workbench.jobs.kept_resources import KEPT
     from cems_workbench.serve.address import Address, Directory
     from cems_workbench.serve.server import Server
-    from cems_workbench.serve.status import answering
+    from cems_workbench.serve.wire import answering
 
     settings = settings_for(store)
     place = str(settings.store)
@@ -81,7 +81,7 @@ def _print(found: list[dict[str, Any]], stopped: bool, as_json: bool) -> None:
 def serve_check(store: str) -> Check:
     """The row of `doctor`: which process answers commands on this store."""
     from cems_workbench.jobs.diagnosis import Check
-    from cems_workbench.serve.status import answering
+    from cems_workbench.serve.wire import answering
 
     try:
         found = answering(store)

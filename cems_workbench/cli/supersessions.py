@@ -79,7 +79,7 @@ def supersessions_command(
             return
         from cems_workbench.analysis.proposed_edges import MINIMUM, proposed_edges
         from cems_workbench.jobs.supersessions import write_proposals
-        from cems_workbench.models.contradiction import ContradictionScorer
+        from cems_workbench.models.cross_encoder import ContradictionScorer
 
         with progress_bar() as progress:
             resources.refresh(progress)

@@ -38,7 +38,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError, StoreLockedError
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.progress import Cancelled, Progress
 
@@ -175,7 +175,7 @@ def tune_command(
     by: GroupBy | None = group_by.value if group_by else None
     sealed = 0.0 if without_labels else holdout
     planned = planned_search(data, goal, space or (), group_by=by, folds=folds, sealed=sealed, trials=trials, seed=seed)
-    gc_tuning.freeze()
+    start_up.freeze()
     address = settings_for(store).dask if dask is None else dask
     with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)

@@ -100,10 +100,12 @@ def explained(
     quiet: bool,
 ) -> Explanation:
     """Why a memory is not in the store's answer to a query. A judge is asked only where it decides."""
-    request, chosen = asked.request(query, choice.read())
+    chosen = asked.config(choice.read())
     from cems_workbench.analysis.why import stored_memory
     from cems_workbench.api.single_query import answered, explanation
+    from cems_workbench.pipeline.evidence import Request
 
+    request = Request(query, **asked.fields())
     with progress_bar(quiet) as progress, opened_store(store) as opened:
         stored_memory(memory_id, opened.resources)  # refused before the search
         asked.check_project(opened.resources.store)
@@ -122,7 +124,8 @@ def _of_evidence(
     quiet: bool,
 ) -> Explanation:
     """The same of evidence that was gathered before: of a bundle, an evidence file or a set of external traces."""
-    _, chosen = asked.request(query, choice.read())
+    chosen = asked.config(choice.read())
+    asked.fields()  # what a search refuses is refused here too
     from cems_workbench.analysis.why import require_stored
     from cems_workbench.api.single_query import Answer, explanation, known_variants
     from cems_workbench.jobs.traced_sets import require_no_config
@@ -137,7 +140,7 @@ def _of_evidence(
     if memory_id not in bundle.memories and len(memory_id.split()) == 1 and not name.exists():
         with open_existing_store(store) as opened:  # a set of the store: no list of the trace had it
             require_stored(memory_id, opened)
-    left_out = known_variants(asked.without or (), bundle, "--without-variant")
+    left_out = known_variants(asked.without or (), len(bundle.variants), "--without-variant")
     answer = Answer(replay(bundle, chosen, switched_off=left_out), off=left_out)
     of_set = traced_mistakes(path) if bundle.external and path is not None else ()
     with progress_bar(quiet) as progress:
@@ -241,11 +244,13 @@ def what_if_command(
         raise InputError("pass one of --without MEMORY_ID, --with TEXT and --with-file FILE")
     if scope not in ("personal", "shared"):
         raise InputError(f"--scope {scope[:40]}: expected personal or shared")
-    request, chosen = asked.request(query, choice.read())
+    chosen = choice.read()
     from cems_workbench.api.memories import what_if
     from cems_workbench.api.single_query import answered
+    from cems_workbench.pipeline.evidence import Request
     from cems_workbench.platform.parsing import read_text
 
+    request = Request(query, **asked.fields())
     with progress_bar(as_json) as progress, opened_store(store) as opened:
         asked.check_project(opened.resources.store)
         found = what_if(

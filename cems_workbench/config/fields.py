@@ -4,6 +4,17 @@
 `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of docs/internals/specification.md.
 Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a config is hashable,
 and lists and mappings in files.
+
+Export names: what a parameter is called in other systems, declared with the parameter.
+
+`cems(...)`, `planned(...)`, `agent(...)`, `ace(...)`, `mem0(...)` and `engram(...)` are written into a field's metadata
+(`param(..., exports=...)`); the writers and readers derive from them, so that there is no second list of parameters. `codec` says how a
+value is written if it is not the parameter's own; the codecs are in `forms/sheet.py`.
+
+Source: docs/reference/formats.md, "Configs"; CEMS plan, "Config Changes"; memory agent, feature 2; mem0ai 2.2.1, `Memory.search`; engram
+at 10a2fe6, processor/recollection-writer.ts; ACE at f60bd48.
+
+A value of the config in a few characters, as pages and reports show it.
 """
 
 from __future__ import annotations
@@ -18,7 +29,97 @@ import annotated_types
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from cems_workbench.config.export_names import ExportName
+Target = Literal["env", "reranker-env", "ace-env", "mem0", "engram"]
+TARGET_TITLES: dict[Target, str] = {
+    "env": "CEMS",
+    "reranker-env": "the memory agent",
+    "ace-env": "ACE",
+    "mem0": "mem0",
+    "engram": "engram",
+}
+TARGET_PRESETS: dict[Target, str] = {
+    "env": "cems_head",
+    "reranker-env": "memory_agent",
+    "ace-env": "ace_head",
+    "mem0": "mem0",
+    "engram": "engram_head",
+}
+"""The preset that does what the target does when nothing is set."""
+ENV_PREFIXES: dict[str, Target] = {"CEMS_": "env", "RERANKER_": "reranker-env", "ACE_": "ace-env"}
+"""The targets that read environment variables, by how their names begin."""
+
+Codec = Literal[
+    "value",
+    "llm",
+    "cems_backend",
+    "llama_server",
+    "band",
+    "mem0_threshold",
+    "mem0_rerank",
+    "mem0_store",
+    "bonus_constant",
+    "row_order",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportName:
+    """One variable of a target; of mem0 an argument or a key of its configuration, of engram a constant and the file it is in.
+
+    `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
+    export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
+    that a plan names and the current system does not read; `place` is the index of the band whose share it is.
+    """
+
+    target: Target
+    name: str
+    codec: Codec = "value"
+    low: float | None = None
+    high: float | None = None
+    null: float | None = None
+    read: bool = True
+    place: int = 0
+
+
+def cems(
+    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None, null: float | None = None
+) -> tuple[ExportName, ...]:
+    """A variable that CEMS reads today."""
+    return (ExportName("env", f"CEMS_{name}", codec, low, high, null),)
+
+
+def planned(name: str, *, codec: Codec = "value", place: int = 0) -> tuple[ExportName, ...]:
+    """A variable of the CEMS plan that current CEMS does not read."""
+    return (ExportName("env", f"CEMS_{name}", codec, read=False, place=place),)
+
+
+def agent(name: str, *, codec: Codec = "value") -> tuple[ExportName, ...]:
+    """A variable of the memory agent."""
+    return (ExportName("reranker-env", f"RERANKER_{name}", codec),)
+
+
+def ace(name: str) -> tuple[ExportName, ...]:
+    """A variable of ACE."""
+    return (ExportName("ace-env", f"ACE_{name}"),)
+
+
+def mem0(
+    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None
+) -> tuple[ExportName, ...]:
+    """An argument of mem0's search (`search.NAME`), or a key of its configuration (`config.SECTION.NAME`)."""
+    return (ExportName("mem0", name, codec, low, high),)
+
+
+RECOLLECTION = "processor/recollection-writer.ts"
+"""The file of engram's source that ranks what a prompt gets."""
+
+
+def engram(
+    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None
+) -> tuple[ExportName, ...]:
+    """A constant of engram's recollection."""
+    return (ExportName("engram", f"{RECOLLECTION}: {name}", codec, low, high),)
+
 
 Cost = Literal["replay", "gather", "deepen"]
 """What a change costs. replay: nothing. gather: new evidence. deepen: new evidence when raised, nothing when lowered."""
@@ -83,6 +184,29 @@ def param(
         "on": on,
     }
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
+
+
+def within(low: float, high: float, **rest: Any) -> dict[str, Any]:
+    """The range of a parameter, bounds included, with what else of `param` goes with it: `param(..., **within(0, 1, step=0.05))`."""
+    return {"ge": low, "le": high, **rest}
+
+
+def above(low: float, high: float, **rest: Any) -> dict[str, Any]:
+    """As `within`, without the lower bound."""
+    return {"gt": low, "le": high, **rest}
+
+
+WEIGHT = within(0, 100, step=0.05, soft=(0, 3))
+"""Of a list in the fusion."""
+SHARE = within(0, 1, step=0.05)
+DEPTH = within(1, 10_000, step=5, soft=(5, 300), cost="deepen")
+"""Of a list, in memories."""
+FACTOR = within(1, 100, step=1, soft=(1, 10), cost="gather")
+"""The depth of a list as a multiple of the result limit."""
+FACTOR_OR_0 = within(0, 100, step=1, soft=(0, 10), cost="gather")
+FEW = within(1, 100, step=1, soft=(1, 20), cost="gather")
+WORDS = within(1, 1000, step=1, soft=(1, 50))
+"""Words or results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,3 +348,26 @@ Tiers = Annotated[
     PlainSerializer(lambda value: dict(value), return_type=dict),
 ]
 JudgeBands = Annotated[tuple[float, float, float], BeforeValidator(as_tuple), AsList]
+
+
+def short_value(value: Any) -> str:
+    """A value of the config in a few characters."""
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return " ".join(_part(item) for item in value) or "none"
+    text = str(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _part(item: Any) -> str:
+    if isinstance(item, tuple):
+        return f"{item[0]} {item[1]:g}"
+    if isinstance(item, Section):
+        # The first number of a row is the last rank, or number of words, that it is for.
+        return "/".join(f"{value:g}" for value in list(item.model_dump().values())[1:])
+    return str(item)

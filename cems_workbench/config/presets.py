@@ -17,12 +17,12 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import REFERENCE_PRESET
-from cems_workbench.config.forms.yaml_form import config_from
+from cems_workbench.config.forms.yaml_form import config_from, known_preset, preset_folder, preset_text, shipped_values
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.config.preset_files import known_preset, preset_folder, preset_text, shipped_values
 
 if TYPE_CHECKING:
     from cems_workbench.config.evidence_card import EvidenceCard
+
 
 DEFAULT = REFERENCE_PRESET
 

@@ -263,7 +263,7 @@ class LabelledBatch:
         """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
         found: dict[str, int] = {}
         for evidence, count in self._alike:
-            for need in unmet(config, evidence) if not evidence.external else ():
+            for need in unmet(config, evidence.notes, evidence.in_brief) if not evidence.external else ():
                 words = f"{need.parameter}: gathered with {need.gathered}, wanted {need.wanted}"
                 found[words] = found.get(words, 0) + count
         return found

@@ -202,7 +202,7 @@ class EvidenceSet:
     @property
     def answered(self) -> str:
         """By whom and when the lists were answered, where that was a running system; else empty."""
-        return provenance(*self.evidences.values())
+        return provenance(*(one.notes for one in self.evidences.values()))
 
     @property
     def external(self) -> bool:

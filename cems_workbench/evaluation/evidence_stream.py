@@ -302,7 +302,7 @@ class _Pass:
             )
         overlaps = tuple(float(np.concatenate(one.overlaps).mean()) for one in self.configs[1:] if one.overlaps)
         return StreamEvaluation(
-            tuple(evaluations), overlaps, provenance(*(one for pair in self.answered.values() for one in pair))
+            tuple(evaluations), overlaps, provenance(*(one.notes for pair in self.answered.values() for one in pair))
         )
 
 
@@ -338,7 +338,7 @@ def _pass(
             each(batch, found)
         for evidence in portion.evidences.values():
             if engine := evidence.notes.get("engine"):
-                first, last = run.answered.get(name := provenance(evidence).rpartition(" at ")[0], (evidence, evidence))
+                first, last = run.answered.get(name := provenance(evidence.notes).rpartition(" at ")[0], (evidence, evidence))
                 at = [str(one.notes["engine"].get("at")) for one in (first, last)]
                 when = str(engine.get("at"))
                 run.answered[name] = evidence if when < at[0] else first, evidence if when > at[1] else last

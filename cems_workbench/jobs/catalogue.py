@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.config import PipelineConfig, load_import, parse_config, preset, preset_names
-from cems_workbench.config.forms.reading import Imported
+from cems_workbench.config.forms.files import Imported
 from cems_workbench.errors import InputError, WorkbenchError
 
 if TYPE_CHECKING:

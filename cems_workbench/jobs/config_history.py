@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, parse_config
 from cems_workbench.config.evidence_card import card_reference
-from cems_workbench.config.forms.reading import salvaged
+from cems_workbench.config.forms.files import salvaged
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.platform.parsing import yaml_values

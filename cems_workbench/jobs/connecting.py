@@ -30,11 +30,11 @@ from cems_workbench.jobs.embedder_match import (
     naming,
     vector_origins,
 )
-from cems_workbench.models.dimensions import candidates
+from cems_workbench.models.embedder_match import candidates
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.pipeline.live_scores import scale_note
+from cems_workbench.pipeline.live_engine import scale_note
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_TEXT_RULE, TakenColumns, TakenMemory, TextRule
@@ -297,7 +297,7 @@ def take_snapshot(
         return wanted
 
     try:
-        with gc_tuning.paused(), store.sources.bulk_writes(), source.snapshot() as snapshot:
+        with start_up.paused(), store.sources.bulk_writes(), source.snapshot() as snapshot:
             progress("importing memories", 0, snapshot.total)
 
             def pause(seconds: float) -> None:

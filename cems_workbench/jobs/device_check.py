@@ -14,7 +14,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
 from cems_workbench.models.device import Device, TorchModel
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.models.resolve import EIGHT_BIT_ID, locate, resolve
 

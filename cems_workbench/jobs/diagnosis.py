@@ -27,8 +27,7 @@ from cems_workbench.jobs.missing_data import missing_data
 from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.jobs.team_status import team_status
 from cems_workbench.models.device import NAMES, chosen, describe, driver, unavailable
-from cems_workbench.models.dimensions import candidates
-from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
+from cems_workbench.models.embedder_match import ANEW, EmbedderMatch, candidates
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
@@ -36,7 +35,7 @@ from cems_workbench.models.onnx_session import Agreement
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
-from cems_workbench.platform.timeouts import run_in_thread
+from cems_workbench.platform.waiting import run_in_thread
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import NoMemoriesError
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
 if TYPE_CHECKING:
-    from cems_workbench.models.openai_embedder import OpenAiEmbedder
-    from cems_workbench.models.server_embedder import Wording
+    from cems_workbench.models.server_embedder import OpenAiEmbedder, Wording
 
 EMBED_TIMEOUT_S = 60.0
 
@@ -67,7 +66,7 @@ def embedder(settings: Settings) -> QueryEmbedder:
 
 def openai_embedder(settings: Settings, timeout_s: float = EMBED_TIMEOUT_S, tries: int = 3) -> OpenAiEmbedder:
     """The embedder on the OpenAI-compatible server that the settings name."""
-    from cems_workbench.models.openai_embedder import OpenAiEmbedder
+    from cems_workbench.models.server_embedder import OpenAiEmbedder
 
     _, model = settings.served_embedder or ("openai", "")
     return OpenAiEmbedder(

@@ -5,7 +5,7 @@
 What a recording says of a query is taken as given: the text that was searched, what an engine got, several wordings, project and moment
 (`asked_queries`). `recorded_lists` says which lists are those of the recording.
 
-The measured config is the chosen one with the settings of the recording, as a `.env` of CEMS would set them (`config.forms.env_form`), its
+The measured config is the chosen one with the settings of the recording, as a `.env` of CEMS would set them (`config.forms.targets`), its
 token budget, and its moment as the moment of every query. Evidence is gathered as for any query set (`jobs.query_set_evidence`), and an
 interrupted job resumes.
 
@@ -40,7 +40,7 @@ from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, 
 from cems_workbench.analysis.fidelity.measures import DEPTH, EXACT_PRECISION, QueryFidelity, SetFidelity
 from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.config.forms.env_form import read_env
+from cems_workbench.config.forms.targets import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.base.logs import not_recorded
@@ -61,12 +61,12 @@ from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.list_sources import equal_scores
 from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Ranking
-from cems_workbench.pipeline.wording import equal_scores
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings

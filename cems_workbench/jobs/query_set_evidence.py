@@ -562,7 +562,7 @@ def ensure_evidence(
     since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
     if evidence is not None and asks_source(config):
-        asked = asked_between(evidence.evidences.values())
+        asked = asked_between(one.notes for one in evidence.evidences.values())
         if asked is None or asked[1] < since:
             discard_evidence(config, selection, resources)
             evidence = None

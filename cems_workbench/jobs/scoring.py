@@ -187,7 +187,7 @@ def _scored(
 def reads_otherwise(config: PipelineConfig, evidence: Evidence) -> bool:
     """Would the reranker of a config read other texts than those of its scores in the evidence?"""
     scored = bool(evidence.model_scores.get(model_key(config.rerank)))
-    return scored and any(need.stage == RERANK.name for need in unmet(config, evidence))
+    return scored and any(need.stage == RERANK.name for need in unmet(config, evidence.notes, evidence.in_brief))
 
 
 def read_again(evidence: EvidenceSet) -> EvidenceSet:

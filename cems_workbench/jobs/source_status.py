@@ -18,7 +18,7 @@ from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.embedder_match import FEW_VECTORS, SourceMatch, match_source, vector_origins
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.platform.timeouts import run_in_thread
+from cems_workbench.platform.waiting import run_in_thread
 from cems_workbench.sources import connect
 from cems_workbench.sources.address import Address, parse_saved
 from cems_workbench.sources.source import SourceInfo

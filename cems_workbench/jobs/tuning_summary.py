@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
 from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, SearchResult
 from cems_workbench.pipeline.table import Floats

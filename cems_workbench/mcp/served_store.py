@@ -18,7 +18,7 @@ from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
 from cems_workbench.api.open_store import OpenStore, open_store
 from cems_workbench.builtin import preset_names
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.forms.reading import SUFFIXES
+from cems_workbench.config.forms.files import SUFFIXES
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.evidence_file import is_evidence_file
 from cems_workbench.jobs.access import Role, allowed_path, require

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import CallError, CallLimits, ModelServer, post_json, sendable
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, ask_json, sendable
 from cems_workbench.models.ollama import cache_name, ollama_server, open_client, require
 
 
@@ -109,7 +109,7 @@ class OpenAiChat:
         body = {"model": self._model, "messages": _messages(system, user), "temperature": 0, "stream": False}
 
         async def request() -> str:
-            return _not_blank(_content(await post_json(self._server, "chat/completions", body)))
+            return _not_blank(_content(await ask_json(self._server, self._server.api("chat/completions"), body)))
 
         return self._server.call(request)
 

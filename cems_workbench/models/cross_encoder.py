@@ -4,13 +4,22 @@ Raw scores are the model's logits, regardless of the activation it was saved wit
 `sigmoid` to become 0..1.
 
 Source: Nogueira & Cho 2019 (passage re-ranking with BERT); ACE, which ranks by the sigmoid of ms-marco-MiniLM-L6-v2.
+
+A natural language inference cross-encoder: the probability that one text contradicts another.
+
+Any sentence-transformers CrossEncoder with an output called "contradiction" fits, such as cross-encoder/nli-deberta-v3-base. Its outputs
+are turned into probabilities by softmax; the order of the outputs is read from the model.
+
+Source: Bowman et al. 2015 (SNLI), Williams et al. 2018 (MultiNLI).
 """
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
@@ -29,10 +38,10 @@ class CrossEncoderReranker:
     """
 
     def __init__(self, asked: str, device: Choice = "auto") -> None:
-        self.resolved: Resolved = find_weights(asked, _named(asked))
+        self.resolved: Resolved = find_weights(asked, _cross_encoder_named(asked))
         self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
         """By the requested name, so that another machine resolves it, and its device, locally."""
-        self.torch = TorchModel(_named(asked), self._load, device)
+        self.torch = TorchModel(_cross_encoder_named(asked), self._load, device)
 
     @property
     def batch(self) -> int:
@@ -48,7 +57,7 @@ class CrossEncoderReranker:
     def label(self) -> str:
         """What scores, in words."""
         on_device = self.torch.loaded and (self.torch.problem or self.torch.device != "cpu")
-        return _named(self.resolved.line) + (f", {self.torch.place}" if on_device else "")
+        return _cross_encoder_named(self.resolved.line) + (f", {self.torch.place}" if on_device else "")
 
     def cache_model(self, query: str) -> str:
         """Version, model and the folder its weights come from, which for a cached model names the revision."""
@@ -60,9 +69,11 @@ class CrossEncoderReranker:
         return self.torch.model
 
     def _load(self, device: Device) -> Any:
-        model = load_cross_encoder(self.resolved, _named(self.resolved.asked), device)
+        model = load_cross_encoder(self.resolved, _cross_encoder_named(self.resolved.asked), device)
         if model.num_labels != 1:
-            raise ModelError(f"{_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one")
+            raise ModelError(
+                f"{_cross_encoder_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one"
+            )
         return model
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -120,7 +131,7 @@ def load_cross_encoder(resolved: Resolved, name: str, device: Device = "cpu") ->
         raise ModelError(f"{name} cannot be loaded: {reason}") from error
 
 
-def _named(model: str) -> str:
+def _cross_encoder_named(model: str) -> str:
     """The model's name and type, unless the name contains the type: "cross-encoder/ms-marco-MiniLM-L6-v2" does."""
     return model if model.startswith("cross-encoder") else f"cross-encoder {model}"
 
@@ -129,3 +140,52 @@ def _pair(logit: float, *, cut: bool) -> PairScore:
     if math.isfinite(logit):
         return PairScore(logit, detail=TRUNCATED if cut else None)
     return PairScore(None, f"not finite: the model gave {logit}")
+
+
+CONTRADICTION = "contradiction"
+
+
+class ContradictionScorer:
+    """Scores pairs of texts; the weights load on first use.
+
+    Raises ModelError if `asked`, a path or hub id, is neither a folder nor in the local cache nor on a reachable hub.
+    """
+
+    batch = 32
+
+    def __init__(self, asked: str) -> None:
+        self.resolved: Resolved = find_weights(asked, _contradiction_named(asked))
+        self._lock = threading.Lock()
+
+    @property
+    def label(self) -> str:
+        """What scores, in words."""
+        return _contradiction_named(self.resolved.line)
+
+    @cached_property
+    def _model(self) -> tuple[Any, int]:
+        """The CrossEncoder and the column of the contradiction. Raises ModelError in one line."""
+        model = load_cross_encoder(self.resolved, _contradiction_named(self.resolved.asked))
+        names = {int(place): str(name).lower() for place, name in model.config.id2label.items()}
+        place = next((place for place, name in names.items() if name == CONTRADICTION), None)
+        if place is None:
+            known = ", ".join(names[place] for place in sorted(names))
+            raise ModelError(
+                f"{_contradiction_named(self.resolved.asked)} has the outputs {known}; one must be {CONTRADICTION}"
+            )
+        return model, place
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The probability, 0..1, that the second text of each pair contradicts the first. Raises ModelError."""
+        if not pairs:
+            return []
+        with self._lock:
+            model, place = self._model
+            logits = model.predict(
+                list(pairs), batch_size=self.batch, show_progress_bar=False, apply_softmax=True, convert_to_numpy=True
+            )
+        return [float(row[place]) for row in logits]
+
+
+def _contradiction_named(model: str) -> str:
+    return f"contradiction model {model}"

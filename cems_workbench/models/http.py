@@ -8,7 +8,7 @@
                  `CircuitBreaker` keeps the first for the calls that follow
 
 A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are classified here. A
-backend with its own error messages (`llama_server`) passes another `classify`.
+backend that knows more of a failure passes another `classify`.
 
 Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
 """
@@ -97,7 +97,8 @@ class ModelServer:
     """A model server and how it is called; may be called by several threads at once.
 
     `url` is as configured and checked when it is first used. `prefix` stands before host and port in messages ("Ollama at "),
-    `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug. Neither `secret` nor what
+    `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug; `most` are the bytes
+    of a reply, if fewer than `MAX_REPLY_BYTES`. Neither `secret` nor what
     the URL carries before an @ or in its query appears in a message.
     """
 
@@ -107,6 +108,7 @@ class ModelServer:
     breaker: CircuitBreaker | None = None
     sleep: Callable[[float], None] = time.sleep
     secret: str | None = field(default=None, repr=False)
+    most: int | None = None
     classify: Callable[[Exception, ModelServer], CallError] | None = None
 
     @property
@@ -170,7 +172,9 @@ class ModelServer:
 
         return {
             "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
-            "event_hooks": {"response": [async_hook(MAX_REPLY_BYTES), *([check] if raise_for_status else [])]},
+            "event_hooks": {
+                "response": [async_hook(self.most or MAX_REPLY_BYTES), *([check] if raise_for_status else [])]
+            },
             "headers": HEADERS,
             # A redirect would send key and query to a host that the user did not name.
             "follow_redirects": False,
@@ -241,26 +245,25 @@ class ModelServer:
         return retrying(attempt)
 
 
-async def post_json(server: ModelServer, path: str, body: Any) -> Any:
-    """The decoded reply of an OpenAI-compatible server to a POST that carries its secret as the key.
+async def ask_json(server: ModelServer, url: str, body: Any = None) -> Any:
+    """The decoded reply to a GET, or with a body to a POST, that carries the server's secret as the key.
 
     Raises CallError, also for an error that comes with HTTP 200, httpx errors and ValueError as they come, ModelError for a key that no
     header carries.
     """
     import httpx
 
+    method, headers = "GET" if body is None else "POST", authorization(server.secret or "")
     async with httpx.AsyncClient(**server.client_options()) as client:
-        response = await client.post(server.api(path), json=body, headers=authorization(server.secret or ""))
+        response = await client.request(method, url, json=body, headers=headers)
     reply = server.decoded(response)
     # Some servers send an error with HTTP 200.
     if isinstance(reply, dict) and reply.get("error"):
-        code, said = (
-            reply["error"].get("code") if isinstance(reply["error"], dict) else None,
-            server_message(response.text),
-        )
+        error, said = reply["error"], server.redacted(server_message(response.text))
+        code = error.get("code") if isinstance(error, dict) else None
         if isinstance(code, int) and code >= 400:
-            raise status_error(code, server.redacted(said))
-        raise CallError("server error", f"HTTP {response.status_code} with an error: {server.redacted(said)}")
+            raise status_error(code, said)
+        raise CallError("server error", f"HTTP {response.status_code} with an error: {said}")
     return reply
 
 
@@ -285,22 +288,17 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-def score_pairs(
-    score: Callable[[str], PairScore],
-    texts: Sequence[str],
-    max_concurrent: int,
-    not_asked: Callable[[CallError], str] | None = None,
-) -> list[PairScore]:
+def score_pairs(score: Callable[[str], PairScore], texts: Sequence[str], max_concurrent: int) -> list[PairScore]:
     """One score per text, in order, from `score`, which may raise ModelError for a text; `detail["seconds"]` says how long it took.
 
     Equal texts are scored once. At most `max_concurrent` run at a time; after a CallError that says stop, the texts not yet
-    asked are flagged refused, in the words of `not_asked`.
+    asked are flagged refused.
     """
     stopped: list[CallError] = []
 
     def timed(text: str) -> PairScore:
         if stopped:
-            return PairScore(None, _not_asked(stopped[0], not_asked), {"seconds": 0.0})
+            return PairScore(None, _not_asked(stopped[0]), {"seconds": 0.0})
         started = time.perf_counter()
         try:
             scored = score(text)
@@ -319,10 +317,8 @@ def score_pairs(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C no further call starts
 
 
-def _not_asked(stopped: CallError, words: Callable[[CallError], str] | None) -> str:
-    if str(stopped).startswith(NOT_ASKED):
-        return str(stopped)
-    return words(stopped) if words else f"{NOT_ASKED}, since {stopped}"
+def _not_asked(stopped: CallError) -> str:
+    return str(stopped) if str(stopped).startswith(NOT_ASKED) else f"{NOT_ASKED}, since {stopped}"
 
 
 def flagged(failure: ModelError) -> str:

@@ -11,7 +11,6 @@ Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import reprlib
@@ -20,24 +19,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import (
-    MAX_RETRY_WAIT_S,
     CallError,
     CallLimits,
     ModelServer,
+    ask_json,
+    call_error,
     score_pairs,
+    sendable,
     server_url,
 )
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale
-
-if TYPE_CHECKING:
-    import httpx
 
 INSTRUCTION = "Given a query, retrieve relevant facts that answer the query"
 PROMPT_VERSION = "qwen3-reranker/1"
@@ -81,7 +79,7 @@ class LlamaServerReranker:
                 f"timeout_s must be above 0 and max_concurrent at least 1, not {timeout_s}, {max_concurrent}"
             )
         limits = CallLimits(timeout_s, per_try=True)
-        self._server = ModelServer(url, limits, f"{scheme}://", breaker, sleep, classify=_failure)
+        self._server = ModelServer(url, limits, f"{scheme}://", breaker, sleep, most=MAX_REPLY_BYTES)
         self._model = model
         self._instruction = instruction
         self._max_concurrent = max_concurrent
@@ -122,16 +120,11 @@ class LlamaServerReranker:
         A pair that fails is flagged with a cause from `CAUSES`. Once the server cannot be connected to, after the
         retries of one pair, the pairs not yet asked are flagged at once.
         """
-        return score_pairs(
-            lambda text: self._score(query, text),
-            texts,
-            self._max_concurrent,
-            lambda failure: f"{failure.cause}: not asked, {failure.what}",
-        )
+        return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
     def _score(self, query: str, text: str) -> PairScore:
-        request = partial(read_json, self._server, "POST", "/v1/chat/completions", self._body(query, text))
-        return score_of_reply(self._server.call(request))
+        server, url = self._server, f"{self._server.base_url}/v1/chat/completions"
+        return score_of_reply(server.call(partial(ask_json, server, url, self._body(query, text))))
 
     def _reported_model(self) -> str | None:
         """The first id at /v1/models; None if the server lists none or does not answer."""
@@ -153,13 +146,12 @@ class LlamaServerReranker:
             self._server,
             limits=CallLimits(HEALTH_TIMEOUT_S, tries=1),
             breaker=breaker if known_away else None,
-            classify=_health_failure,
+            classify=_probe_failure,
         )
-        return server.call(partial(read_json, server, "GET", path))
+        return server.call(partial(ask_json, server, f"{server.base_url}{path}"))
 
-    def _body(self, query: str, text: str) -> bytes:
-        """The request, in ASCII: a lone surrogate reaches the server as an escape and is refused there, not here."""
-        user = f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}"
+    def _body(self, query: str, text: str) -> dict[str, Any]:
+        user = sendable(f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}")
         request: dict[str, Any] = {
             "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}],
             "max_tokens": 1,
@@ -169,89 +161,14 @@ class LlamaServerReranker:
         }
         if self._model is not None:
             request["model"] = self._model
-        return json.dumps(request).encode("ascii")
+        return request
 
 
-async def read_json(server: ModelServer, method: str, path: str, body: bytes | None = None) -> Any:
-    """The decoded body of a reply with status 200. Raises CallError for any other reply, httpx errors as they come."""
-    import httpx
-
-    headers = {"Content-Type": "application/json"} if body is not None else None
-    async with (
-        httpx.AsyncClient(**server.client_options(raise_for_status=False)) as client,
-        client.stream(method, f"{server.base_url}{path}", content=body, headers=headers) as response,
-    ):
-        content = b""
-        async for chunk in response.aiter_bytes():
-            content += chunk
-            if len(content) > MAX_REPLY_BYTES:
-                raise CallError("bad reply", f"longer than {MAX_REPLY_BYTES:,} bytes")
-    try:
-        reply = json.loads(server.redacted(content.decode("utf-8")))
-    except (ValueError, RecursionError):
-        if response.is_success:
-            if not content.strip():
-                raise CallError("empty reply", f"HTTP {response.status_code} without a body") from None
-            kind = response.headers.get("content-type", "no content type")
-            raise CallError(
-                "bad reply", f"not JSON ({kind}): {quoted(server.redacted(content.decode('utf-8', 'replace')))}"
-            ) from None
-        reply = server.redacted(content.decode("utf-8", "replace"))
-    if not response.is_success:
-        raise _refusal(response, reply)
-    return reply
-
-
-def _refusal(response: httpx.Response, reply: Any) -> CallError:
-    """A status other than success: 5xx and 429 are worth another try, unless 429 asks for too long a wait."""
-    error = reply.get("error") if isinstance(reply, dict) else None
-    said = error.get("message") if isinstance(error, dict) else error
-    happened = f"HTTP {response.status_code}: {quoted(said or reply)}"
-    if response.status_code >= 500:
-        return CallError("server error", happened, again=True)
-    if response.status_code != 429:
-        return CallError("bad reply", happened)
-    after = response.headers.get("retry-after", "")
-    if not after.isdecimal():  # a date is possible too, and no server of this kind sends one
-        return CallError("rate limited", happened, again=True)
-    # The length first: converting thousands of digits is an error.
-    if len(after) > 9 or int(after) > MAX_RETRY_WAIT_S:
-        return CallError("rate limited", f"the server asks to wait {after[:9]} s ({happened})")
-    return CallError("rate limited", happened, again=True, wait_s=float(after))
-
-
-def _failure(error: Exception, server: ModelServer) -> CallError:
-    """The failure of a pair from the exception of a try. Re-raises a bug."""
-    import httpx
-
-    if isinstance(error, CallError):
-        return error
-    if isinstance(error, httpx.ConnectTimeout):
-        what = f"no connection to {server.name} within {server.limits.connect_s:g} s"
-        return CallError("timeout", what, stop=True, unreachable=True)
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return CallError("timeout", f"no reply within {server.limits.timeout_s:g} s")
-    if isinstance(error, httpx.ConnectError):
-        what = f"{server.name} takes no connection ({quoted(error)})"
-        return CallError("refused", what, again=True, stop=True, unreachable=True)
-    if isinstance(error, httpx.DecodingError):
-        return CallError("bad reply", quoted(error))
-    if isinstance(error, httpx.TransportError):
-        return CallError("server error", f"the connection broke before the reply ended ({quoted(error)})", again=True)
-    raise error
-
-
-def _health_failure(error: Exception, server: ModelServer) -> CallError:
+def _probe_failure(error: Exception, server: ModelServer) -> CallError:
     """The failure of a request to /health or /v1/models: a timeout counts as unreachable."""
-    import httpx
-
-    if isinstance(error, CallError):
-        return error
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return CallError("timeout", f"no reply within {server.limits.timeout_s:g} s", unreachable=True)
-    if isinstance(error, httpx.RequestError):
-        return CallError("refused", quoted(error), unreachable=True)
-    raise error
+    failure = call_error(error, server)
+    failure.unreachable |= failure.cause == "timeout"
+    return failure
 
 
 def score_of_reply(reply: Any) -> PairScore:

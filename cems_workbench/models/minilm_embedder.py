@@ -14,6 +14,8 @@ rounded by the largest value of a text, those behind a GELU by the largest of ea
 
 Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
 (SmoothQuant).
+
+Local embedder: the packaged model on onnxruntime, and on a device for many texts; any other on sentence-transformers.
 """
 
 from __future__ import annotations
@@ -32,12 +34,20 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.embedder import MAX_CHARS, TokenEmbedder
-from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import WAYS, Agreement, Way, first_agreeing, session_options, with_softmax
+from cems_workbench.models.device import Choice, possible, require_driver
+from cems_workbench.models.embedder import MAX_CHARS, SentenceTransformerEmbedder, TokenEmbedder
+from cems_workbench.models.onnx_session import (
+    WAYS,
+    Agreement,
+    Way,
+    first_agreeing,
+    framing_tokens,
+    session_options,
+    tokenizer_of,
+    with_softmax,
+)
 from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved
-from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
+from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
 from cems_workbench.progress import Progress, silent
 
 GRAPH = Path(__file__).parent / "weights" / "minilm_embedder" / "network.onnx"
@@ -114,8 +124,7 @@ class Network:
 
     def vector(self, text: str) -> Float32:
         """The unit vector of a text that the model reads whole."""
-        ids = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
-        vector: Float32 = _mean(self.read([ids]))[0]
+        vector: Float32 = _mean(self.read([self.tokenizer.encode(text, add_special_tokens=False).ids]))[0]
         return vector
 
 
@@ -230,7 +239,7 @@ class MiniLMEmbedder(TokenEmbedder):
 
         Wordpieces are counted per word, and most words are cached: a quarter of the time of tokenizing the text.
         """
-        sent = [sendable(text).split(" ") for text in texts]
+        sent = [text.split(" ") for text in texts]
         words = {word for text in sent for word in text}
         counts = {word: self._seen[word] for word in words if word in self._seen}
         unseen = [word for word in words if word not in counts]
@@ -245,7 +254,8 @@ class MiniLMEmbedder(TokenEmbedder):
         return [ids[: self.room] for ids in self.wordpieces([text[:MAX_CHARS] for text in texts])]
 
     def _tokenized(self, texts: Sequence[str]) -> list[Any]:
-        sent = [sendable(text) for text in texts]
+        # A lone surrogate, which tokenizers refuses, becomes a question mark.
+        sent = [text.encode("utf-8", "replace").decode() for text in texts]
         return list(self.network.tokenizer.encode_batch(sent, add_special_tokens=False))
 
 
@@ -356,3 +366,52 @@ def _mean(vectors: Float32) -> Float32:
 def _unit(vectors: Float32) -> Float32:
     unit: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     return unit
+
+
+FEW = 8
+"""Up to so many texts, such as the variants of a query, are read on the processor, which takes milliseconds each."""
+WORTH_LOADING = 1_000
+"""So many texts take the processor longer than torch takes to be imported."""
+
+
+class MiniLMOnDevice(MiniLMEmbedder):
+    """The packaged embedder, whose weights torch reads too, on a device, once a process has many texts for it."""
+
+    def __init__(self, resolved: Resolved, same_as: str = "", device: Choice = "auto") -> None:
+        """`device` cuda or mps: from the first texts on."""
+        super().__init__(resolved, same_as)
+        self.on_device = SentenceTransformerEmbedder(resolved, same_as, device)
+        self.torch = self.on_device.torch
+        self._counted = 0
+
+    @property
+    def place(self) -> str:
+        """The device it runs on, in words."""
+        return f"{super().place}; a single query on the processor"
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, as the base class; a cosine of 0.9999 or more between device and processor is checked by `doctor`."""
+        return self.on_device.encode(texts, progress) if self._worth(len(texts)) else super().encode(texts, progress)
+
+    def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
+        """Token vectors, as the base class."""
+        return self.on_device.token_vectors(texts) if self._worth(len(texts)) else super().token_vectors(texts)
+
+    def _worth(self, count: int) -> bool:
+        """Whether so many texts more go to the device. Raises ModelError for a device that is not there."""
+        self._counted += count
+        model = self.on_device.torch
+        require_driver(model.choice)
+        wanted = model.loaded or model.choice != "auto" or self._counted >= WORTH_LOADING
+        return count > FEW and wanted and model.device != "cpu"
+
+
+def local_embedder(asked: str, same_as: str = "", device: Choice = "auto") -> TokenEmbedder:
+    """The embedder `asked`, a path or hub id; nothing is loaded yet. `same_as`: another id for vectors of the same model."""
+    resolved = resolve(asked)
+    if not is_packaged_model(resolved):
+        return SentenceTransformerEmbedder(resolved, same_as, device)
+    # In 8 bits it runs on the processor: torch has no such network.
+    if possible(device) and resolved.model_id == PACKAGED_ID:
+        return MiniLMOnDevice(resolved, same_as, device)
+    return MiniLMEmbedder(resolved, same_as)

@@ -29,10 +29,17 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.http import sendable
-from cems_workbench.models.onnx_session import WAYS, Agreement, Way, first_agreeing, session_options, with_softmax
+from cems_workbench.models.onnx_session import (
+    WAYS,
+    Agreement,
+    Way,
+    first_agreeing,
+    framing_tokens,
+    session_options,
+    tokenizer_of,
+    with_softmax,
+)
 from cems_workbench.models.protocol import INEXACT, TRUNCATED, MadeBy, PairScore
-from cems_workbench.models.wordpiece import framing_tokens, tokenizer_of
 from cems_workbench.records import JudgeScale
 
 MODEL_ID = "workbench/minilm-judge"
@@ -121,7 +128,9 @@ class Weights:
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
-        ids: list[int] = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
+        # A lone surrogate, which tokenizers refuses, becomes a question mark.
+        sent = text.encode("utf-8", "replace").decode()
+        ids: list[int] = self.tokenizer.encode(sent, add_special_tokens=False).ids
         return ids
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:

@@ -7,6 +7,8 @@ So each network has recorded numbers, and runs here in the first of `WAYS` that 
 by processor, onnxruntime and network.
 
 Source: `kOrtSessionOptionsAvx2PrecisionMode` of onnxruntime; its precise mode is a graph transformer of the extended level (1.32).
+
+The wordpiece tokenizer that both packaged networks read with, parsed once per process.
 """
 
 from __future__ import annotations
@@ -19,11 +21,34 @@ import platform
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cems_workbench.platform.atomic_write import write_atomically
+
+
+@lru_cache(maxsize=2)
+def tokenizer_of(described: bytes) -> Any:
+    """The `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation; threads may share it.
+
+    Raises what `tokenizers` raises.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(described.decode())
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def framing_tokens(tokenizer: Any) -> tuple[int, int]:
+    """The ids of [CLS] and [SEP]. Raises ValueError if it has none."""
+    first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    if first is None or last is None:
+        raise ValueError("tokenizer.json has no [CLS] and [SEP]")
+    return first, last
+
 
 SOFTMAX = Path(__file__).parent / "weights" / "softmax"
 """The functions that a graph's nodes workbench.Softmax may call; training/softmax.py writes them."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import install_extra
-from cems_workbench.platform.timeouts import run_in_thread
+from cems_workbench.platform.waiting import run_in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 EIGHT_BIT = "workbench/minilm-8bit"

@@ -26,9 +26,9 @@ from cems_workbench.models.http import (
 )
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import models
-from cems_workbench.models.openai_embedder import OpenAiEmbedder
-from cems_workbench.platform.chroma_http import VERSION_PATH, version_problem
-from cems_workbench.platform.timeouts import run_in_thread
+from cems_workbench.models.server_embedder import OpenAiEmbedder
+from cems_workbench.platform.http_limits import VERSION_PATH, version_problem
+from cems_workbench.platform.waiting import run_in_thread
 
 SERVER_TIMEOUT_S = 2.0
 LOOKUP_TIMEOUT_S = 1.0

@@ -200,8 +200,3 @@ class Request:
     variants: tuple[str, ...] = ()
     searched: str | None = None
     engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    def engine_query(self, source: str, variant: int = 0) -> str | None:
-        """What the list of a source for a variant searches as given; None if it searches the text of the variant."""
-        named = self.engine_queries.get(f"{source}:{variant}")
-        return self.engine_queries.get(source) if named is None and variant == 0 else named

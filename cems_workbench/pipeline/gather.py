@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
-from cems_workbench.config.sections.gathering import ENGINE_LISTS
+from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
@@ -28,11 +28,11 @@ from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, portable_parameters
+from cems_workbench.pipeline.relations import possible_seeds, relation_list
 from cems_workbench.pipeline.replay import Clock, Trace, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
-from cems_workbench.pipeline.scoring import RERANKING, Reader, judged, reranked, wanted_scores
-from cems_workbench.pipeline.seeds import possible_seeds
+from cems_workbench.pipeline.scoring import RERANKING, Reader, scored, wanted_scores
 from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, is_conversational
@@ -119,6 +119,25 @@ def gather(
     )
 
 
+def gather_trace(
+    lists: Evidence,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    judge: JudgeScope = "results",
+    switched_off: Collection[int] = (),
+    clock: Clock | None = None,
+) -> Trace:
+    """The replay of `gather_scores` of this evidence, its stages timed by `clock`, at no replay more. Raises as `gather` does."""
+    trace = replay(lists, config, switched_off=switched_off, clock=clock)
+    for reader in _readers(config, None, judge):
+        if wanted_scores(trace, reader):
+            evidence = scored(reader, trace.evidence, trace, resources, progress)
+            trace = replay(evidence, config, switched_off=switched_off, clock=clock)
+    return trace
+
+
 def gather_scores(
     evidence: Evidence,
     config: PipelineConfig,
@@ -156,12 +175,8 @@ def gather_scores(
     for reader in _readers(config, only, judge):
         if trace is None or _count(trace.evidence.model_scores) != _count(evidence.model_scores):
             trace = replay(evidence, config, switched_off=switched_off)
-        if not wanted_scores(trace, reader, also):
-            continue
-        if reader == "rerank":
-            evidence = reranked(evidence, trace, resources, reading, cached_only=cached_only, also=also)
-        else:
-            evidence = judged(evidence, trace, resources, reading)
+        if wanted_scores(trace, reader, also):
+            evidence = scored(reader, evidence, trace, resources, reading, cached_only, also)
     if observer is not None and evidence is not before:
         observer.evidence(evidence)
     return evidence
@@ -270,14 +285,14 @@ def gather_lists(
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
     search = SearchRequest(variants[0].text, variants, tuple(lists), config, resources, where, request.as_of)
-    added, failures = added_lists(search, _depths(config))
+    added, failures = added_lists(search, _depths(config)) if ADDED_LISTS else ([], [])
     warnings["lists"] += failures
     relations: list[Relation] = []
     if config.lists.relations.mode == "each":
         section = config.lists.relations
         relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
     else:
-        lists.append(retrieve("relations", search, MAX_DEPTH))
+        lists.append(relation_list(lists, config, resources, where, MAX_DEPTH))
     if config.lists.entities.enabled:
         try:
             lists.append(retrieve("entities", search, _depths(config)["entities"]))
@@ -420,13 +435,19 @@ def _by_variant(lists: Sequence[RankedList], by_engine: Sequence[RankedList]) ->
 
 def _nearest_piece(vector: Float32, piece: str, resources: Resources) -> ChunkHits:
     """Every memory by the cosine of a piece of it."""
-    from cems_workbench.pipeline.piece_vectors import piece_vectors  # seldom needed
+    from cems_workbench.pipeline.text_pieces import piece_vectors  # seldom needed
 
     return piece_vectors(resources, piece).nearest(vector)
 
 
+def _engine_query(source: str, i: int, request: Request) -> str | None:
+    """What the list of a source for variant i searches as given; None if it searches the text of the variant."""
+    named = request.engine_queries.get(f"{source}:{i}")
+    return request.engine_queries.get(source) if named is None and i == 0 else named
+
+
 def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:
-    query = request.engine_query(source, i)
+    query = _engine_query(source, i, request)
     return variant.text if query is None else query
 
 
@@ -473,7 +494,7 @@ def engine_lists(
 ) -> tuple[list[RankedList], dict[str, Any], list[str]]:
     """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
 
-    `request` may have recorded engine queries (`Request.engine_query`). A `conversational` query gets no list of the engines that skip it.
+    `request` may have recorded engine queries (`_engine_query`). A `conversational` query gets no list of the engines that skip it.
     A list is the running system's if `live` has it.
     """
     depths = _depths(config)
@@ -491,7 +512,7 @@ def engine_lists(
             if live is not None and (i, name) in live:
                 lists.append(_live_list(name, i, live, depths))
                 continue
-            recorded = request.engine_query(name, i) if request is not None else None
+            recorded = _engine_query(name, i, request) if request is not None else None
             search = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
             try:
                 answer = lexical_engine(name).search(search)
@@ -554,7 +575,7 @@ def _ask_engine(
             said += [
                 f"{name}:{i}: the running system was asked with the text of the query, not with what this list was given"
                 for name in depths
-                if name != "vector" and request.engine_query(name, i) is not None
+                if name != "vector" and _engine_query(name, i, request) is not None
             ]
             vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
@@ -600,7 +621,7 @@ def _order_notes(resources: Resources) -> list[str]:
         stated = [each for each in sources.with_memories() if each.distance is not None]
         if not stated:
             return []
-        from cems_workbench.pipeline.live_scores import DISTANCE_WORDS, order_note
+        from cems_workbench.pipeline.live_engine import DISTANCE_WORDS, order_note
 
         metric = [each for each in stated if each.distance in DISTANCE_WORDS]
         found = [order_note(cast("Distance", each.distance), sources.vector_lengths(each.id)) for each in metric]

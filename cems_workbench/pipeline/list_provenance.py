@@ -3,7 +3,7 @@
     notes["engine"] = {"source": "cems", "kind": "cems", "at": "2026-11-23T12:04:09+00:00", "lists": {"vector:0": {"asked": 600, …}}}
 
 The note has the name of the database or collection, the kind of source, the time of the request and the rows it returned. It has neither
-host, user nor folder: evidence leaves the machine in bundles.
+host, user nor folder: evidence leaves the machine in bundles. Functions here read the notes of evidence, of one or of several.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages.lists import INSIDE
 
@@ -49,9 +48,9 @@ def without_source(note: Mapping[str, Any]) -> dict[str, Any]:
     return {name: note[name] for name in ("kind", "at", "lists") if name in note}
 
 
-def score_meaning(evidence: Evidence, name: str) -> str:
+def score_meaning(notes: Mapping[str, Any], name: str) -> str:
     """What the engine's scores of a live list mean, in a line; empty for a list of the store, and for an engine that was never run."""
-    engine = evidence.notes.get("engine") or {}
+    engine = notes.get("engine") or {}
     noted = engine.get("lists", {}).get(name, {})
     if not noted.get("meaning"):
         return ""
@@ -64,51 +63,51 @@ def score_meaning(evidence: Evidence, name: str) -> str:
     return f"{row.system}: {row.words}." + (" Shown here as a cosine." if by_cosine else "")
 
 
-def provenance_of(evidence: Evidence, name: str) -> str:
+def provenance_of(notes: Mapping[str, Any], name: str) -> str:
     """The provenance of a live list: "as answered by cems at 2026-11-23 12:04 UTC"; empty for a list of the store.
 
     A hybrid list is fused from two others; it is live if one of them is.
     """
-    engine = evidence.notes.get("engine")
+    engine = notes.get("engine")
     source, _, variant = name.partition(":")
     made_of = INSIDE if source == "hybrid" else (source,)
     if not engine or not any(f"{part}:{variant}" in engine["lists"] for part in made_of):
         return ""
-    return provenance(evidence)
+    return provenance(notes)
 
 
-def answered_by(evidence: Evidence, name: str) -> str:
+def answered_by(notes: Mapping[str, Any], name: str) -> str:
     """Who answered a list, if the evidence has live ones: its provenance, or "the workbench's own"; empty for what nobody searches."""
-    if not evidence.notes.get("engine") or name.partition(":")[0] not in _SEARCHED:
+    if not notes.get("engine") or name.partition(":")[0] not in _SEARCHED:
         return ""
-    return provenance_of(evidence, name) or OWN
+    return provenance_of(notes, name) or OWN
 
 
-def answered_lists(evidence: Evidence, names: Iterable[str]) -> str:
+def answered_lists(notes: Mapping[str, Any], names: Iterable[str]) -> str:
     """Who answered the lists `names`: "vector:0: as answered by cems at 2026-11-23 12:04 UTC; lexical:0: the workbench's own".
 
     Empty if no list of the evidence is live. Lists of metadata, which nobody searches, are not named.
     """
     by_provenance: dict[str, list[str]] = {}
     for name in names:
-        if line := answered_by(evidence, name):
+        if line := answered_by(notes, name):
             by_provenance.setdefault(line, []).append(name)
     own = by_provenance.pop(OWN, [])
     lines = [f"{', '.join(lists)}: {line}" for line, lists in by_provenance.items()]
     return "; ".join([*lines, *([f"{', '.join(own)}: {OWN}"] if own and lines else [])])
 
 
-def provenance(*evidences: Evidence) -> str:
+def provenance(*evidences: Mapping[str, Any]) -> str:
     """The provenance of all live lists: "as answered by cems at 2026-11-23 12:04 UTC"; empty if there are none.
 
     For several requests the times are the first and the last: "from … to …".
     """
     from cems_workbench.sources.address import display_name
 
-    notes = [note for evidence in evidences if (note := evidence.notes.get("engine"))]
-    if not notes:
+    engines = [engine for notes in evidences if (engine := notes.get("engine"))]
+    if not engines:
         return ""
-    names = dict.fromkeys(note.get("source") or display_name(note.get("kind", "")) or "the source" for note in notes)
+    names = dict.fromkeys(one.get("source") or display_name(one.get("kind", "")) or "the source" for one in engines)
     moments = asked_between(evidences)
     if moments is None:
         when = ""
@@ -118,25 +117,25 @@ def provenance(*evidences: Evidence) -> str:
     return f"as answered by {' and '.join(names)}{when}"
 
 
-def asked_between(evidences: Iterable[Evidence]) -> tuple[datetime, datetime] | None:
+def asked_between(evidences: Iterable[Mapping[str, Any]]) -> tuple[datetime, datetime] | None:
     """The times of the first and the last request to an engine; None if there was none, or its time was not recorded."""
     moments = [
         datetime.fromisoformat(note["at"]).astimezone(UTC)
-        for evidence in evidences
-        if (note := evidence.notes.get("engine")) and "at" in note
+        for notes in evidences
+        if (note := notes.get("engine")) and "at" in note
     ]
     return (min(moments), max(moments)) if moments else None
 
 
-def searched_lines(evidence: Evidence) -> list[str]:
+def searched_lines(notes: Mapping[str, Any]) -> list[str]:
     """What was searched instead of the query, a line for each text; empty if the query itself was."""
-    noted = evidence.notes.get("query")
+    noted = notes.get("query")
     understood = noted if isinstance(noted, Mapping) else {}
     lines = []
     if understood.get("given"):
-        lines.append(f"searched instead of the query, as given: {evidence.searched}")
+        lines.append(f"searched instead of the query, as given: {understood['given']}")
     elif understood.get("replaced"):
-        lines.append(f"searched instead of the query, its expansion: {evidence.searched}")
+        lines.append(f"searched instead of the query, its expansion: {understood['searched']}")
     by_list = understood.get("engine_queries")
     if isinstance(by_list, Mapping):
         lines += [f"searched by {name}, as given: {text}" for name, text in by_list.items()]

@@ -8,7 +8,7 @@ show what `supersession.mode` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,6 @@ from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.fields import as_tuple
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
-from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
 from cems_workbench.pipeline.supersession import SUPERSEDED
@@ -82,9 +81,9 @@ def portable_parameters(config: PipelineConfig) -> dict[str, Any]:
     }
 
 
-def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:
-    """The gather parameters that evidence was gathered with, by path; empty if the evidence has no record."""
-    noted = evidence.notes.get("gathered")
+def gathered_parameters(notes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The gather parameters that evidence with these notes was gathered with, by path; empty if it has no record."""
+    noted = notes.get("gathered")
     return _as_values(noted) if isinstance(noted, Mapping) else {}
 
 
@@ -93,28 +92,30 @@ def _as_values(noted: Mapping[str, Any]) -> dict[str, Any]:
     return {path: tuple(value) if isinstance(value, list) else value for path, value in noted.items()}
 
 
-def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
-    """One entry per parameter that needs a gather."""
-    gathered = gathered_parameters(evidence)
+def unmet(
+    config: PipelineConfig, notes: Mapping[str, Any], in_brief: Callable[[int | None], bool]
+) -> list[ParameterNeed]:
+    """One entry per parameter that needs a gather, of evidence with these notes; `in_brief` is `Evidence.in_brief`."""
+    gathered = gathered_parameters(notes)
     if not gathered:
         return []
-    gathered = {**gathered, **_as_values(evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {}))}
+    gathered = {**gathered, **_as_values(notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {}))}
     specs = {spec.path: spec for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
         had = as_tuple(gathered.get(path, specs[path].default))  # a record has lists
         if had == wanted or _irrelevant(path, config) or (path in LEFT_OUT and path not in gathered):
             continue
-        if path == "rerank.brief.long_chars" and evidence.in_brief(had) == evidence.in_brief(wanted):
+        if path == "rerank.brief.long_chars" and in_brief(had) == in_brief(wanted):
             continue
-        if path == "rerank.brief.chunk_chars" and not evidence.in_brief(config.rerank.brief.long_chars):
+        if path == "rerank.brief.chunk_chars" and not in_brief(config.rerank.brief.long_chars):
             continue
         if specs[path].cost == "deepen" and (
             had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
         ):
             continue
         needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
-    if config.supersession.mode != "off" and SUPERSEDED not in evidence.notes:
+    if config.supersession.mode != "off" and SUPERSEDED not in notes:
         needs.append(ParameterNeed("supersession", "supersession.mode", "off", config.supersession.mode))
     return needs
 

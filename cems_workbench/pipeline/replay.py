@@ -93,10 +93,9 @@ def replay(
     elapsed: Sequence[float | None] = (np.diff(marks) * 1000).tolist() if marks else [None] * len(done.stages)
     if table.recorded is not None:
         elapsed = [None, *[way.ms[0] for way in table.recorded.ways]]
-    traces = [StageTrace(name, arrays, table, 0, ms) for (name, arrays), ms in zip(done.items(), elapsed, strict=True)]
-    return Trace(
-        evidence, config, traces, [need for _, arrays in done.items() for need in arrays.needs(0)], done, table
-    )
+    stages = (StageTrace(name, arrays, table, 0, ms) for (name, arrays), ms in zip(done.items(), elapsed, strict=True))
+    needs = (need for _, arrays in done.items() for need in arrays.needs(0))
+    return Trace(evidence, config, tuple(stages), tuple(needs), done, table)
 
 
 def run(
@@ -150,26 +149,16 @@ class Result:
         return plain_fields(self, field_names(Result))
 
 
+@dataclass(frozen=True, eq=False)
 class Trace:
-    """One query's way through the pipeline under one config."""
+    """One query's way through the pipeline under one config; the stages are a view of `run` and `table`: a batch of one query."""
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        config: PipelineConfig,
-        stages: Sequence[StageTrace[StageRow, StageFields]],
-        needs: Sequence[ScoreNeed],
-        run: PipelineRun,
-        table: CandidateTable,
-    ) -> None:
-        """`run` and `table` are what the stages are a view of: a batch of one query."""
-        self.evidence = evidence
-        self.config = config
-        self.run = run
-        self.table = table
-        self.stages = tuple(stages)
-        self.stage_needs = tuple(needs)
-        self._by_name = {stage.name: stage for stage in self.stages}
+    evidence: Evidence
+    config: PipelineConfig
+    stages: tuple[StageTrace[StageRow, StageFields], ...]
+    stage_needs: tuple[ScoreNeed, ...]
+    run: PipelineRun
+    table: CandidateTable
 
     @overload
     def stage(self, stage: Stage[RowT, FieldsT, Any]) -> StageTrace[RowT, FieldsT]: ...
@@ -201,6 +190,10 @@ class Trace:
     def ranking_stages(self) -> tuple[AnyStage, ...]:
         """The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
         return self.run.ranking_stages
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, StageTrace[StageRow, StageFields]]:
+        return {stage.name: stage for stage in self.stages}
 
     def record(self, name: str) -> AnyStage:
         """The record of the stage of a name. KeyError when there is none."""
@@ -269,7 +262,9 @@ class Trace:
     @cached_property
     def needs(self) -> list[Need]:
         """What this config needs and the evidence lacks; empty if the trace is complete."""
-        return [] if self.external else [*unmet(self.config, self.evidence), *self.stage_needs]
+        if self.external:
+            return []
+        return [*unmet(self.config, self.evidence.notes, self.evidence.in_brief), *self.stage_needs]
 
     @cached_property
     def warnings(self) -> list[tuple[str, str]]:

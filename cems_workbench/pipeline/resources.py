@@ -32,8 +32,7 @@ from cems_workbench.store.search.lexical.tokenizer import Analysis, stop_list
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:
-    from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
-    from cems_workbench.models.token_memory import TokenMemory
+    from cems_workbench.models.late_interaction import LateInteraction, TokenMemory, WordpieceFrequencies
     from cems_workbench.pipeline.live_engine import LiveEngine
     from cems_workbench.sources.address import Address
     from cems_workbench.store.search.postgres import TsRankIndex
@@ -374,8 +373,7 @@ class Resources:
             version = self.store.content_version
             if self._late_interaction is None or self._late_interaction[0] != version:
                 frequencies = self._frequencies(version, embedder, progress)
-                from cems_workbench.models.late_interaction import LateInteraction
-                from cems_workbench.models.token_memory import TokenMemory
+                from cems_workbench.models.late_interaction import LateInteraction, TokenMemory
 
                 if self._read_tokens is None:
                     self._read_tokens = TokenMemory(embedder)

@@ -26,7 +26,7 @@ Source: ACE, cross-encoder relevance threshold; CEMS plan, `select_best_chunk`; 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -86,19 +86,33 @@ def _unread(trace: Trace, scores: Mapping[str, ModelScore], also: Collection[str
     return list(dict.fromkeys([*wanted, *(key for key in also if key not in scores)]))
 
 
-def reranked(
+def scored(
+    reader: Reader,
     evidence: Evidence,
     trace: Trace,
     resources: Resources,
     progress: Progress = silent,
-    *,
     cached_only: bool = False,
     also: Collection[str] = (),
 ) -> Evidence:
-    """The evidence with the scores that the reranker of a trace of it misses: `wanted_scores`, and what it wants having these.
+    """The evidence with the scores of a reader that a trace of it misses (`wanted_scores`).
 
-    `cached_only` calls no model: candidates outside the cache stay unscored.
+    `cached_only` calls no reranker: candidates outside the cache stay unscored.
     """
+    if reader == "judge":
+        return _judged(evidence, trace, resources, progress)
+    return _reranked(evidence, trace, resources, progress, cached_only, also)
+
+
+def _reranked(
+    evidence: Evidence,
+    trace: Trace,
+    resources: Resources,
+    progress: Progress,
+    cached_only: bool,
+    also: Collection[str],
+) -> Evidence:
+    """The evidence with the scores that the reranker of a trace of it misses, and what it wants having these."""
     config = trace.config
     key = model_key(config.rerank)
     there = evidence.model_scores.get(key, {})
@@ -111,7 +125,7 @@ def reranked(
     # Without a reachable model the configured name is all there is to report.
     label: str = config.rerank.backend
 
-    def scored(scorer: PairScorer) -> dict[str, ModelScore]:
+    def ask(scorer: PairScorer) -> dict[str, ModelScore]:
         nonlocal label
         label = scorer.label
         found: dict[str, ModelScore] = {}
@@ -130,7 +144,7 @@ def reranked(
 
     try:
         request = ScorerRequest(config.rerank.model, config.rerank, resources, progress)
-        _, instead, scores = score_with(config.rerank.backend, request, scored)
+        _, instead, scores = score_with(config.rerank.backend, request, ask)
         warnings += [instead] if instead else []
     except ModelError as error:
         scores = {}
@@ -173,6 +187,8 @@ class Reading:
 
     query: str
     """The query as typed, with typos corrected."""
+    terms: frozenset[str]
+    """The words of what the reranker reads as the query, once for all candidates."""
     config: PipelineConfig
     """The config by which candidates are read, `as_read`."""
     language: str
@@ -185,19 +201,25 @@ class Reading:
     def of(cls, evidence: Evidence, config: PipelineConfig) -> Reading:
         """The reading of this evidence."""
         chunks = given_chunks(evidence, config)
-        read = as_read(config, evidence)
-        return cls(evidence.corrected, read, evidence.language, evidence.memories, evidence.questions, chunks)
+        read, query, language = as_read(config, evidence), evidence.corrected, evidence.language
+        questions = evidence.questions
+        terms = frozenset(tokenize(config.rerank.query or query, language))
+        return cls(query, terms, read, language, evidence.memories, questions, chunks)
 
     def by_reranker(self, memory_id: str) -> tuple[str, ...]:
         """The texts that the reranker reads of a candidate; the best of their scores is the memory's."""
         memory = self.memories[memory_id]
         question = self.questions.get(memory_id, "")
-        return texts_for_reranker(self._text(memory), self.query, self.config, self.language, question, memory)
+        text = self._text(memory)
+        return texts_for_reranker(text, self.query, self.config, self.language, question, memory, self.terms)
 
     def by_judge(self, memory_id: str) -> str:
         """The text that the judge reads of a candidate."""
         memory = self.memories[memory_id]
-        return text_for_judge(memory.content, self._text(memory), self.query, self.config, self.language, memory)
+        text = self._text(memory)
+        return text_for_judge(
+            memory.content, text, self.query, self.config, self.language, record=memory, terms=self.terms
+        )
 
     def _text(self, memory: Memory) -> str:
         return self.chunks[memory.id].text if memory.id in self.chunks else memory.content
@@ -267,6 +289,7 @@ def cached_or_scored(
 ) -> dict[str, ModelScore]:
     """The score of each chunk, from the cache if it has one; new scores are cached batch by batch."""
     name = scorer.cache_model(query)
+    cache = resources.store.scores.of(name, query)
     made_by: MadeBy | None = getattr(scorer, "made_by", None)
     score = scorer.score
     if resources.elsewhere is not None and made_by is not None:  # on another machine, which can build this scorer
@@ -274,8 +297,7 @@ def cached_or_scored(
     texts = list(dict.fromkeys(chunks.values()))
 
     def cached(texts: Sequence[str]) -> dict[str, PairScore]:
-        scores = resources.store.scores.read(name, query, texts)
-        return {text: score for text, score in zip(texts, scores, strict=True) if score is not None}
+        return {text: score for text, score in zip(texts, cache.read(texts), strict=True) if score is not None}
 
     known = cached(texts)
     if cached_only:
@@ -290,7 +312,7 @@ def cached_or_scored(
             rest = [text for text in batch if text not in known]
             scores = dict(zip(rest, score(query, rest), strict=True)) if rest else {}
             # Written batch by batch, so that a cancelled job resumes here.
-            resources.store.scores.write(name, query, list(scores.items()))
+            cache.write(list(scores.items()))
         fresh |= scores
         if scores and all((score.error or "").startswith("refused") for score in scores.values()):
             fresh |= dict.fromkeys(todo[start + scorer.batch :], next(iter(scores.values())))  # nobody is there
@@ -315,12 +337,12 @@ def without_failures(evidence: Evidence, key: str) -> Evidence:
     return replace(evidence, model_scores={**evidence.model_scores, key: good})
 
 
-def judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Progress = silent) -> Evidence:
+def _judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Progress) -> Evidence:
     """The evidence with a judgment of every result of a trace of it; the same one when none is missing."""
     config, reading = trace.config, Reading.of(trace.evidence, trace.config)
     texts = judge_texts(trace, reading)
 
-    def scored(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
+    def ask(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
         known = evidence.judge_scores.get(_name(config, model), {})
         missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
         if not missing:
@@ -330,7 +352,7 @@ def judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Pro
     backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
     try:
         request = ScorerRequest(config.judge.model, config.rerank, resources, progress)
-        model, instead, (scores, about) = score_with(backend, request, scored)
+        model, instead, (scores, about) = score_with(backend, request, ask)
     except ModelError as error:
         return replace(evidence, notes=with_warnings(evidence.notes, "judge", [str(error)]))
     if not about:
@@ -394,14 +416,16 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = re.compile(r"\S+")
 
 
-def best_chunk(content: str, query: str, size: int, selection: str, language: str = ENGLISH) -> str:
-    """The part of `content`, at most `size` characters, that a reranker reads."""
+def best_chunk(
+    content: str, query: str, size: int, selection: str, language: str = ENGLISH, terms: Set[str] | None = None
+) -> str:
+    """The part of `content`, at most `size` characters, that a reranker reads; `terms` are the query's words, if they are known."""
     if selection == "seed_overlap":
         return seed_overlap(content, query, size)
     if selection == "term_overlap":
-        return term_overlap(content, query, size, language)
+        return term_overlap(content, query, size, language, terms)
     if selection == "passages":
-        return passages(content, query, size, language)[0]
+        return passages(content, query, size, language, terms)[0]
     return content[:size]
 
 
@@ -427,17 +451,18 @@ def texts_for_reranker(
     language: str = ENGLISH,
     question: str = "",
     memory: Memory | None = None,
+    terms: Set[str] | None = None,
 ) -> tuple[str, ...]:
     """The parts of `content` that this config's reranker reads; `query` is the query as typed, with typos corrected.
 
     It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too. `memory`
-    has the fields that are read with it.
+    has the fields that are read with it; `terms` are the words of `rerank.query`, else of the query, if the caller has them.
     """
     rerank, query = config.rerank, config.rerank.query or query
     if rerank.chunk_selection == "passages":
-        texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
+        texts = passages(content, query, rerank.chunk_chars, language, terms)[: rerank.passages]
     else:
-        texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
+        texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language, terms),)
     if memory is not None and rerank.text_fields:
         texts = tuple(with_fields(text, memory, rerank.text_fields) for text in texts)
     asked = question and reads_question(rerank, content)
@@ -496,6 +521,7 @@ def text_for_judge(
     config: PipelineConfig,
     language: str = ENGLISH,
     record: Memory | None = None,
+    terms: Set[str] | None = None,
 ) -> str:
     """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars` is set.
 
@@ -503,7 +529,7 @@ def text_for_judge(
     fields that the reranker reads with it.
     """
     if config.judge.max_chars is None:
-        return texts_for_reranker(chunk, query, config, language, memory=record)[0]
+        return texts_for_reranker(chunk, query, config, language, memory=record, terms=terms)[0]
     return memory[: config.judge.max_chars]
 
 
@@ -525,9 +551,9 @@ def seed_overlap(content: str, query: str, size: int) -> str:
     return best or content[:size]
 
 
-def term_overlap(content: str, query: str, size: int, language: str = ENGLISH) -> str:
+def term_overlap(content: str, query: str, size: int, language: str = ENGLISH, terms: Set[str] | None = None) -> str:
     """The run of whole sentences, at most `size` characters, that covers most distinct query words; first one wins."""
-    terms = set(tokenize(query, language))
+    terms = set(tokenize(query, language)) if terms is None else terms
     pieces = [piece for sentence in _sentences(content) for piece in _fit(content, sentence, terms, size, language)]
     matches = [terms & set(tokenize(content[start:end], language)) for start, end in pieces]
     best, best_score = (0, min(size, len(content))), 0
@@ -542,7 +568,9 @@ def term_overlap(content: str, query: str, size: int, language: str = ENGLISH) -
     return content[best[0] : best[1]]
 
 
-def passages(content: str, query: str, size: int, language: str = ENGLISH) -> tuple[str, ...]:
+def passages(
+    content: str, query: str, size: int, language: str = ENGLISH, terms: Set[str] | None = None
+) -> tuple[str, ...]:
     """The whole content if it fits into `size` characters, otherwise its passages: together all of it, none longer than `size`.
 
     A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
@@ -557,7 +585,7 @@ def passages(content: str, query: str, size: int, language: str = ENGLISH) -> tu
             runs[-1] = (runs[-1][0], end)
         else:
             runs.append((start, end))
-    terms = set(tokenize(query, language))
+    terms = set(tokenize(query, language)) if terms is None else terms
     covered = [len(terms & set(tokenize(content[start:end], language))) for start, end in runs]
     order = sorted(range(len(runs)), key=lambda i: (-covered[i], i))
     return tuple(content[runs[i][0] : runs[i][1]] for i in order) or (content[:size],)
@@ -568,7 +596,7 @@ def _sentences(content: str) -> list[tuple[int, int]]:
     return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2) if edges[i] < edges[i + 1]]
 
 
-def _fit(content: str, sentence: tuple[int, int], terms: set[str], size: int, language: str) -> list[tuple[int, int]]:
+def _fit(content: str, sentence: tuple[int, int], terms: Set[str], size: int, language: str) -> list[tuple[int, int]]:
     """The sentence itself, or, when it is longer than `size`, the window of it that starts just before its first match."""
     start, end = sentence
     if end - start <= size:

@@ -538,6 +538,11 @@ class Variants:
     found: list[Variant]
     said: list[str] = field(default_factory=list)
 
+    @property
+    def query(self) -> str:
+        """The query itself."""
+        return self.found[0].text
+
     def add(self, texts: Sequence[str], kind: Any, most: int | None = None, repeats: bool = False) -> None:
         """Add texts that are not included yet, or with `repeats` all, in order, at most `most`; cut ones are reported."""
         there = {variant.text.casefold() for variant in self.found}
@@ -557,18 +562,17 @@ class Variants:
         return [Variant(expanded[-1].text), *others]
 
 
-def make_variants(
-    query: str,
+def add_variants(
+    made: Variants,
     manual: Sequence[str],
     config: PipelineConfig,
     resources: Resources,
     where: Filter,
     llm: Asker | None,
     skipped: str | None,
-) -> Variants:
-    """The variants of a query; `skipped` says why none is made but those typed by hand."""
-    made = Variants([Variant(query)])
-    section = config.expansion
+) -> None:
+    """Add the variants of a query; `skipped` says why none is made but those typed by hand."""
+    query, section = made.query, config.expansion
     if section.backend == "manual" or (section.backend == "none" and manual):
         by_hand = section.model_copy(update={"backend": "manual"})
         texts, said = expansions(query, by_hand, manual, {}, [])
@@ -577,11 +581,11 @@ def make_variants(
     if manual and section.backend not in ("none", "manual"):
         made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
     if section.backend in ("none", "manual") and not section.hyde and not section.decompose:
-        return made
+        return
     if skipped is not None:
         made.said.append(skipped)
-        return made
-    _expand(made, query, config, resources, where, llm)
+        return
+    _expand(made, config, resources, where, llm)
     if section.decompose and section.max_decomposed > 0:
         question = prompts.decomposition(query, section.max_decomposed)
         parts = _asked(made, llm, question, "no sub-questions are searched")
@@ -591,13 +595,10 @@ def make_variants(
         question_of_memory = prompts.hypothesis(query, kind, _profile(query, kind, config, resources, where))
         note = _asked(made, llm, question_of_memory, "no hypothetical memory is searched")
         made.add([note] if note else [], "hyde")
-    return made
 
 
-def _expand(
-    made: Variants, query: str, config: PipelineConfig, resources: Resources, where: Filter, llm: Asker | None
-) -> None:
-    section = config.expansion
+def _expand(made: Variants, config: PipelineConfig, resources: Resources, where: Filter, llm: Asker | None) -> None:
+    query, section = made.query, config.expansion
     if section.backend in ("none", "manual"):
         return
     if section.backend == "llm":
@@ -686,12 +687,15 @@ def understand_request(
     vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
     # The probe is lexical, and made before any expansion.
     signal = strong_signal(resources.lexical(config.lists.lexical).search(query, 2, where), config)
-    skipped = (
-        "the searched text is given: no expansion was made"
-        if request.searched
-        else _no_expansion(config, signal, vague)
-    )
-    made = make_variants(query, request.variants, config, resources, where, llm, skipped)
+    skipped = None
+    if request.searched:
+        skipped = "the searched text is given: no expansion was made"
+    elif vague and config.expansion.skip_if_conversational:
+        skipped = "the query is conversational: no expansion was made"
+    elif signal.fires and config.expansion.skip_on_strong_signal.enabled:
+        skipped = "the strong-signal probe fired: no expansion was made"
+    made = Variants([Variant(query)])
+    add_variants(made, request.variants, config, resources, where, llm, skipped)
     instead = None if request.searched or config.variants.search == "beside" else made.instead()
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     no_lexical = "the query is conversational: no lexical list was searched"
@@ -710,15 +714,6 @@ def understand_request(
             "lists": [no_lexical] if intent.route == "hybrid" and not lexical else [],
         },
     )
-
-
-def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> str | None:
-    """Why no variant is made, or None."""
-    if vague and config.expansion.skip_if_conversational:
-        return "the query is conversational: no expansion was made"
-    if signal.fires and config.expansion.skip_on_strong_signal.enabled:
-        return "the strong-signal probe fired: no expansion was made"
-    return None
 
 
 def strong_signal(hits: Sequence[tuple[str, float]], config: PipelineConfig) -> StrongSignal:

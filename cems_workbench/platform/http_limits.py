@@ -1,24 +1,48 @@
-"""HTTP response limits of every client in the workbench, enforced before a body is read.
-
-    redirect      refused: the request would go to a host that the user did not name
-    size          counted while streaming, so that an endless body does not fill memory
-    compression   not requested, and refused: a few kilobytes can expand to gigabytes
-
-`HEADERS` and `event_hooks` fit every httpx client, also those inside other libraries.
-"""
+"""Limits of HTTP replies in bytes, also of one that is read as it comes; the headers and transport of clients, Chroma's too."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
 
 from cems_workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
     import ssl
 
-    import httpx
+    from chromadb.api.client import Client
+
+
+class LimitedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """Counts what is read of a stream, and raises `too_long` above `max_bytes`."""
+
+    def __init__(self, stream: Any, max_bytes: int, too_long: Exception) -> None:
+        self._stream, self._max_bytes, self._too_long, self._bytes_read = stream, max_bytes, too_long, 0
+
+    def _count(self, part: bytes) -> bytes:
+        self._bytes_read += len(part)
+        if self._bytes_read > self._max_bytes:
+            raise self._too_long
+        return part
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._stream:
+            yield self._count(part)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            yield self._count(part)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
 
 MAX_RESPONSE_BYTES = 256_000_000
 """A batch of 4,000 vectors is about 100 MB of JSON."""
@@ -43,7 +67,6 @@ def ssl_context() -> ssl.SSLContext:
 
 def limit_response(response: httpx.Response, max_bytes: int) -> None:
     """Limit an unread response body to `max_bytes`. Raises ResponseError for a redirect or a compressed body."""
-    from cems_workbench.platform.limited_stream import LimitedStream
 
     # The request, with its key, would go to a host that the user did not name.
     if response.has_redirect_location:
@@ -82,3 +105,61 @@ def connection_reason(error: BaseException | None) -> str | None:
     if isinstance(error, httpx.ConnectError):
         return "nothing answers at this address"
     return f"the connection broke: {error}" if isinstance(error, httpx.TransportError) else None
+
+
+IDENTITY_PATH = "/api/v2/auth/identity"
+VERSION_PATH = "/api/v2/version"
+MIN_SERVER_MAJOR = 1
+"""Oldest supported major version of the server; the client mistakes a missing collection on an older one for a failure."""
+IDENTITY_TIMEOUT_S = 10.0
+RESPONSE_TIMEOUT_S = 30.0
+"""Default response timeout; Chroma's client has none. A batch of vectors takes a server a second or two."""
+
+
+def chroma_client(
+    host: str,
+    port: int,
+    secure: bool,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    **where: str,
+) -> Client:
+    """`chromadb.HttpClient` without telemetry; `where` may name tenant and database, `timeout_s` defaults to RESPONSE_TIMEOUT_S.
+
+    Raises what Chroma and httpx raise, and ResponseError, also for a server that is too old.
+    """
+    import chromadb
+    import httpx
+    from chromadb.config import Settings
+
+    url = f"http{'s' if secure else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+    # Chroma's constructor requests the identity before its session can be limited, so a limited client requests it first.
+    with httpx.Client(
+        timeout=IDENTITY_TIMEOUT_S,
+        headers={**HEADERS, **(headers or {})},
+        event_hooks=event_hooks(),
+        verify=ssl_context(),
+    ) as probe:
+        if problem := version_problem(probe.get(f"{url}{VERSION_PATH}").text):
+            raise ResponseError(problem)
+        probe.get(f"{url}{IDENTITY_PATH}")
+    settings = Settings(anonymized_telemetry=False)
+    # Without TLS there is nothing to verify, and Chroma's client would load all certificates again.
+    if not secure:
+        settings.chroma_server_ssl_verify = False
+    client = chromadb.HttpClient(host, port, secure, dict(headers or {}), settings, **where)
+    session: httpx.Client = cast("Any", client)._server._session
+    session.event_hooks = cast("dict[str, list[Callable[..., Any]]]", event_hooks())
+    session.headers.update(HEADERS)
+    session.timeout = httpx.Timeout(timeout_s or RESPONSE_TIMEOUT_S)
+    return cast("Client", client)
+
+
+def version_problem(version: object) -> str:
+    """Why a server that reports this version cannot be used; empty if it can, or if the text is not a version."""
+    match = re.match(r'"?((\d+)\.[\w.]+)', version) if isinstance(version, str) else None
+    return (
+        f"it is version {match[1]}, and {MIN_SERVER_MAJOR}.0 or newer is needed"
+        if match and int(match[2]) < MIN_SERVER_MAJOR
+        else ""
+    )

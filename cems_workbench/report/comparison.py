@@ -27,8 +27,8 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdicts_of
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render

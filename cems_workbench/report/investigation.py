@@ -17,8 +17,8 @@ from cems_workbench.analysis.why import Why
 from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import Memory
 from cems_workbench.report.figures import DASH, Part, Scale, number
 from cems_workbench.report.page import Facts, Texts, made, render

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cems_workbench.config import config_hash, field_spec
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.jobs.tuning import SearchResult, card_of, guard_lines
 from cems_workbench.jobs.tuning_summary import (
     COST,

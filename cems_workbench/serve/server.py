@@ -25,8 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.serve.address import SOCKET, Address, Directory
-from cems_workbench.serve.status import ask
-from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire
+from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire, ask
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.kept_resources import KeptResources
@@ -169,7 +168,7 @@ class Server:
         self._listen()
         talking = threading.Thread(target=self._talk, name="serve", daemon=True)
         talking.start()
-        from cems_workbench.platform import gc_tuning
+        from cems_workbench.platform import start_up
 
         kept = self._kept
         kept.keep()
@@ -178,7 +177,7 @@ class Server:
                 self._answer(*first, streams=list(STREAMS))
                 # Nothing was opened: the next command would gain little.
                 self._ending = self._ending or kept.empty
-                gc_tuning.freeze()
+                start_up.freeze()
                 _to_log(self._directory.file(self.address.name.removesuffix(SOCKET) + ".log"))
                 self._signal()
             while not self._interrupted and (waiting := self._waiting.get()) is not None:

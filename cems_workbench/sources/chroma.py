@@ -70,7 +70,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
     marker_file = "chroma.sqlite3"
 
     def server(self, timeout: float) -> Client:
-        from cems_workbench.platform.chroma_http import chroma_client
+        from cems_workbench.platform.http_limits import chroma_client
 
         address = self._address
         secure = address.scheme.endswith("https")

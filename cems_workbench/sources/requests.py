@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.platform.timeouts import run_in_thread
+from cems_workbench.platform.waiting import run_in_thread
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 

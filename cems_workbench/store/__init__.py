@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from cems_workbench.platform.lazy_names import lazy_names
+from cems_workbench.platform.start_up import lazy_names
 
 if TYPE_CHECKING:
     from cems_workbench.store.caches import LearnedPair

@@ -36,22 +36,33 @@ class ScoreCache:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read(self, model: str, query: str, texts: Sequence[str]) -> list[PairScore | None]:
-        """The cached scores of exactly these texts, None if missing; `model` includes its revision and prompt version."""
+    def of(self, model: str, query: str) -> PairScores:
+        """Those of a query by a model; `model` includes its revision and prompt version."""
+        return PairScores(self._database, model, query)
+
+
+class PairScores:
+    """Cached scores of one model and one query. Thread-safe."""
+
+    def __init__(self, database: Database, model: str, query: str) -> None:
+        self._database, self._model, self._query = database, model, query
+
+    def read(self, texts: Sequence[str]) -> list[PairScore | None]:
+        """The cached scores of exactly these texts, None if missing."""
         keys = [text_sha(text) for text in texts]
         with self._database.reading() as cursor:  # earlier versions cached 0.5, "uncertain", for an empty reply
             rows = cursor.execute(
                 "SELECT text_sha, score, detail FROM score_cache "
                 "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
                 'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
-                [model, query, keys],
+                [self._model, self._query, keys],
             ).fetchall()
         scores = {
             key: PairScore(score, detail=None if detail is None else json.loads(detail)) for key, score, detail in rows
         }
         return [scores.get(key) for key in keys]
 
-    def write(self, model: str, query: str, scored: Sequence[tuple[str, PairScore]]) -> None:
+    def write(self, scored: Sequence[tuple[str, PairScore]]) -> None:
         """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
         # A failed score is left out, so that it is computed again.
         usable = {text_sha(text): score for text, score in scored if _is_usable(score)}
@@ -63,7 +74,7 @@ class ScoreCache:
             cursor.execute(
                 "INSERT OR REPLACE INTO score_cache (model, query, text_sha, score, detail) "
                 "SELECT ?, ?, unnest(?), unnest(?), unnest(?::VARCHAR[])",
-                [model, query, list(usable), [score.raw for score in usable.values()], details],
+                [self._model, self._query, list(usable), [score.raw for score in usable.values()], details],
             )
 
 

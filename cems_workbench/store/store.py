@@ -16,7 +16,7 @@ from types import TracebackType
 from weakref import WeakSet
 
 from cems_workbench.errors import InputError, NoMemoriesError, StoreError
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store.caches import Corrections, ReplyCache, ScoreCache
@@ -159,7 +159,7 @@ class Store:
         options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportReport:
         """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
-        with gc_tuning.paused(), self._database.long_log():  # rows have no cycles
+        with start_up.paused(), self._database.long_log():  # rows have no cycles
             report = import_input(self._database, self.team, parsed, progress, options)
         if self.memories.hidden:  # one that an undo removed may be back
             with self._database.reading() as cursor:

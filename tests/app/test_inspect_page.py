@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.config import field_specs, preset, preset_names, with_values
 from cems_workbench.formats import read
-from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
+from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.html import plain

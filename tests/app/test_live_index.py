@@ -163,7 +163,7 @@ def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
     page: Callable[..., AppTest], view: str
 ) -> None:
     opened = show(page(lists__answered_by="source", threshold__mode="fixed", threshold__fixed=0.0), view)
-    whose = provenance_of(evidence_of(opened), "vector:0")
+    whose = provenance_of(evidence_of(opened).notes, "vector:0")
     assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
     charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
     assert view == "Threshold" or whose in charts  # on hover
@@ -176,7 +176,7 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
 ) -> None:
     opened = page(lists__answered_by="source")
     assert len(source.asked) == 1
-    assert f"vector:0: {provenance_of(evidence_of(opened), 'vector:0')}" in captions(opened)
+    assert f"vector:0: {provenance_of(evidence_of(opened).notes, 'vector:0')}" in captions(opened)
     first = evidence_of(opened).notes["engine"]["at"]
     opened = checked(opened.run())
     assert len(source.asked) == 1  # what was answered is shown until somebody asks again

@@ -7,7 +7,7 @@ import pytest
 from cems_workbench.analysis.component_effects import parts
 from cems_workbench.config import preset
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.wording import list_label
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.ui.inspect.context import about, views_in
 from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.kit.charts import list_colour

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cems_workbench.cli.main import commands
 from cems_workbench.config import preset, with_values
-from cems_workbench.pipeline.request_effects import as_of_effect, project_effect
+from cems_workbench.pipeline.effects import as_of_effect, project_effect
 from cems_workbench.ui.kit import session
 
 from .conftest import release

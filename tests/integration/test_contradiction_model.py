@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.contradiction import ContradictionScorer
+from cems_workbench.models.cross_encoder import ContradictionScorer
 from tests.integration.test_cross_encoder import saved
 
 PAIRS = [("the limit is 20", "the limit is 50"), ("redis", "postgres"), ("the limit is 20", "the limit is 50")]

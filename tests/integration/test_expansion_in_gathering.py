@@ -80,9 +80,9 @@ def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_quer
     assert [(variant.text, variant.kind) for variant in found.variants] == [(expanded, "original")]
     assert found.lists[:2] == alone.lists[:2]
     assert (found.corrected, found.searched) == ("wired deploy rollback", expanded)
-    assert searched_lines(found) == [f"searched instead of the query, its expansion: {expanded}"]
+    assert searched_lines(found.notes) == [f"searched instead of the query, its expansion: {expanded}"]
     plain = gather_lists(Request("deploy rollback"), with_values(PipelineConfig(), values), opened)
-    assert plain.searched == "deploy rollback" and searched_lines(plain) == []
+    assert plain.searched == "deploy rollback" and searched_lines(plain.notes) == []
     given = gather_lists(Request("wired", searched="deploy"), with_values(PipelineConfig(), values), opened)
     assert given.searched == "deploy"
 

@@ -176,7 +176,7 @@ with closing(open_source(address)) as source, closing(Store.open(Path("store")))
     "A fusion method": """
 from cems_workbench.config import PipelineConfig, field_spec, parse_config, dump_config, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
-from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.records import Memory
 changes = {"fusion.method": "borda", "lists.lexical.weight": 2.0, "variants.original_weight": 1.0}
 changes |= {"fusion.normalize": "none", "fusion.score_blend": 0.0}

@@ -210,8 +210,8 @@ def test_a_searched_text_is_searched_as_given_and_rerankers_read_the_query(opene
     assert [variant.text for variant in found.variants] == [given]
     assert [found.lists[i].hits for i in range(2)] == [itself.lists[i].hits for i in range(2)]
     assert found.corrected == evidence(opened, typed, **settings).searched != given
-    assert searched_lines(found) == [f"searched instead of the query, as given: {given}"]
-    assert searched_lines(itself) == [] and itself.corrected == given
+    assert searched_lines(found.notes) == [f"searched instead of the query, as given: {given}"]
+    assert searched_lines(itself.notes) == [] and itself.corrected == given
 
 
 def test_an_engine_query_is_what_that_list_alone_searches(opened: Resources) -> None:

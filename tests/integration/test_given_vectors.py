@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 
 if TYPE_CHECKING:

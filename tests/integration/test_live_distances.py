@@ -93,7 +93,7 @@ def test_lists_of_chroma_are_cosines_of_unit_vectors_in_every_space(
     assert scores(evidence) == pytest.approx(COSINES, abs=1e-6) and warnings(evidence) == []
     assert any("given as cosines" in line for line in report.lines) == (space != "cosine")
     assert any(line.startswith("the engine's scores, vector: distance: ") for line in report.lines)
-    meaning = score_meaning(evidence, "vector:0")
+    meaning = score_meaning(evidence.notes, "vector:0")
     assert meaning.startswith(f"Chroma, space {space}") and meaning.endswith(" Shown here as a cosine.")
     cut = with_values(LIVE, {"threshold.mode": "fixed", "threshold.fixed": 0.5})
     assert {result.memory_id for result in replay(evidence, cut).results} == {"m0", "m1"}

@@ -101,8 +101,10 @@ def test_each_list_that_is_on_is_the_sources_where_it_has_one(resources: Resourc
     assert source.asked == [{"vector": 150, "sparse": 7, "source_hybrid": 50}]
     assert {name: ids(evidence, f"{name}:0") for name in ANSWERS} == ANSWERS
     assert set(evidence.notes["engine"]["lists"]) == {f"{name}:0" for name in ANSWERS}
-    assert answered_by(evidence, "fts5:0") == OWN and answered_by(evidence, "sparse:0").startswith("as answered by")
-    said = answered_lists(evidence, [ranked.name for ranked in evidence.lists])
+    assert answered_by(evidence.notes, "fts5:0") == OWN and answered_by(evidence.notes, "sparse:0").startswith(
+        "as answered by"
+    )
+    said = answered_lists(evidence.notes, [ranked.name for ranked in evidence.lists])
     assert said.startswith("vector:0, sparse:0, source_hybrid:0: as answered by")
     assert said.endswith(f"; fts5:0: {OWN}")
 
@@ -125,7 +127,7 @@ def test_what_the_source_does_not_have_is_said_and_stays_the_workbenchs(resource
         "there is no list source_hybrid: the source has no fused answer of its own"
         in (evidence.notes["warnings"]["lists"])
     )
-    assert answered_by(evidence, "sparse:0") == OWN
+    assert answered_by(evidence.notes, "sparse:0") == OWN
     require_answered(evidence, LIVE)  # it is only shown
     with pytest.raises(SourceError, match="source_hybrid is on, and of “text of a” there is no list"):
         require_answered(evidence, with_values(LIVE, {"lists.source_hybrid.weight": 1.0}))

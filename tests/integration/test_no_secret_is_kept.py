@@ -19,7 +19,7 @@ from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.config import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.pipeline import bundle_from
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.settings import Settings

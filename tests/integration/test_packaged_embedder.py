@@ -15,13 +15,14 @@ from cems_workbench.errors import ModelError
 from cems_workbench.jobs import device_check
 from cems_workbench.models import device, minilm_embedder
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.local_embedder import MiniLMOnDevice, local_embedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
     GRAPH,
     MiniLMEmbedder,
+    MiniLMOnDevice,
     is_packaged_model,
     loaded,
+    local_embedder,
     read_evening,
 )
 from cems_workbench.models.onnx_session import SOFTMAX
@@ -196,7 +197,7 @@ def test_other_weights_are_left_to_sentence_transformers_and_damaged_ones_are_on
 
 def test_nothing_is_reported_of_what_is_embedded(tmp_path: Path) -> None:
     """onnxruntime keeps an id of the device and what it will send below the home folder, unless told before it is imported."""
-    code = f"from cems_workbench.models.local_embedder import local_embedder as e\ne({PACKAGED_ID!r}).encode(['a'])"
+    code = f"from cems_workbench.models.minilm_embedder import local_embedder as e\ne({PACKAGED_ID!r}).encode(['a'])"
     bare = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # nothing by which it would see that it runs in tests or CI
     subprocess.run([sys.executable, "-c", code], check=True, env=bare, cwd=ROOT, timeout=120)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

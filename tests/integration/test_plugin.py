@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.settings import Settings
 from tests.strangers import install
 

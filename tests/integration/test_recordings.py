@@ -25,7 +25,7 @@ from cems_workbench.formats import read_path
 from cems_workbench.jobs.connecting import identify_embedder, take_snapshot
 from cems_workbench.jobs.factory import servers
 from cems_workbench.models.chunking import cems_pieces
-from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
@@ -125,7 +125,7 @@ def test_the_order_is_the_recorded_one(
                     for answer in answers:
                         query = asked[answer["qid"]]
                         evidence = gathered.get(query.qid)
-                        if evidence is None or unmet(config, evidence):
+                        if evidence is None or unmet(config, evidence.notes, evidence.in_brief):
                             assert name == recordings[0], "the answers of every setting are replayed from one gather"
                             evidence = gather_lists(Request(query.query, query.project, as_of), config, resources)
                             assert set(evidence.notes["engine"]["lists"]) == {"vector:0", "ts_rank:0"}

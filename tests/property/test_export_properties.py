@@ -20,10 +20,9 @@ from cems_workbench.config import (
     import_config,
     with_values,
 )
-from cems_workbench.config.export_names import TARGET_TITLES, Target
-from cems_workbench.config.forms.codecs import Inexpressible, encode
-from cems_workbench.config.forms.env_form import quoted
-from cems_workbench.config.forms.sheet import exported
+from cems_workbench.config.fields import TARGET_TITLES, Target
+from cems_workbench.config.forms.sheet import Inexpressible, encode, exported
+from cems_workbench.config.forms.targets import quoted
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "toml", "python"])

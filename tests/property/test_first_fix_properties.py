@@ -17,7 +17,7 @@ from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.verdict import verdict_of
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.records import Query
 from tests.thoroughly import EXAMPLES
 

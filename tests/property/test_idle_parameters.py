@@ -11,7 +11,7 @@ from strategies import NOW, configs, evidences
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
+from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.replay import Trace
 from tests.thoroughly import EXAMPLES
 

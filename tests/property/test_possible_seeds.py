@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
-from cems_workbench.pipeline.seeds import possible_seeds
+from cems_workbench.pipeline.relations import possible_seeds
 from cems_workbench.records import Chunk, Memory
 
 CHUNKS = [(memory_id, chunk) for memory_id in "ABCDEF" for chunk in (0, 1)]

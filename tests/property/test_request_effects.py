@@ -12,8 +12,7 @@ from strategies import NOW, configs, evidences
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.replay import Trace
-from cems_workbench.pipeline.request_effects import (
+from cems_workbench.pipeline.effects import (
     LATER,
     as_of_effect,
     later_words,
@@ -21,6 +20,7 @@ from cems_workbench.pipeline.request_effects import (
     results_written_later,
     several_effects,
 )
+from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import ADJUST
 from cems_workbench.ui.inspect.results import results_html
 from tests.thoroughly import EXAMPLES

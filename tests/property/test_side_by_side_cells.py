@@ -13,13 +13,13 @@ from cems_workbench.analysis.ranks import lists_in_use, ranks_in
 from cems_workbench.analysis.side_by_side import FINAL, Cell, SideBySide, side_by_side
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, JUDGE, LISTS, RERANK
 from cems_workbench.pipeline.stages.adjust import AdjustRow
 from cems_workbench.pipeline.stages.fusion import FusionRow, score_parts
 from cems_workbench.pipeline.stages.judge import JudgeRow
 from cems_workbench.pipeline.stages.rerank import RerankRow
 from cems_workbench.pipeline.stages.result import StageRow
-from cems_workbench.pipeline.wording import list_label
 from tests.property.strategies import configs, evidences
 
 

@@ -78,14 +78,12 @@ STAGE_IMPORTS = (
     "pipeline.table",
     "pipeline.evidence",
     "pipeline.fusion_methods",
+    "pipeline.list_scores",
     "pipeline.list_sources",
     "pipeline.nested",
-    "pipeline.normalisations",
     "pipeline.reading",
     "pipeline.recorded",
     "pipeline.stages",
-    "pipeline.vector_scales",
-    "pipeline.wording",
 )
 
 PURE = sorted(
@@ -97,15 +95,13 @@ PURE = sorted(
                 "missing_evidence",
                 "table",
                 "evidence",
+                "list_scores",
                 "list_sources",
                 "nested",
-                "normalisations",
                 "reading",
                 "recorded",
                 "supersession",
                 "validation",
-                "vector_scales",
-                "wording",
             )
         ),
         *(ROOT / PACKAGE / "pipeline" / "fusion_methods").glob("*.py"),

@@ -131,6 +131,6 @@ def test_every_module_of_a_folder_is_found() -> None:
     assert set(MEASURES) >= set(ours.split())
     assert set(field_spec("rerank.backend").choices) == {"none", *RERANKERS}
     assert set(field_spec("fusion.method").choices) == {*FUSION_METHODS}
-    assert "relations" in RETRIEVERS
+    assert "entities" in RETRIEVERS
     for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS, FUSION_METHODS):
         assert kind.origins == {}

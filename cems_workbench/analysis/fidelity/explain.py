@@ -227,7 +227,7 @@ def worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
 
 def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
     config = preset(name).config
-    gathers = bool(unmet(config, replays.evidence))
+    gathers = bool(unmet(config, replays.evidence.notes, replays.evidence.in_brief))
     return Explanation((), replays.agreement(config), 1.0, name, gathers)
 
 

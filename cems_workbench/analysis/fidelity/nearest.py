@@ -36,7 +36,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
 from cems_workbench.evaluation.metrics.rbo import rbo
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.stages.stage import PipelineRun

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cems_workbench.platform.lazy_names import lazy_names
+from cems_workbench.platform.start_up import lazy_names
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual

@@ -25,11 +25,10 @@ from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
@@ -166,7 +165,7 @@ class _Search:
 
     def _live(self, source: Source, i: int) -> ChunkHits | None:
         """The hits of a list that a running system answered; None for a list of the store."""
-        ranked = self._gathered(source, i) if provenance_of(self.evidence, f"{source}:{i}") else None
+        ranked = self._gathered(source, i) if provenance_of(self.evidence.notes, f"{source}:{i}") else None
         return None if ranked is None else [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits]
 
     def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
@@ -178,7 +177,7 @@ class _Search:
             else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
         )
         returned = own.rank is not None and limits.hold(own)
-        if whose := provenance_of(self.evidence, name):
+        if whose := provenance_of(self.evidence.notes, name):
             return self._answered(source, name, own, found, limits, whose)
         words = _words(source, found, limits, ranked is not None, returned)
         if not returned and self._only_inside(source) and limits.chunks is not None:

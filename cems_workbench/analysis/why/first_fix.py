@@ -26,7 +26,7 @@ from cems_workbench.analysis.vector_origins import StoredVector
 from cems_workbench.analysis.why.counterfactual import GAIN_DIGITS, Counterfactual
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
 from cems_workbench.evaluation.verdict import FAIL, PASS
-from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.pipeline.list_sources import ordinal
 
 FixStanding = Literal["holds", "unharmed", "unknown", "doubtful", "harms"]
 _LOSES: tuple[FixStanding, ...] = ("doubtful", "harms")

@@ -33,7 +33,7 @@ from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.config import field_specs
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_sources import SOURCES, list_label, ordinal
 from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
 from cems_workbench.pipeline.stages import ADJUST, RERANK, SUPERSESSION
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
@@ -42,7 +42,6 @@ from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS, ranks_text
 from cems_workbench.pipeline.stages.rerank import unit_words
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
-from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import Memory
 from cems_workbench.store import Selection, Store
 

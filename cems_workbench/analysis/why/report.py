@@ -63,10 +63,10 @@ from cems_workbench.config import PipelineConfig, field_spec, field_specs, with_
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_scores
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import FILTER, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Table
 

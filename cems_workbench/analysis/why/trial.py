@@ -94,7 +94,7 @@ class Trials:
         self.memory_id = memory_id
         self.k = k
         self.switched_off = tuple(sorted(switched_off))
-        self.gathered = gathered_parameters(evidence)
+        self.gathered = gathered_parameters(evidence.notes)
         """By path, the depths and other parameters that the evidence was gathered with; empty without a record."""
         self.table = table_against(evidence, memory_id)
         self.column = len(self.table.ids[0]) - 1 if memory_id in self.table.ids[0] else None

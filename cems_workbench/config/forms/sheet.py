@@ -1,18 +1,232 @@
-"""What a target can express of a config: its export names with their values, and every parameter that is left over."""
+"""What a target can express of a config: its export names with their values, and every parameter that is left over.
+
+How a parameter's value becomes the value of an export name, and back, where the two are not simply the same.
+
+    llm             does an LLM expand the query: expansion.backend is llm
+    cems_backend    qwen (the plan: Ollama) | llamacpp_server | llm | disabled
+    llama_server    is there a reranker: rerank.backend is not none; the memory agent's is a llama.cpp server
+    band            the retrieval share of ranks 1-3, 4-10 and past 10
+    mem0_threshold  threshold.fixed, where it cuts the vector list alone; mem0 cannot switch it off
+    mem0_rerank     is there a reranker: rerank.backend is cross_encoder, which is mem0's sentence_transformer
+    mem0_store      lists.vector.scale by the store that hands it over: cosine by qdrant, inverse_l2 by chroma
+    bonus_constant  1 + fusion.importance_bonus_ranks, which is added to K
+    row_order       lists.fts5.cut: score is ORDER BY bm25(episodes_fts), row is none
+
+`encode` raises `Inexpressible` with the reason, or `Nearest`, which has a value as well; `decode` raises ValueError with what is allowed.
+Of several values that the target cannot distinguish, the present config's stays.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES, ExportName, Target
-from cems_workbench.config.fields import FieldSpec
-from cems_workbench.config.forms.codecs import Inexpressible, Nearest, Plain, decode, encode
+from cems_workbench.config.fields import TARGET_PRESETS, TARGET_TITLES, ExportName, FieldSpec, Target, bounds_text
 from cems_workbench.config.forms.yaml_form import nested, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
+from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError
+
+BACKENDS = {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"}
+BAND_ENDS = (3, 10, None)
+MEM0_STORES = {"cosine": "qdrant", "inverse_l2": "chroma"}
+ROW_ORDERS = {"score": "bm25(episodes_fts)", "row": "none"}
+TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
+
+Plain = bool | int | float | str
+
+
+class Inexpressible(Exception):
+    """The target has no value for what the config says; `str` is the reason."""
+
+
+class Nearest(Inexpressible):
+    """The target has no such value, and `value` comes nearest."""
+
+    def __init__(self, value: Plain, reason: str) -> None:
+        super().__init__(reason)
+        self.value = value
+
+
+def encode(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    """The value of the variable `export` for this config. Raises Inexpressible."""
+    return _ENCODERS.get(export.codec, _encode_value)(spec, export, config)
+
+
+def decode(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    """The changes to `present` that a variable's text asks for, by path. Raises ValueError with what is allowed."""
+    return _DECODERS.get(export.codec, _decode_value)(spec, export, text, present)
+
+
+def _encode_value(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    value: Plain | None = config.get(spec.path)
+    if value is None:
+        if export.null is None:
+            raise Inexpressible(f"null ({spec.null}) has no value there")
+        value = export.null
+    if isinstance(value, (int, float)) and not _within(export, value):
+        raise Inexpressible(f"outside what it can use, {bounds_text(export.low, export.high)}")
+    return value
+
+
+def _decode_value(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    value: Plain
+    if spec.type is bool:
+        value = _truth(text)
+    elif spec.type is str:
+        value = text
+    else:
+        value = _number(text, whole=spec.type is int)
+        if not _within(export, value):
+            raise ValueError(bounds_text(export.low, export.high))
+        if present.get(spec.path) is None and value == export.null:
+            return {}
+    return {spec.path: value}
+
+
+def _encode_llm(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    if config.expansion.backend not in ("none", "llm"):
+        raise Inexpressible("it expands with an LLM or not at all")
+    return config.expansion.backend == "llm"
+
+
+def _decode_llm(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    return {spec.path: "llm" if _truth(text) else "none"}
+
+
+def _encode_cems_backend(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    if config.rerank.backend not in BACKENDS:
+        raise Inexpressible(f"its rerankers are {', '.join(BACKENDS.values())}")
+    return BACKENDS[config.rerank.backend]
+
+
+def _decode_cems_backend(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    for ours, theirs in BACKENDS.items():
+        if text == theirs:
+            return {spec.path: ours}
+    raise ValueError(" | ".join(BACKENDS.values()))
+
+
+def _encode_llama_server(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    if config.rerank.backend not in ("none", "llama_server"):
+        raise Inexpressible("its reranker is a llama.cpp server")
+    return config.rerank.backend == "llama_server"
+
+
+def _decode_llama_server(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    return {spec.path: "llama_server" if _truth(text) else "none"}
+
+
+def _encode_band(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    bands = config.rerank.bands
+    if tuple(band.max_rank for band in bands) != BAND_ENDS:
+        raise Inexpressible("its bands end at ranks 3 and 10")
+    return bands[export.place].retrieval
+
+
+def _decode_band(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    share = _number(text, whole=False)
+    if not 0 <= share <= 1:
+        raise ValueError("0 to 1")
+    bands = present.rerank.bands
+    if tuple(band.max_rank for band in bands) != BAND_ENDS:
+        default: tuple[Band, ...] = spec.default
+        bands = default
+    rows = [band.model_dump() for band in bands]
+    rows[export.place]["retrieval"] = share
+    return {spec.path: rows}
+
+
+def _encode_mem0_threshold(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    threshold = config.threshold
+    if threshold.mode == "none":
+        raise Nearest(0.0, "it always has one, and 0 comes nearest to none")
+    if threshold.mode == "adaptive" or threshold.applies_to != ("vector",):
+        raise Inexpressible("it has one fixed threshold, on the vector list alone")
+    return _encode_value(spec, export, config)
+
+
+def _decode_mem0_threshold(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    value = _decode_value(spec, export, text, present)
+    return value | {"threshold.mode": "fixed", "threshold.applies_to": ["vector"]}
+
+
+def _encode_mem0_rerank(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    if config.rerank.backend not in ("none", "cross_encoder"):
+        raise Inexpressible("of the rerankers here its only one is cross_encoder, as sentence_transformer")
+    return config.rerank.backend == "cross_encoder"
+
+
+def _decode_mem0_rerank(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    return {spec.path: "cross_encoder" if _truth(text) else "none"}
+
+
+def _encode_named(names: dict[str, str], spec: FieldSpec, config: PipelineConfig) -> Plain:
+    """The value that `names` has for the parameter's."""
+    value = config.get(spec.path)
+    if value not in names:
+        raise Inexpressible(f"it has no {value}")
+    return names[value]
+
+
+def _decode_named(names: dict[str, str], spec: FieldSpec, text: str) -> dict[str, Any]:
+    for ours, theirs in names.items():
+        if text == theirs:
+            return {spec.path: ours}
+    raise ValueError(" | ".join(names.values()))
+
+
+def _encode_bonus_constant(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    return 1 + config.fusion.importance_bonus_ranks
+
+
+def _decode_bonus_constant(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    return {spec.path: int(_number(text, whole=True)) - 1}
+
+
+_ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
+    "llm": _encode_llm,
+    "cems_backend": _encode_cems_backend,
+    "llama_server": _encode_llama_server,
+    "band": _encode_band,
+    "mem0_threshold": _encode_mem0_threshold,
+    "mem0_rerank": _encode_mem0_rerank,
+    "mem0_store": lambda spec, export, config: _encode_named(MEM0_STORES, spec, config),
+    "bonus_constant": _encode_bonus_constant,
+    "row_order": lambda spec, export, config: _encode_named(ROW_ORDERS, spec, config),
+}
+_DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
+    "llm": _decode_llm,
+    "cems_backend": _decode_cems_backend,
+    "llama_server": _decode_llama_server,
+    "band": _decode_band,
+    "mem0_threshold": _decode_mem0_threshold,
+    "mem0_rerank": _decode_mem0_rerank,
+    "mem0_store": lambda spec, export, text, present: _decode_named(MEM0_STORES, spec, text),
+    "bonus_constant": _decode_bonus_constant,
+    "row_order": lambda spec, export, text, present: _decode_named(ROW_ORDERS, spec, text),
+}
+
+
+def _within(export: ExportName, value: float) -> bool:
+    return (export.low is None or value >= export.low) and (export.high is None or value <= export.high)
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word in TRUE or word in FALSE:
+        return word in TRUE
+    raise ValueError("true | false")
+
+
+def _number(text: str, *, whole: bool) -> float | int:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        raise ValueError("a whole number" if whole else "a number") from None
 
 
 @dataclass

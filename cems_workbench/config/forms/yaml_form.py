@@ -1,6 +1,9 @@
 """Configs as YAML: lossless both ways, and errors that name the key, the range and the nearest known key.
 
 `commented` makes comment lines that no line break, however exotic, can leave; YAML, TOML, .env and Python all begin one with #.
+
+Names that a later version of the config renamed are read as the present ones (`present_values`). Version 1 is that of the pipeline's
+specification, in which configs outside this project are written. The next rename is a row under the next number, which becomes `VERSION`.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import islice
 from typing import Any
 
@@ -17,13 +22,73 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from cems_workbench.builtin import preset_names
 from cems_workbench.config.fields import Section, bounds_text, specs
-from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
-from cems_workbench.config.preset_files import EXTENDS, extended
-from cems_workbench.config.renamed import VERSION, present_path, present_values
+from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError, nearest, one_line, short
-from cems_workbench.platform.parsing import yaml_values
+from cems_workbench.platform.parsing import shipped_yaml_values, yaml_values
+
+PARAMETERS: Mapping[int, Mapping[str, str]] = {
+    2: {
+        "lists.vector.prefetch": "lists.vector.first_stage_factor",
+        "lists.lexical.prefetch": "lists.lexical.first_stage_factor",
+        "lists.pool": "lists.candidate_set",
+        "lists.origin": "lists.answered_by",
+        "lists.coarse_multiplier": "lists.first_stage_factor",
+        "fusion.multi_query_boost": "fusion.multi_list_boost",
+        "rerank.input_limit": "rerank.depth",
+        "rerank.score_span": "rerank.score_window",
+        "rerank.tail": "rerank.below_depth",
+        "rerank.reads": "rerank.text_source",
+        "rerank.question_before": "rerank.prepend_question",
+    }
+}
+"""By the version that renamed it, the new path of a parameter, or of a section, by its old one; only the last part of a path changes."""
+
+VALUES: Mapping[int, Mapping[str, Mapping[str, str]]] = {
+    2: {
+        "lists.answered_by": {"store": "workbench"},
+        "fusion.method": {"score_sum": "combsum", "score_max": "combmax"},
+    }
+}
+"""By the version that renamed it, the new value of a parameter by its old one, by the parameter's new path."""
+
+
+def present_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The nested values of a config file under the names of `VERSION`, in their order; those of an unknown version as they are.
+
+    Where a parameter is given under both names, the old one stays, as an unknown key.
+    """
+    version = values.get("version")
+    if not isinstance(version, int) or not 1 <= version < VERSION:
+        return values
+    for number in range(version + 1, VERSION + 1):
+        values = _renamed(values, PARAMETERS[number], VALUES[number])
+    return {**values, "version": VERSION}
+
+
+def present_path(path: str) -> str:
+    """The present path of a parameter that an earlier version called otherwise; any other path as it is."""
+    for number in sorted(PARAMETERS):
+        path = PARAMETERS[number].get(path, path)
+    return path
+
+
+def _renamed(
+    values: Mapping[str, Any], paths: Mapping[str, str], texts: Mapping[str, Mapping[str, str]], prefix: str = ""
+) -> dict[str, Any]:
+    renamed: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        new = paths.get(path, path)
+        name = key if new == path else new.rpartition(".")[2]
+        if isinstance(value, Mapping):
+            value = _renamed(value, paths, texts, f"{path}.")
+        elif isinstance(value, str):
+            value = texts.get(new, {}).get(value, value)
+        renamed[key if name in values else name] = value
+    return renamed
 
 
 def commented(text: str) -> str:
@@ -32,6 +97,8 @@ def commented(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
+EXTENDS = "extends"
+"""The key of a config file that names the preset it starts from."""
 UNKNOWN_KEY_ERRORS = ("extra_forbidden", "model_type", "missing")
 """Pydantic's errors for an unknown key, a section that is no mapping, and a key that was misspelt; `_unknown` reports these."""
 MAX_UNKNOWN_KEYS = 20
@@ -243,3 +310,61 @@ def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
     if low is not None or "le" in context:
         return bounds_text(low, context.get("le"), "gt" in context)
     return None
+
+
+WHOLE = ("adjust.time_decay.tiers",)
+"""Mappings that are one value: a config has those of its parent, or its own."""
+
+
+def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The values of a config that `extends` a preset, over those of that preset; without the key `extends`.
+
+    `children` are the presets that were read on the way here. Raises InputError for an unknown preset and for a cycle.
+    """
+    name = known_preset(str(values[EXTENDS]), f"{source}: {EXTENDS}")
+    if name in children:
+        raise InputError(f"{source}: {EXTENDS}: {' → '.join((*children, name))}: these presets extend each other")
+    above = shipped_values(name)
+    if EXTENDS in above:
+        above = extended(above, f"presets/{name}.yaml", (*children, name))
+    return _over(above, {key: value for key, value in values.items() if key != EXTENDS})
+
+
+def shipped_values(name: str) -> Mapping[str, Any]:
+    """The values that a preset's file states."""
+    return _parsed(preset_text(name))
+
+
+@cache  # most presets extend the same few
+def _parsed(text: str) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = shipped_yaml_values(text)
+    return values
+
+
+def preset_text(name: str) -> str:
+    """The file of a preset."""
+    return (preset_folder() / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _over(above: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    merged = dict(above)
+    for key, value in values.items():
+        inner, path = merged.get(key), f"{prefix}{key}"
+        both = isinstance(value, Mapping) and isinstance(inner, Mapping) and path not in WHOLE
+        merged[key] = _over(inner, value, f"{path}.") if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def preset_folder() -> Traversable:
+    """The folder of the shipped presets."""
+    return resources.files("cems_workbench.config") / "presets"
+
+
+def known_preset(name: str, where: str) -> str:
+    """The name of a preset. Raises InputError, which `where` and the name open, with the known ones and the nearest."""
+    known = preset_names()
+    if name not in known:
+        close = nearest(name, known)
+        hint = f"; did you mean {close}?" if close else ""
+        raise InputError(f"{where} {one_line(name, 80)}: unknown{hint} Known presets: {', '.join(known)}")
+    return name

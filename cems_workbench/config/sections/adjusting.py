@@ -6,8 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from cems_workbench.config.export_names import cems, engram, mem0
-from cems_workbench.config.fields import JudgeBands, Section, Tiers, param
+from cems_workbench.config.fields import (
+    SHARE,
+    WORDS,
+    JudgeBands,
+    Section,
+    Tiers,
+    above,
+    cems,
+    engram,
+    mem0,
+    param,
+    within,
+)
 
 SupersessionMode = Annotated[
     Literal["off", "demote", "drop", "follow"],
@@ -24,7 +35,7 @@ class TimeDecay(Section):
         "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h); linear 1−age/(2h): half at h, 0 from 2h on.",
     )
     half_life_days: float = param(
-        60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days"
+        60, "Half-life", "Age at which the factor is one half.", **above(0, 36500, step=1, soft=(1, 365), unit="days")
     )
     clock: Literal["last_accessed", "created_at", "accessed_or_created"] = param(
         "last_accessed",
@@ -36,12 +47,7 @@ class TimeDecay(Section):
         (), "Half-life per category", "Half-life in days for a category; the others use the half-life above."
     )
     floor: float = param(
-        0.0,
-        "Decay floor",
-        "Least value of the decay, 0 to 1, however old a memory is (Hindsight: 0.1).",
-        ge=0,
-        le=1,
-        step=0.05,
+        0.0, "Decay floor", "Least value of the decay, 0 to 1, however old a memory is (Hindsight: 0.1).", **SHARE
     )
     future: Literal["age_0", "grows"] = param(
         "age_0",
@@ -54,10 +60,7 @@ class TimeDecay(Section):
         "Decay strength α",
         "Null: the factor is the decay itself. A number: the factor is 1 + α × (decay − 0.5), so that at 0.2 time moves a score by at most "
         "±10 % (Hindsight: 0.2); a memory without a date has factor 1.",
-        ge=0,
-        le=2,
-        step=0.05,
-        soft=(0, 1),
+        **within(0, 2, step=0.05, soft=(0, 1)),
         null="the decay itself",
     )
 
@@ -72,24 +75,18 @@ class ProjectFactors(Section):
         1.3,
         "Same project",
         "Factor for a memory of the query's project.",
-        ge=0,
-        le=10,
-        step=0.05,
-        soft=(0.5, 2),
+        **within(0, 10, step=0.05, soft=(0.5, 2)),
         exports=cems("PROJECT_BOOST_FACTOR"),
     )
     different: float = param(
         0.8,
         "Other project",
         "Factor for a memory of another project.",
-        ge=0,
-        le=10,
-        step=0.05,
-        soft=(0, 1.5),
+        **within(0, 10, step=0.05, soft=(0, 1.5)),
         exports=cems("PROJECT_PENALTY_FACTOR"),
     )
     untagged: float = param(
-        0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
+        0.9, "No project", "Factor for a memory without project.", **within(0, 10, step=0.05, soft=(0, 1.5))
     )
     match: Literal["exact", "prefix", "source_ref"] = param(
         "exact",
@@ -104,19 +101,16 @@ class Feedback(Section):
 
     enabled: bool = param(False, "Feedback factor", "Use relevant and noise counts.")
     base: float = param(
-        0.85, "Feedback base", "Factor when every signal was noise.", ge=0, le=10, step=0.01, soft=(0, 1.5)
+        0.85, "Feedback base", "Factor when every signal was noise.", **within(0, 10, step=0.01, soft=(0, 1.5))
     )
     span: float = param(
         0.30,
         "Feedback span",
         "Added in proportion to the share of relevant signals.",
-        ge=0,
-        le=10,
-        step=0.01,
-        soft=(0, 1),
+        **within(0, 10, step=0.01, soft=(0, 1)),
     )
     min_signals: int = param(
-        3, "Signals needed", "With fewer signals the score does not change.", ge=1, le=10_000, step=1, soft=(1, 20)
+        3, "Signals needed", "With fewer signals the score does not change.", **within(1, 10_000, step=1, soft=(1, 20))
     )
 
 
@@ -133,10 +127,7 @@ class CountFactor(Section):
         0.1,
         "Count strength α",
         "Strength of the count factor (Hindsight: 0.1).",
-        ge=0,
-        le=2,
-        step=0.05,
-        soft=(0, 1),
+        **within(0, 2, step=0.05, soft=(0, 1)),
     )
 
 
@@ -146,7 +137,7 @@ class AdjustConfig(Section):
     priority: bool = param(True, "Priority factor", "Multiply by the memory's priority (1.0–2.0).")
     time_decay: TimeDecay = TimeDecay()
     pinned_factor: float = param(
-        1.1, "Pinned factor", "Factor for a pinned memory.", ge=0, le=10, step=0.05, soft=(0.5, 2)
+        1.1, "Pinned factor", "Factor for a pinned memory.", **within(0, 10, step=0.05, soft=(0.5, 2))
     )
     project: ProjectFactors = ProjectFactors()
     feedback: Feedback = Feedback()
@@ -185,13 +176,11 @@ class GapConfig(Section):
         0.0,
         "Gap ratio",
         "Drop below ratio × top score; 0 is off.",
-        ge=0,
-        le=1,
-        step=0.01,
+        **within(0, 1, step=0.01),
         exports=cems("SCORE_GAP_RATIO"),
     )
     keep: int = param(
-        2, "Always keep", "Keep at least this many, whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20)
+        2, "Always keep", "Keep at least this many, whatever the gap.", **within(0, 10_000, step=1, soft=(0, 20))
     )
     aggregation: bool = param(True, "For aggregation too", "Also for aggregation queries; CEMS leaves those whole.")
 
@@ -204,10 +193,7 @@ class DedupConfig(Section):
         0.90,
         "Duplicate from",
         "Cosine from which two memories count as duplicates.",
-        ge=-1,
-        le=1,
-        step=0.01,
-        soft=(0.5, 1),
+        **within(-1, 1, step=0.01, soft=(0.5, 1)),
     )
 
 
@@ -223,10 +209,7 @@ class AbstainConfig(Section):
         None,
         "Best vector score",
         "Least raw score of the first hit of the original query's vector list (cosine); null is off.",
-        ge=-1000,
-        le=1000,
-        step=0.01,
-        soft=(0, 1),
+        **within(-1000, 1000, step=0.01, soft=(0, 1)),
         null="off",
     )
     lexical: float | None = param(
@@ -234,59 +217,39 @@ class AbstainConfig(Section):
         "Best lexical score",
         "Least raw score (BM25, before any normalisation) of the first hit of the original query's lexical list; an "
         "empty list has 0. Null is off.",
-        ge=-1000,
-        le=1000,
-        step=0.1,
-        soft=(0, 30),
+        **within(-1000, 1000, step=0.1, soft=(0, 30)),
         null="off",
     )
     reranker: float | None = param(
         None,
         "Best reranker score",
         "Least raw score that the reranker gave to one of the first candidates, as many as the result limit; null is off.",
-        ge=-1000,
-        le=1000,
-        step=0.1,
-        soft=(-12, 12),
+        **within(-1000, 1000, step=0.1, soft=(-12, 12)),
         null="off",
     )
     judge: float | None = param(
         None,
         "Best judge score",
         "Least raw score that the judge gave to one of the first candidates, as many as the result limit; null is off.",
-        ge=-1000,
-        le=1000,
-        step=0.1,
-        soft=(-12, 12),
+        **within(-1000, 1000, step=0.1, soft=(-12, 12)),
         null="off",
     )
     margin: float | None = param(
         None,
         "Margin",
         "Least lead of the first candidate's score over the second's (0 where there is one candidate); null is off.",
-        ge=0,
-        le=100,
-        step=0.005,
-        soft=(0, 0.5),
+        **within(0, 100, step=0.005, soft=(0, 0.5)),
         null="off",
     )
     agreement: float | None = param(
         None,
         "Agreement of lists",
         "Least share of the first hits of the vector list that the lexical list has too; null is off.",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
         null="off",
     )
     agreement_k: int = param(
-        5,
-        "Hits compared",
-        "First hits of the vector list that the agreement is counted over.",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 50),
+        5, "Hits compared", "First hits of the vector list that the agreement is counted over.", **WORDS
     )
 
 
@@ -297,32 +260,21 @@ class AssemblyConfig(Section):
         10,
         "Result limit",
         "Maximum number of results.",
-        ge=1,
-        le=10_000,
-        step=1,
-        soft=(1, 50),
+        **within(1, 10_000, step=1, soft=(1, 50)),
         exports=mem0("search.top_k") + engram("scored.slice(0, …)"),
     )
     max_tokens: int | None = param(
         2000,
         "Token budget",
         "Maximum number of tokens in the context.",
-        ge=0,
-        le=10_000_000,
-        step=50,
-        soft=(100, 8000),
-        unit="tokens",
+        **within(0, 10_000_000, step=50, soft=(100, 8000), unit="tokens"),
         exports=cems("DEFAULT_MAX_TOKENS"),
     )
     aggregation_tokens: int = param(
         0,
         "Budget for aggregation",
         "At least this many tokens for aggregation queries; 0 leaves the budget unchanged (CEMS: 4000).",
-        ge=0,
-        le=10_000_000,
-        step=50,
-        soft=(0, 8000),
-        unit="tokens",
+        **within(0, 10_000_000, step=50, soft=(0, 8000), unit="tokens"),
     )
     text: Literal["memory", "version"] = param(
         "memory",
@@ -334,7 +286,9 @@ class AssemblyConfig(Section):
         "Assembly",
         "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.",
     )
-    mmr_lambda: float = param(0.6, "MMR λ", "Weight of the score; the rest goes to diversity.", ge=0, le=1, step=0.01)
+    mmr_lambda: float = param(
+        0.6, "MMR λ", "Weight of the score; the rest goes to diversity.", **within(0, 1, step=0.01)
+    )
     mmr_similarity: Literal["jaccard", "cosine"] = param(
         "jaccard",
         "MMR similarity",
@@ -360,10 +314,7 @@ class AssemblyConfig(Section):
         "Least MMR value",
         "Candidates are left out when λ × relevance − (1 − λ) × similarity is below this; null is off. At 0 memories are dropped that are "
         "more like each other than like the query (Graphiti).",
-        ge=-100,
-        le=100,
-        step=0.01,
-        soft=(-1, 1),
+        **within(-100, 100, step=0.01, soft=(-1, 1)),
         null="off",
     )
     min_vector_score: float | None = param(
@@ -372,10 +323,7 @@ class AssemblyConfig(Section):
         "Results whose score in the vector list is below this are dropped after the limit, and nobody moves up: a query may get fewer "
         "results than the limit, or none (engram: 0.25). The score is the list's own, a cosine by default; a memory without one counts as "
         "0. Null is off.",
-        ge=-1000,
-        le=1000,
-        step=0.01,
-        soft=(0, 1),
+        **within(-1000, 1000, step=0.01, soft=(0, 1)),
         null="off",
         exports=engram("MIN_VECTOR_SIM"),
     )
@@ -400,10 +348,7 @@ class JudgeConfig(Section):
         "Judge threshold",
         "Relevant above this raw score. Null is the judge's own: -10 for ms-marco models, as ACE reads them, and what was "
         "fitted to the others.",
-        ge=-1000,
-        le=1000,
-        step=0.5,
-        soft=(-15, 15),
+        **within(-1000, 1000, step=0.5, soft=(-15, 15)),
         null="the judge's own",
     )
     bands: JudgeBands | None = param(
@@ -417,10 +362,6 @@ class JudgeConfig(Section):
         "Judge text",
         "Characters from the start of a memory that the judge reads. Null: the part that the reranker reads, or would read were one on.",
         cost="gather",
-        ge=1,
-        le=100_000,
-        step=50,
-        soft=(100, 4000),
-        unit="characters",
+        **within(1, 100_000, step=50, soft=(100, 4000), unit="characters"),
         null="as the reranker",
     )

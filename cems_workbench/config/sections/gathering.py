@@ -11,8 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, create_model
 
 from cems_workbench import extensions
-from cems_workbench.config.export_names import cems, engram, mem0
-from cems_workbench.config.fields import AsList, Section, as_tuple, param
+from cems_workbench.config.fields import (
+    DEPTH,
+    FACTOR,
+    FACTOR_OR_0,
+    FEW,
+    SHARE,
+    WEIGHT,
+    AsList,
+    Section,
+    above,
+    as_tuple,
+    cems,
+    engram,
+    mem0,
+    param,
+    within,
+)
 from cems_workbench.config.sections.lexical_engines import (
     EngineList,
     Fts5List,
@@ -35,25 +50,9 @@ class VectorList(Section):
     """Nearest memories by embedding cosine."""
 
     enabled: bool = param(True, "Vector list", "Use the vector list.")
-    depth: int | None = param(
-        150,
-        "Vector depth",
-        "Hits kept of each vector list.",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 300),
-    )
+    depth: int | None = param(150, "Vector depth", "Hits kept of each vector list.", **DEPTH)
     weight: float = param(
-        1.0,
-        "Vector weight",
-        "Weight of vector lists in the fusion.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
-        exports=engram("W_VECTOR"),
+        1.0, "Vector weight", "Weight of vector lists in the fusion.", **WEIGHT, exports=engram("W_VECTOR")
     )
     ties: Ties = param(
         "ordinal",
@@ -65,11 +64,7 @@ class VectorList(Section):
         "Vector first-stage factor",
         "Multiplies the first-stage factor of the lists for this one (ACE: 2). With a factor of 1 there, the depth is at least this × the "
         "result limit.",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 10),
+        **FACTOR,
     )
     text: Literal["indexed", "content", "object", "plain_text", "fact"] = param(
         "indexed",
@@ -106,12 +101,8 @@ class LexicalList(Section):
     """BM25 hits."""
 
     enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
-    depth: int | None = param(
-        50, "Lexical depth", "Hits kept of each lexical list.", cost="deepen", ge=1, le=10_000, step=5, soft=(5, 300)
-    )
-    weight: float = param(
-        1.0, "Lexical weight", "Weight of lexical lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
-    )
+    depth: int | None = param(50, "Lexical depth", "Hits kept of each lexical list.", **DEPTH)
+    weight: float = param(1.0, "Lexical weight", "Weight of lexical lists in the fusion.", **WEIGHT)
     ties: Ties = param(
         "ordinal",
         "Lexical ties",
@@ -122,11 +113,7 @@ class LexicalList(Section):
         "Lexical first-stage factor",
         "Multiplies the first-stage factor of the lists for this one (ACE: 5). With a factor of 1 there, the depth is at least this × the "
         "result limit.",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 10),
+        **FACTOR,
     )
     normalization: Normalization = param(
         "max",
@@ -140,19 +127,14 @@ class LexicalList(Section):
         "How much more a word counts that a text has several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
         "adds more than k1 times the first. Lucene, SQLite and Qdrant have 1.2.",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.1,
-        soft=(0, 3),
+        **within(0, 100, step=0.1, soft=(0, 3)),
     )
     b: float = param(
         0.75,
         "BM25 b",
         "How much a long text loses against a short one: 0 is nothing, 1 in full proportion to its length.",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
     )
     stemming: Literal["language", "none"] = param(
         BY_LANGUAGE,
@@ -190,21 +172,14 @@ class HybridList(Section):
         150,
         "Hybrid depth",
         "Memories kept of each hybrid list (CEMS: 150). Both lists inside and the pool are multiples of it, in chunks.",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 300),
+        **DEPTH,
         exports=cems("MAX_CANDIDATES_PER_QUERY"),
     )
     weight: float = param(
         1.0,
         "Hybrid weight",
         "Weight of hybrid lists in the fusion with the other lists, times the variant's weight. CEMS has no such setting: it is 1.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
+        **WEIGHT,
     )
     ties: Ties = param(
         "ordinal",
@@ -216,9 +191,7 @@ class HybridList(Section):
         "Vector share inside",
         "Share w inside the hybrid list: a chunk scores w / (k + rank by meaning) + (1 − w) / (k + rank by ts_rank). 1 is meaning alone, "
         "0 is words alone (CEMS: 0.4). It does not weight one list against another.",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
         exports=cems("HYBRID_VECTOR_WEIGHT"),
     )
     k: int = param(
@@ -226,10 +199,7 @@ class HybridList(Section):
         "RRF k inside",
         "k of the fusion inside the hybrid list, apart from the fusion's own: the larger it is, the less the first ranks count. CEMS "
         "has 60, fixed.",
-        ge=0,
-        le=10_000,
-        step=1,
-        soft=(1, 200),
+        **within(0, 10_000, step=1, soft=(1, 200)),
     )
     inner_factor: float = param(
         4.0,
@@ -237,20 +207,14 @@ class HybridList(Section):
         "Chunks ranked by meaning, and as many by ts_rank, as a multiple of the hybrid depth (CEMS: 4, so 600 at depth 150). A chunk past "
         "it has no rank on that side and gets nothing for it.",
         cost="deepen",
-        ge=0.01,
-        le=100,
-        step=0.5,
-        soft=(1, 8),
+        **within(0.01, 100, step=0.5, soft=(1, 8)),
     )
     pool_factor: float = param(
         2.0,
         "Chunk pool",
         "Chunks kept of the nested fusion, as a multiple of the hybrid depth (CEMS: 2, so 300 at depth 150). Then each memory takes its "
         "best chunk; with many chunks a memory, a small pool leaves fewer memories than the depth.",
-        ge=0.01,
-        le=100,
-        step=0.5,
-        soft=(1, 4),
+        **within(0.01, 100, step=0.5, soft=(1, 4)),
     )
     index_rows: int | None = param(
         None,
@@ -258,10 +222,7 @@ class HybridList(Section):
         "Most chunks ranked by meaning inside the hybrid list. On a large table PostgreSQL takes the HNSW index, whose scan returns 40 rows "
         "at most (hnsw.ef_search), whatever depth is asked for, and before users and scopes are filtered; null is an exact scan, as of a "
         "small table.",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 600),
+        **within(1, 10_000, step=5, soft=(5, 600)),
         null="exact",
     )
     aggregation_factor: float = param(
@@ -270,10 +231,7 @@ class HybridList(Section):
         "For aggregation queries (“how many”, “list all”: Query → Detectors) the hybrid depth is multiplied by this and is at least 50; the "
         "depths inside grow with it. 1 leaves it unchanged (CEMS: 2).",
         cost="deepen",
-        ge=1,
-        le=10,
-        step=0.5,
-        soft=(1, 4),
+        **within(1, 10, step=0.5, soft=(1, 4)),
     )
 
 
@@ -289,24 +247,13 @@ class TsRankList(Section):
         exports=cems("ENABLE_LEXICAL_IN_INFERENCE"),
     )
     depth: int = param(
-        50,
-        "ts_rank depth",
-        "Memories kept of each ts_rank list, after each took its best chunk (CEMS: 50).",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 300),
+        50, "ts_rank depth", "Memories kept of each ts_rank list, after each took its best chunk (CEMS: 50).", **DEPTH
     )
     first_stage_factor: int = param(
         0,
         "ts_rank first-stage factor",
         "Depth is at least this × the first-stage factor of the lists × the result limit, in memories; 0 leaves the depth unchanged.",
-        cost="gather",
-        ge=0,
-        le=100,
-        step=1,
-        soft=(0, 10),
+        **FACTOR_OR_0,
     )
     chunk_depth: int = param(
         100,
@@ -314,19 +261,13 @@ class TsRankList(Section):
         "Chunks read of each ts_rank list before each memory takes its best (CEMS: 100). It cuts before the depth does where memories have "
         "many chunks.",
         cost="deepen",
-        ge=1,
-        le=100_000,
-        step=5,
-        soft=(5, 600),
+        **within(1, 100_000, step=5, soft=(5, 600)),
     )
     weight: float = param(
         1.0,
         "ts_rank weight",
         "Weight of ts_rank lists in the fusion, times the variant's weight. CEMS has no such setting: it is 1.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
+        **WEIGHT,
     )
     ties: Ties = param(
         "ordinal",
@@ -356,30 +297,19 @@ class SourceHybridList(Section):
         50,
         "Source's hybrid depth",
         "Memories kept of each list. The rows that are asked for may decide how the system fuses: many cut every list to them first.",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 300),
+        **DEPTH,
     )
     first_stage_factor: int = param(
         0,
         "Source's hybrid first-stage factor",
         "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
-        cost="gather",
-        ge=0,
-        le=100,
-        step=1,
-        soft=(0, 10),
+        **FACTOR_OR_0,
     )
     weight: float = param(
         0.0,
         "Source's hybrid weight",
         "Weight of the lists in the fusion, times the variant's weight. At 0 they are only shown: they add no candidate and change nothing.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
+        **WEIGHT,
     )
     ties: Ties = param(
         "ordinal",
@@ -398,14 +328,7 @@ class RecencyList(Section):
 
     enabled: bool = param(False, "Recency list", "Rank the candidates by age and fuse that list too.")
     weight: float = param(
-        0.6,
-        "Recency weight",
-        "Weight of the recency list in the fusion.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
-        exports=engram("W_RECENCY"),
+        0.6, "Recency weight", "Weight of the recency list in the fusion.", **WEIGHT, exports=engram("W_RECENCY")
     )
     ties: Ties = param("dense", "Recency ties", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.")
     normalization: Literal["none", "exponential"] = param(
@@ -418,11 +341,7 @@ class RecencyList(Section):
         30.0,
         "Recency half-life",
         "Age since creation at which the exponential normalisation is one half.",
-        gt=0,
-        le=36500,
-        step=1,
-        soft=(1, 365),
-        unit="days",
+        **above(0, 36500, step=1, soft=(1, 365), unit="days"),
     )
 
 
@@ -433,14 +352,7 @@ class AccessList(Section):
         False, "Access list", "Rank the candidates by how often they were used and fuse that list too."
     )
     weight: float = param(
-        0.4,
-        "Access weight",
-        "Weight of the access list in the fusion.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
-        exports=engram("W_ACCESS"),
+        0.4, "Access weight", "Weight of the access list in the fusion.", **WEIGHT, exports=engram("W_ACCESS")
     )
     ties: Ties = param("dense", "Access ties", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.")
     normalization: Literal["none", "smoothed_share"] = param(
@@ -455,9 +367,7 @@ class RelationsList(Section):
     """Neighbours, in the relation graph, of the first hits."""
 
     enabled: bool = param(False, "Relations list", "Add the neighbours of the first hits as a list.")
-    weight: float = param(
-        0.5, "Relations weight", "Weight of the relations list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
-    )
+    weight: float = param(0.5, "Relations weight", "Weight of the relations list in the fusion.", **WEIGHT)
     mode: Literal["strongest", "each"] = param(
         "strongest",
         "Relations counted",
@@ -466,25 +376,9 @@ class RelationsList(Section):
         "gets three ranks and bonuses; seeds are the first of the hybrid list, else of the vector list, and follow its sliders.",
         cost="gather",
     )
-    seeds: int = param(
-        5,
-        "Relation seeds",
-        "Number of first hits whose neighbours are added (CEMS: 5).",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 20),
-    )
+    seeds: int = param(5, "Relation seeds", "Number of first hits whose neighbours are added (CEMS: 5).", **FEW)
     per_seed: int = param(
-        8,
-        "Neighbours per seed",
-        "Maximum number of neighbours per seed, strongest relations first (CEMS: 8).",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 20),
+        8, "Neighbours per seed", "Maximum number of neighbours per seed, strongest relations first (CEMS: 8).", **FEW
     )
 
 
@@ -499,33 +393,19 @@ class EntitiesList(Section):
         cost="gather",
     )
     depth: int | None = param(
-        500,
-        "Entities depth",
-        "Memories kept of the list.",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 500),
+        500, "Entities depth", "Memories kept of the list.", cost="deepen", **within(1, 10_000, step=5, soft=(5, 500))
     )
     first_stage_factor: int = param(
         0,
         "Entities first-stage factor",
         "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
-        cost="gather",
-        ge=0,
-        le=100,
-        step=1,
-        soft=(0, 10),
+        **FACTOR_OR_0,
     )
     weight: float = param(
         1.0,
         "Entities weight",
         "Weight of the entities list in the fusion. A score is at most 0.5, so the divisor counts the list with half its weight (mem0).",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
+        **WEIGHT,
     )
     ties: Ties = param(
         "ordinal",
@@ -537,20 +417,10 @@ class EntitiesList(Section):
         "Entity similarity",
         "Cosine from which an entity of the store counts as one of the query (mem0: 0.5).",
         cost="gather",
-        ge=-1,
-        le=1,
-        step=0.05,
-        soft=(0, 1),
+        **within(-1, 1, step=0.05, soft=(0, 1)),
     )
     max_entities: int = param(
-        8,
-        "Entities searched",
-        "Entities of the query that are looked up, the first ones (mem0: 8).",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 20),
+        8, "Entities searched", "Entities of the query that are looked up, the first ones (mem0: 8).", **FEW
     )
 
 
@@ -571,10 +441,7 @@ class CandidateSet(Section):
         "Candidate set size",
         "Newest memories in the candidate set, which all modes but “all” have.",
         cost="gather",
-        ge=1,
-        le=1_000_000,
-        step=10,
-        soft=(10, 1000),
+        **within(1, 1_000_000, step=10, soft=(10, 1000)),
         exports=engram("ORDER BY accessed_at DESC LIMIT"),
     )
     size_factor: int = param(
@@ -582,10 +449,7 @@ class CandidateSet(Section):
         "Candidate set × limit",
         "The candidate set has at least this many times the result limit (engram's tools: 3); 0 leaves its size unchanged.",
         cost="gather",
-        ge=0,
-        le=1000,
-        step=1,
-        soft=(0, 20),
+        **within(0, 1000, step=1, soft=(0, 20)),
     )
 
 
@@ -594,15 +458,13 @@ class LogisticBand(Section):
 
     max_words: int | None = param(None, "Up to words", "Largest number of words that this band covers.", ge=1)
     midpoint: float = param(
-        5.0, "Midpoint", "The score that becomes one half.", ge=-10_000, le=10_000, step=0.1, soft=(0, 20)
+        5.0, "Midpoint", "The score that becomes one half.", **within(-10_000, 10_000, step=0.1, soft=(0, 20))
     )
     slope: float = param(
         0.7,
         "Slope",
         "How steeply it rises there: 1 / (1 + exp(−slope · (score − midpoint))).",
-        ge=0,
-        le=100,
-        soft=(0, 2),
+        **within(0, 100, soft=(0, 2)),
     )
 
 
@@ -655,11 +517,7 @@ class ListsConfig(Section):
         "First-stage factor",
         "Where this factor × the list's own factor is above 1, depth = max(depth, both factors × result limit) (ACE: 10). It does not "
         "change lists whose own factor is 0.",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 20),
+        **FEW,
     )
     metadata_ranks: Literal["gathered", "in_use"] = param(
         "gathered",
@@ -672,9 +530,7 @@ class ListsConfig(Section):
         1.0,
         "Minmax of equal scores",
         "What the minmax normalisation makes of a list with one hit, or with equal scores only (engram's memory_recall: 0.5).",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
     )
 
 
@@ -719,16 +575,7 @@ def _added_list(name: str) -> Any:
         enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.")),
         depth=(
             int | None,
-            param(
-                50,
-                f"{title} depth",
-                "Hits kept of the list.",
-                cost="deepen",
-                ge=1,
-                le=10_000,
-                step=5,
-                soft=(5, 300),
-            ),
+            param(50, f"{title} depth", "Hits kept of the list.", **DEPTH),
         ),
         first_stage_factor=(
             int,
@@ -736,24 +583,12 @@ def _added_list(name: str) -> Any:
                 0,
                 f"{title} first-stage factor",
                 "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
-                cost="gather",
-                ge=0,
-                le=100,
-                step=1,
-                soft=(0, 10),
+                **FACTOR_OR_0,
             ),
         ),
         weight=(
             float,
-            param(
-                1.0,
-                f"{title} weight",
-                "Weight of the list in the fusion.",
-                ge=0,
-                le=100,
-                step=0.05,
-                soft=(0, 3),
-            ),
+            param(1.0, f"{title} weight", "Weight of the list in the fusion.", **WEIGHT),
         ),
         ties=(
             Ties,
@@ -799,32 +634,23 @@ class VariantWeights(Section):
         2.0,
         "Original query",
         "Weight of the original query's lists.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 5),
+        **within(0, 100, step=0.05, soft=(0, 5)),
         exports=cems("RRF_ORIGINAL_WEIGHT"),
     )
     expansion_weight: float = param(
         1.0,
         "Expansions",
         "Weight of the expansions' lists.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 5),
+        **within(0, 100, step=0.05, soft=(0, 5)),
         exports=cems("RRF_EXPANSION_WEIGHT"),
     )
     decomposed_weight: float = param(
         1.5,
         "Sub-questions",
         "Weight of the sub-questions' lists.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 5),
+        **within(0, 100, step=0.05, soft=(0, 5)),
         exports=cems("RRF_DECOMPOSITION_WEIGHT"),
     )
     hyde_weight: float = param(
-        1.0, "HyDE", "Weight of the hypothetical memory's lists.", ge=0, le=100, step=0.05, soft=(0, 5)
+        1.0, "HyDE", "Weight of the hypothetical memory's lists.", **within(0, 100, step=0.05, soft=(0, 5))
     )

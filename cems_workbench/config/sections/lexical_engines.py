@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from cems_workbench.config.export_names import ExportName, ace, engram
-from cems_workbench.config.fields import Section, param
+from cems_workbench.config.fields import (
+    DEPTH,
+    FACTOR,
+    SHARE,
+    WEIGHT,
+    WORDS,
+    ExportName,
+    Section,
+    above,
+    ace,
+    engram,
+    param,
+    within,
+)
 
 Ties = Literal["ordinal", "dense", "competition"]
 Normalization = Literal["none", "max", "minmax", "saturating", "logistic"]
@@ -22,17 +34,7 @@ def enabled(title: str, what: str) -> Any:
 
 def depth(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
     """Memories kept of each of its lists."""
-    return param(
-        50,
-        f"{title} depth",
-        "Memories kept of each list; null is all that match.",
-        cost="deepen",
-        ge=1,
-        le=10_000,
-        step=5,
-        soft=(5, 300),
-        exports=exports,
-    )
+    return param(50, f"{title} depth", "Memories kept of each list; null is all that match.", **DEPTH, exports=exports)
 
 
 def first_stage_factor(title: str) -> Any:
@@ -41,11 +43,7 @@ def first_stage_factor(title: str) -> Any:
         1,
         f"{title} first-stage factor",
         "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
-        cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 10),
+        **FACTOR,
     )
 
 
@@ -55,10 +53,7 @@ def weight(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
         1.0,
         f"{title} weight",
         "Weight of the lists in the fusion, times the variant's weight.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
+        **WEIGHT,
         exports=exports,
     )
 
@@ -99,10 +94,7 @@ def column(title: str, default: float = 0.0) -> Any:
         f"Column {title}",
         f"Weight of the {title} as a separate column; 0 leaves the column out.",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.5,
-        soft=(0, 10),
+        **within(0, 100, step=0.5, soft=(0, 10)),
     )
 
 
@@ -187,10 +179,7 @@ class Fts5List(EngineList):
         "Words searched",
         "Only the first words of the query are searched, counted after the stop words.",
         cost="gather",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 50),
+        **WORDS,
         exports=engram("words of ftsQuery, slice(0, …)"),
     )
 
@@ -213,10 +202,7 @@ class SparseList(EngineList):
         "Sparse k1",
         "How much repetitions of a word count: 0 is not at all; a word's weight stays below k1 + 1 (fastembed: 1.2, ACE: 1.5).",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.1,
-        soft=(0, 3),
+        **within(0, 100, step=0.1, soft=(0, 3)),
         exports=ace("BM25_K1"),
     )
     b: float = param(
@@ -224,9 +210,7 @@ class SparseList(EngineList):
         "Sparse b",
         "How much long texts are held back: 0 is not at all, 1 in proportion to the length (fastembed and ACE: 0.75).",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
         exports=ace("BM25_B"),
     )
     mean_length: float | None = param(
@@ -235,11 +219,7 @@ class SparseList(EngineList):
         "Words of a text of average length, as the encoder assumes it (fastembed: 256, ACE: 50): with 256 short memories hardly differ by "
         "length. null is the true mean of the store.",
         cost="gather",
-        gt=0,
-        le=1_000_000,
-        step=1,
-        soft=(1, 512),
-        unit="words",
+        **above(0, 1_000_000, step=1, soft=(1, 512), unit="words"),
         null="the true mean",
         exports=ace("BM25_AVG_DOC_LENGTH"),
     )
@@ -290,22 +270,14 @@ class SparseList(EngineList):
         "Shortest word",
         "Shorter words are left out (ACE: 2).",
         cost="gather",
-        ge=1,
-        le=100,
-        step=1,
-        soft=(1, 5),
-        unit="characters",
+        **within(1, 100, step=1, soft=(1, 5), unit="characters"),
     )
     max_token_length: int | None = param(
         None,
         "Longest word",
         "Longer words are left out, before stems are made (fastembed: 40).",
         cost="gather",
-        ge=1,
-        le=10_000,
-        step=1,
-        soft=(10, 100),
-        unit="characters",
+        **within(1, 10_000, step=1, soft=(10, 100), unit="characters"),
     )
     rows: Literal["created", "store"] = rows("Sparse")
     skip_if_conversational: bool = param(
@@ -323,10 +295,7 @@ def field(title: str, default: float = 0.0) -> Any:
         f"Field {title}",
         f"Boost of the {title} as a field; the scores of all fields are added. 0 leaves the field out.",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.5,
-        soft=(0, 10),
+        **within(0, 100, step=0.5, soft=(0, 10)),
     )
 
 
@@ -365,19 +334,14 @@ class LuceneList(EngineList):
         "Lucene k1",
         "How much repetitions of a word add: 0 counts a word once, however often it occurs.",
         cost="gather",
-        ge=0,
-        le=10,
-        step=0.05,
-        soft=(0, 3),
+        **within(0, 10, step=0.05, soft=(0, 3)),
     )
     b: float = param(
         0.75,
         "Lucene b",
         "How much longer texts lose: 0 nothing, 1 in full proportion to their length.",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
     )
     fuzzy: int = param(
         0,
@@ -385,19 +349,14 @@ class LuceneList(EngineList):
         "Each word also matches words within so many edits (`word~`), weighted 1 − edits / shorter length; at most 50 words a field. The "
         "memory agent: 2.",
         cost="gather",
-        ge=0,
-        le=2,
-        step=1,
+        **within(0, 2, step=1),
     )
     max_clauses: int | None = param(
         1024,
         "Most clauses",
         "A query of more clauses, once its fuzzy words are expanded, is refused, and the list is empty (Lucene: 1,024).",
         cost="gather",
-        ge=1,
-        le=1_000_000,
-        step=64,
-        soft=(64, 8192),
+        **within(1, 1_000_000, step=64, soft=(64, 8192)),
     )
     equal_scores: Literal["insertion", "heap"] = param(
         "insertion",
@@ -424,10 +383,7 @@ class LuceneList(EngineList):
         "Lucene shortest word",
         "Shorter words of the query are left out (memory agent: 2).",
         cost="gather",
-        ge=1,
-        le=20,
-        step=1,
-        soft=(1, 5),
+        **within(1, 20, step=1, soft=(1, 5)),
     )
     repeats: bool = param(
         True,
@@ -447,10 +403,7 @@ class LuceneList(EngineList):
         "Lucene words searched",
         "Only the first words of the query are searched, counted after the stop words.",
         cost="gather",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 50),
+        **WORDS,
     )
 
 
@@ -485,9 +438,7 @@ class TsRankCdList(EngineList):
         "PostgreSQL's flags, added up: 1 divides by the log of the length, 2 by the length, 4 by the distance between covers, 8 by the "
         "number of different words, 16 by its log, 32 takes rank / (rank + 1).",
         cost="gather",
-        ge=0,
-        le=63,
-        step=1,
+        **within(0, 63, step=1),
     )
     rows: Literal["created", "store"] = rows("ts_rank_cd")
     max_words: int | None = param(
@@ -495,8 +446,5 @@ class TsRankCdList(EngineList):
         "ts_rank_cd words searched",
         "At most so many words are searched, those that the fewest texts have (Hindsight: 16).",
         cost="gather",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 50),
+        **WORDS,
     )

@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator
 
 from cems_workbench import extensions
-from cems_workbench.config.export_names import agent, cems, engram, mem0, planned
-from cems_workbench.config.fields import AsList, Section, WholeOrFraction, as_tuple, param
+from cems_workbench.config.fields import (
+    SHARE,
+    AsList,
+    Section,
+    WholeOrFraction,
+    above,
+    agent,
+    as_tuple,
+    cems,
+    engram,
+    mem0,
+    param,
+    planned,
+    within,
+)
 from cems_workbench.config.sections.gathering import ListsConfig
 
 LISTS = tuple(name for name, section in ListsConfig() if "weight" in getattr(type(section), "model_fields", ()))
@@ -35,18 +48,15 @@ Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 class Adaptive(Section):
     """The thresholds tried, from max down to min (memory agent)."""
 
-    max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=-100, le=100, step=0.01, soft=(0, 1))
+    max: float = param(0.75, "Adaptive max", "First threshold tried.", **within(-100, 100, step=0.01, soft=(0, 1)))
     min: float = param(
         0.35,
         "Adaptive min",
         "Last threshold tried; with exact steps always tried.",
-        ge=-100,
-        le=100,
-        step=0.01,
-        soft=(0, 1),
+        **within(-100, 100, step=0.01, soft=(0, 1)),
     )
     step: float = param(
-        0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=100, step=0.01, soft=(0.01, 0.5)
+        0.05, "Adaptive step", "Distance between thresholds.", **within(0.001, 100, step=0.01, soft=(0.01, 0.5))
     )
     steps: Literal["exact", "float"] = param(
         "exact",
@@ -58,10 +68,7 @@ class Adaptive(Section):
         0.8,
         "Target ratio",
         "Stop at the first threshold with int(limit × ratio) distinct memories.",
-        ge=0,
-        le=10,
-        step=0.05,
-        soft=(0, 2),
+        **within(0, 10, step=0.05, soft=(0, 2)),
     )
 
 
@@ -76,10 +83,7 @@ class ThresholdConfig(Section):
         "Fixed threshold",
         "Hits with a list score below this are cut; 0.0 means 0.0. It speaks the scale of each list that it applies to, after that list's "
         "normalisation.",
-        ge=-100,
-        le=100,
-        step=0.01,
-        soft=(0, 1),
+        **within(-100, 100, step=0.01, soft=(0, 1)),
         exports=mem0("search.threshold", codec="mem0_threshold", low=0, high=1),
     )
     adaptive: Adaptive = Adaptive()
@@ -93,20 +97,14 @@ class TopRankBonus(Section):
         0.05,
         "Bonus rank 1",
         "Added for rank 1; not weighted.",
-        ge=0,
-        le=10,
-        step=0.005,
-        soft=(0, 0.2),
+        **within(0, 10, step=0.005, soft=(0, 0.2)),
         exports=cems("RRF_TOP_RANK_BONUS_R1"),
     )
     rank2_3: float = param(
         0.02,
         "Bonus ranks 2–3",
         "Added for ranks 2 and 3; not weighted.",
-        ge=0,
-        le=10,
-        step=0.005,
-        soft=(0, 0.2),
+        **within(0, 10, step=0.005, soft=(0, 0.2)),
         exports=cems("RRF_TOP_RANK_BONUS_R23"),
     )
     mode: Literal["per_list", "best_rank"] = param(
@@ -141,10 +139,7 @@ class FusionConfig(Section):
         60,
         "RRF k",
         "Larger k flattens the difference between ranks. Any number from 0 (Graphiti: 0, Qdrant: 1 or 2, most others: 60).",
-        ge=0,
-        le=10_000,
-        step=1,
-        soft=(1, 200),
+        **within(0, 10_000, step=1, soft=(1, 200)),
         by_ones=True,
         exports=engram("K"),
     )
@@ -155,24 +150,23 @@ class FusionConfig(Section):
     )
     top_rank_bonus: TopRankBonus = TopRankBonus()
     multi_list_boost: float = param(
-        0.0, "Multi-list boost", "Score × (1 + boost × (lists containing it − 1)).", ge=0, le=10, step=0.01, soft=(0, 1)
+        0.0,
+        "Multi-list boost",
+        "Score × (1 + boost × (lists containing it − 1)).",
+        **within(0, 10, step=0.01, soft=(0, 1)),
     )
     importance_bonus_ranks: int = param(
         0,
         "Importance bonus",
         "High importance adds 1/(k+1) − 1/(k+1+ranks); 0 is off.",
-        ge=0,
-        le=10_000,
-        step=1,
-        soft=(0, 50),
-        unit="ranks",
+        **within(0, 10_000, step=1, soft=(0, 50), unit="ranks"),
         exports=engram("bonus of importance high, 1.0 / (K + 1) - 1.0 / (K + …)", codec="bonus_constant"),
     )
     normalize: Literal["minmax", "none"] = param(
         "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or none."
     )
     score_blend: float = param(
-        0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01
+        0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", **within(0, 1, step=0.01)
     )
     blend_with: Literal["searched", "all"] = param(
         "searched",
@@ -201,10 +195,7 @@ class FusionConfig(Section):
         None,
         "Score cap",
         "Largest fused score before it is normalised; candidates that reach it are equal (mem0: 1).",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 2),
+        **within(0, 100, step=0.05, soft=(0, 2)),
         null="no cap",
         on=1.0,
     )
@@ -213,10 +204,7 @@ class FusionConfig(Section):
         "Importance floor",
         "A memory of high importance gets at least this from the lists that measure relevance together, all but recency and access (engram's "
         "memory_recall: 0.15, of its relevance of 0.3 at a weight of 0.5).",
-        ge=0,
-        le=100,
-        step=0.01,
-        soft=(0, 1),
+        **within(0, 100, step=0.01, soft=(0, 1)),
         null="none",
         on=0.15,
     )
@@ -241,14 +229,11 @@ class FilterConfig(Section):
         0.005,
         "Minimum score",
         "Candidates below this are dropped; null is off.",
-        ge=-100,
-        le=100,
-        step=0.005,
-        soft=(0, 1),
+        **within(-100, 100, step=0.005, soft=(0, 1)),
         exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0),
     )
     percentile: float = param(
-        0, "Percentile", "Then drops candidates below this percentile of the rest; 0 is off.", ge=0, le=100, step=1
+        0, "Percentile", "Then drops candidates below this percentile of the rest; 0 is off.", **within(0, 100, step=1)
     )
 
 
@@ -257,7 +242,7 @@ class Band(Section):
 
     max_rank: int | None = param(None, "Up to rank", "Last rank before reranking that this band covers.", ge=1)
     retrieval: float = param(
-        0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", ge=0, le=1, step=0.01
+        0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", **within(0, 1, step=0.01)
     )
 
 
@@ -284,11 +269,7 @@ class Brief(Section):
         "Where a quarter of the candidates are longer than so many characters, a reranker reads in brief: of each the one passage with most of "
         "the query's words, the question before it only with what fits whole, and in their order until the characters in all.",
         cost="gather",
-        ge=1,
-        le=1_000_000,
-        step=50,
-        soft=(100, 3000),
-        unit="characters",
+        **within(1, 1_000_000, step=50, soft=(100, 3000), unit="characters"),
         null="never",
         on=500,
     )
@@ -297,11 +278,7 @@ class Brief(Section):
         "Brief chunk size",
         "In brief, characters of a memory that are sent: all of it where it fits, otherwise one passage.",
         cost="gather",
-        ge=1,
-        le=100_000,
-        step=10,
-        soft=(50, 2000),
-        unit="characters",
+        **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
     )
     total_chars: int = param(
         10_000,
@@ -309,11 +286,7 @@ class Brief(Section):
         "In brief, candidates are reranked in their order until what is read of them comes to so many characters; the others are below the "
         "rerank depth. A pair costs by its length, so that this bounds what a query costs.",
         cost="deepen",
-        ge=1,
-        le=10_000_000,
-        step=500,
-        soft=(1000, 50_000),
-        unit="characters",
+        **within(1, 10_000_000, step=500, soft=(1000, 50_000), unit="characters"),
     )
 
 
@@ -356,10 +329,7 @@ class RerankConfig(Section):
         "Oversample",
         "List depth is at least this × result limit (memory agent: 3.0).",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.5,
-        soft=(1, 10),
+        **within(0, 100, step=0.5, soft=(1, 10)),
         exports=agent("OVERSAMPLE"),
     )
     skip_if_few: bool = param(
@@ -370,10 +340,7 @@ class RerankConfig(Section):
         "Concurrent requests",
         "Requests in flight to a model server.",
         cost="gather",
-        ge=1,
-        le=256,
-        step=1,
-        soft=(1, 32),
+        **within(1, 256, step=1, soft=(1, 32)),
         exports=agent("MAX_CONCURRENT"),
     )
     timeout_s: float = param(
@@ -381,11 +348,7 @@ class RerankConfig(Section):
         "Timeout",
         "Per request to a model server.",
         cost="gather",
-        gt=0,
-        le=3600,
-        step=1,
-        soft=(1, 120),
-        unit="s",
+        **above(0, 3600, step=1, soft=(1, 120), unit="s"),
         exports=agent("TIMEOUT"),
     )
     depth: int | None = param(
@@ -393,10 +356,7 @@ class RerankConfig(Section):
         "Rerank depth",
         "Candidates that are reranked.",
         cost="deepen",
-        ge=1,
-        le=10_000,
-        step=1,
-        soft=(1, 150),
+        **within(1, 10_000, step=1, soft=(1, 150)),
         exports=planned("RERANK_INPUT_LIMIT"),
     )
     score_window: float = param(
@@ -404,19 +364,14 @@ class RerankConfig(Section):
         "Score window",
         "Only candidates whose score is at most this share below the first's are reranked; 1 reranks all down to the rerank depth.",
         cost="deepen",
-        ge=0,
-        le=1,
-        step=0.05,
+        **SHARE,
     )
     expected_misses: float | None = param(
         None,
         "Expected misses",
         "Reading ends once fewer than this many unread candidates are expected among the results, by the scores of those read and how similar "
         "memories are; the rest is “not read: could not enter”. 0.15 leaves the first ten as they were for 95 % of the sample’s queries.",
-        gt=0,
-        le=10,
-        step=0.05,
-        soft=(0.05, 2),
+        **above(0, 10, step=0.05, soft=(0.05, 2)),
         null="read all",
         on=0.15,
     )
@@ -424,10 +379,7 @@ class RerankConfig(Section):
         4,
         "Read at a time",
         "With expected misses, candidates that are read before it is decided again; a model server with concurrent requests wants more.",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 32),
+        **within(1, 1000, step=1, soft=(1, 32)),
     )
     position: Literal["before_adjust", "returned"] = param(
         "before_adjust",
@@ -444,11 +396,7 @@ class RerankConfig(Section):
         "Chunk size",
         "Characters of a memory that are sent.",
         cost="gather",
-        ge=1,
-        le=100_000,
-        step=10,
-        soft=(50, 2000),
-        unit="characters",
+        **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
         exports=planned("RERANK_CHUNK_SIZE"),
     )
     text_source: Literal["memory", "chunk"] = param(
@@ -470,10 +418,7 @@ class RerankConfig(Section):
         "Passages",
         "With chunk choice passages, the number of parts of a long memory that are scored, those with most of the query's words; null: all.",
         cost="gather",
-        ge=1,
-        le=1000,
-        step=1,
-        soft=(1, 10),
+        **within(1, 1000, step=1, soft=(1, 10)),
     )
     prepend_question: bool = param(
         False,
@@ -524,4 +469,4 @@ class RerankConfig(Section):
     on_error: Literal["neutral", "drop"] = param(
         "neutral", "On error", "A failed score becomes neutral, or the candidate is dropped. Both are flagged."
     )
-    neutral_unit: float = param(0.5, "Neutral score", "Unit score of a failed candidate.", ge=0, le=1, step=0.01)
+    neutral_unit: float = param(0.5, "Neutral score", "Unit score of a failed candidate.", **within(0, 1, step=0.01))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cems_workbench.config.export_names import cems
-from cems_workbench.config.fields import Section, param
+from cems_workbench.config.fields import Section, cems, param, within
 
 
 class TypoCorrection(Section):
@@ -22,9 +21,7 @@ class TypoCorrection(Section):
         "Similarity threshold",
         "Correct a word when 1 − normalised edit distance reaches this.",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.01,
+        **within(0, 1, step=0.01),
     )
     auto_learn: bool = param(True, "Learn corrections", "Remember accepted corrections.", cost="gather")
     validate_: bool = param(
@@ -39,10 +36,7 @@ class TypoCorrection(Section):
         "Learned pairs kept",
         "Maximum number of learned pairs; the oldest are dropped first.",
         cost="gather",
-        ge=0,
-        le=1_000_000,
-        step=50,
-        soft=(0, 5000),
+        **within(0, 1_000_000, step=50, soft=(0, 5000)),
     )
 
 
@@ -60,18 +54,14 @@ class Conversational(Section):
         "Domain signal below",
         "Conversational needs a share of technical terms strictly below this.",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.01,
+        **within(0, 1, step=0.01),
     )
     min_stopword_ratio: float = param(
         0.40,
         "Stopword ratio above",
         "Conversational needs a share of stopwords strictly above this.",
         cost="gather",
-        ge=0,
-        le=1,
-        step=0.01,
+        **within(0, 1, step=0.01),
     )
 
 
@@ -127,10 +117,7 @@ class SkipOnStrongSignal(Section):
         "Signal threshold",
         "The first hit's score must reach this.",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.01,
-        soft=(0, 10),
+        **within(0, 100, step=0.01, soft=(0, 10)),
         exports=cems("STRONG_SIGNAL_THRESHOLD"),
     )
     gap: float = param(
@@ -138,10 +125,7 @@ class SkipOnStrongSignal(Section):
         "Signal gap",
         "The first hit must lead the second by this (second counts as 0 when there is one hit).",
         cost="gather",
-        ge=0,
-        le=100,
-        step=0.01,
-        soft=(0, 5),
+        **within(0, 100, step=0.01, soft=(0, 5)),
         exports=cems("STRONG_SIGNAL_GAP"),
     )
     scale: Literal["raw", "max", "saturating"] = param(
@@ -167,10 +151,7 @@ class ExpansionConfig(Section):
         "Expansions used",
         "At most this many expansions are searched.",
         cost="gather",
-        ge=0,
-        le=20,
-        step=1,
-        soft=(0, 8),
+        **within(0, 20, step=1, soft=(0, 8)),
     )
     repeats: bool = param(
         False,
@@ -191,10 +172,7 @@ class ExpansionConfig(Section):
         "Sub-questions used",
         "At most this many sub-questions are searched.",
         cost="gather",
-        ge=0,
-        le=20,
-        step=1,
-        soft=(0, 8),
+        **within(0, 20, step=1, soft=(0, 8)),
         exports=cems("MAX_DECOMPOSED_QUERIES"),
     )
     profile_context: bool = param(

@@ -22,7 +22,7 @@ from cems_workbench.formats.base.format import (
 from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
 from cems_workbench.formats.base.packed import unpacked
 from cems_workbench.formats.base.recognising import DECIDE, Recognised, recognise
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 
@@ -108,7 +108,7 @@ def _read(found: Recognised | None, path: Path, progress: Progress) -> ParsedInp
 
 def _read_plain(found: Recognised, path: Path, progress: Progress) -> ParsedInput:
     # Rows have no cycles, and of so many a collection takes a third of the time.
-    with gc_tuning.paused(), FORMATS.guarded(found.form.name, InputError):
+    with start_up.paused(), FORMATS.guarded(found.form.name, InputError):
         parsed = found.form.read(path, progress)
     return replace(parsed, notes=(found.note, *parsed.notes)) if found.note else parsed
 

@@ -56,9 +56,7 @@ def retrieve(name: str, request: SearchRequest, depth: int) -> RankedList:
     if name not in RETRIEVERS:
         raise InputError(f"retriever {name} is not available; `doctor` says why")
     scores = {str(key): float(score) for key, score in RETRIEVERS[name].search(request)}
-    if not request.where.trivial:
-        memories = request.resources.store.memories.read(scores)
-        scores = {key: scores[key] for key, memory in memories.items() if passes(memory, request.where)}
+    scores = passing(scores, request.where, request.resources)
     return ranked_list(name, {key: score for key, score in scores.items() if math.isfinite(score)}, depth)
 
 
@@ -79,6 +77,14 @@ def ranked_list(name: str, scores: Mapping[str, float], depth: int | None = None
     """A list of no query variant: best first, ties by id."""
     ordered = sorted(scores, key=lambda memory_id: (-scores[memory_id], memory_id))
     return RankedList(name, name, None, tuple(Hit(memory_id, scores[memory_id]) for memory_id in ordered[:depth]))
+
+
+def passing(scores: dict[str, float], where: Filter, resources: Resources) -> dict[str, float]:
+    """The scores of the memories that pass a filter."""
+    if where.trivial:
+        return scores
+    memories = resources.store.memories.read(scores)
+    return {key: scores[key] for key, memory in memories.items() if passes(memory, where)}
 
 
 def passes(memory: Memory, where: Filter) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig, field_spec, list_depths, with_values
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.list_scores import own_scale
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.judge import judges_of
 from cems_workbench.pipeline.stages.lists import INSIDE
@@ -32,7 +33,6 @@ from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, StageArrays, StageFields, StageRow, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, Floats, Ints, ModelTable, along, reranked_by
-from cems_workbench.pipeline.vector_scales import own_scale
 
 
 @dataclass(frozen=True, slots=True)

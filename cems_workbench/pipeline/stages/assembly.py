@@ -45,7 +45,8 @@ import numpy as np
 
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections.adjusting import AssemblyConfig
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_scores import VECTOR_SCALES, own_scale
+from cems_workbench.pipeline.list_sources import SOURCES, ordinal
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import (
@@ -72,8 +73,6 @@ from cems_workbench.pipeline.table import (
     memoized,
     tokens_by_script,
 )
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, own_scale
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import source_reference
 
 WORD = re.compile(r"\b[a-z0-9]+\b")

@@ -45,7 +45,7 @@ from cems_workbench.pipeline.fusion_methods import (
     hit_bases,
     share_of_first,
 )
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_label, ordinal
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     RowContract,
@@ -67,7 +67,6 @@ from cems_workbench.pipeline.table import (
     memoized,
     ranked,
 )
-from cems_workbench.pipeline.wording import list_label, ordinal
 
 # Looked up by source index; the last entry is for padding, whose source is -1.
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])

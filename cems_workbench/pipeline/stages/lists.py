@@ -3,7 +3,7 @@
 A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
 normalised after (`normalisations`), lexical scores by default, the others if a config says so. Otherwise scores are not changed, not
 even negative cosines, unless `lists.vector.scale` puts the vector lists on
-another scale (`vector_scales`), which comes before the normalisation. Recency and access rank every gathered candidate, or with
+another scale (`list_scores`), which comes before the normalisation. Recency and access rank every gathered candidate, or with
 `lists.metadata_ranks: in_use` those alone that another list in use returns.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
@@ -22,14 +22,12 @@ from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
-from cems_workbench.pipeline.normalisations import NORMALISATIONS
+from cems_workbench.pipeline.list_scores import NORMALISATIONS, SCALE_WORDS, VECTOR_SCALES, own_scale, scale_of
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_index, list_label, ordinal
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, Places, memoized, unranked
-from cems_workbench.pipeline.vector_scales import SCALE_WORDS, VECTOR_SCALES, own_scale, scale_of
-from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
 VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")

@@ -35,166 +35,47 @@ from cems_workbench.pipeline.stages.stage import Stage, StageInput
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ranking, memoized, unranked
 from cems_workbench.records import ENGLISH
 
-SIGNALS: dict[str, tuple[str, ...]] = {
-    "preference": (
-        "recommend",
-        "suggest",
-        "advice",
-        "resources",
-        "tools",
-        "accessories",
-        "what should",
-        "would you",
-        "based on my",
-        "given my",
-    ),
-    "temporal": (
-        "first",
-        "last",
-        "before",
-        "after",
-        "when",
-        "how many days",
-        "how long",
-        "earliest",
-        "latest",
-        "most recent",
-        "happened first",
-    ),
-    "aggregation": (
-        "how many",
-        "how much",
-        "total",
-        "combined",
-        "all the times",
-        "how often",
-        "different",
-        "various",
-        "all the different",
-    ),
-}
+
+def _signals(**words: str) -> dict[str, tuple[str, ...]]:
+    """By detector its signals, which are written with commas between them."""
+    return {detector: tuple(" ".join(signal.split()) for signal in text.split(",")) for detector, text in words.items()}
 
 
-CEMS_SIGNALS: dict[str, tuple[str, ...]] = {
-    "preference": (
-        "recommend",
-        "suggest",
-        "suggestion",
-        "advice",
-        "any recommendations",
-        "any suggestions",
-        "what would you",
-        "what should",
-        "what could",
-        "would you",
-        "could you",
-        "can you recommend",
-        "resources",
-        "tools",
-        "accessories",
-        "equipment",
-        "publications",
-        "books",
-        "articles",
-        "tutorials",
-        "complement",
-        "go with",
-        "pair with",
-        "match with",
-        "compatible",
-        "work with",
-        "works well",
-        "might like",
-        "might enjoy",
-        "might find interesting",
-        "based on my",
-        "given my",
-        "considering my",
-        "setup",
-        "workflow",
-        "routine",
-        "practice",
-        "any tips",
-        "tips for",
-        "any ideas",
-        "i've been feeling",
-        "been feeling",
-        "i've been struggling",
-        "been struggling",
-        "i've been thinking about",
-        "thinking about making",
-        "i'm thinking of",
-        "thinking of inviting",
-        "thinking of trying",
-        "i was thinking of",
-        "was thinking of trying",
-        "what should i serve",
-        "should i serve",
-        "i'm getting excited about",
-        "activities that i can do",
-        "show or movie",
-        "movie for me",
-        "i'm planning",
-        "i am planning",
-        "planning a trip",
-        "planning my",
-        "any suggestions on what to",
-        "do you think",
-        "what do you think",
-        "i noticed",
-        "i've noticed",
-        "i've got some free time",
-        "got some free time",
-        "could there be a reason",
-    ),
-    "temporal": (
-        "first",
-        "last",
-        "before",
-        "after",
-        "when",
-        "how many days",
-        "how many weeks",
-        "how many months",
-        "how long",
-        "earliest",
-        "latest",
-        "most recent",
-        "happened first",
-        "happened last",
-        "which came first",
-        "start",
-        "began",
-        "ended",
-        "finished",
-    ),
-    "aggregation": (
-        "how many",
-        "how much",
-        "number of",
-        "count of",
-        "total",
-        "altogether",
-        "in total",
-        "combined",
-        "sum of",
-        "all the",
-        "all the times",
-        "every time",
-        "each time",
-        "how often",
-        "how frequently",
-        "different",
-        "various",
-        "all the different",
-        "how many different",
-        "throughout",
-        "across all",
-        "over the past",
-        "in the past",
-        "in the last",
-    ),
-}
+SIGNALS = _signals(
+    preference="""
+        recommend, suggest, advice, resources, tools, accessories, what should, would you, based on my, given my
+    """,
+    temporal="""
+        first, last, before, after, when, how many days, how long, earliest, latest, most recent, happened first
+    """,
+    aggregation="""
+        how many, how much, total, combined, all the times, how often, different, various, all the different
+    """,
+)
+
+CEMS_SIGNALS = _signals(
+    preference="""
+        recommend, suggest, suggestion, advice, any recommendations, any suggestions, what would you, what should, what
+        could, would you, could you, can you recommend, resources, tools, accessories, equipment, publications, books,
+        articles, tutorials, complement, go with, pair with, match with, compatible, work with, works well, might like,
+        might enjoy, might find interesting, based on my, given my, considering my, setup, workflow, routine, practice,
+        any tips, tips for, any ideas, i've been feeling, been feeling, i've been struggling, been struggling, i've been
+        thinking about, thinking about making, i'm thinking of, thinking of inviting, thinking of trying, i was thinking
+        of, was thinking of trying, what should i serve, should i serve, i'm getting excited about, activities that i
+        can do, show or movie, movie for me, i'm planning, i am planning, planning a trip, planning my, any suggestions
+        on what to, do you think, what do you think, i noticed, i've noticed, i've got some free time, got some free
+        time, could there be a reason
+    """,
+    temporal="""
+        first, last, before, after, when, how many days, how many weeks, how many months, how long, earliest, latest,
+        most recent, happened first, happened last, which came first, start, began, ended, finished
+    """,
+    aggregation="""
+        how many, how much, number of, count of, total, altogether, in total, combined, sum of, all the, all the times,
+        every time, each time, how often, how frequently, different, various, all the different, how many different,
+        throughout, across all, over the past, in the past, in the last
+    """,
+)
 """CEMS 0.9.3's lists; those of the guide are an excerpt of an earlier version."""
 
 

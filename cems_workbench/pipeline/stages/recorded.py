@@ -11,12 +11,12 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from cems_workbench.pipeline.list_sources import equal_scores, ordinal
 from cems_workbench.pipeline.recorded import NOT_KEPT, StageHead
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListsFields, ListsRow, ListUse, ranks_text
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import AnyStage, Stage, StageInput
 from cems_workbench.pipeline.table import CandidateTable, GivenRanking, RecordedTable, RecordedWay, unranked
-from cems_workbench.pipeline.wording import equal_scores, ordinal
 from cems_workbench.records import StageKind
 
 DESCRIPTIONS: dict[StageKind, str] = {

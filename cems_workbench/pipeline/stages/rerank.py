@@ -47,6 +47,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.list_sources import equal_scores, ordinal
 from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
@@ -71,7 +72,6 @@ from cems_workbench.pipeline.table import (
     ranked,
     reranked_by,
 )
-from cems_workbench.pipeline.wording import equal_scores, ordinal
 from cems_workbench.records import Memory
 
 COMPRESSED_SPREAD = 0.05

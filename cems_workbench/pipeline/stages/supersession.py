@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import SupersessionConfig
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -30,7 +31,6 @@ from cems_workbench.pipeline.stages.result import (
 )
 from cems_workbench.pipeline.stages.stage import Stage, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, SuccessionTable, memoized
-from cems_workbench.pipeline.wording import ordinal
 
 NONE = -1
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_scores import as_cosine
+from cems_workbench.pipeline.list_sources import SOURCES, list_label
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -39,8 +40,6 @@ from cems_workbench.pipeline.table import (
     memoized,
     unranked,
 )
-from cems_workbench.pipeline.vector_scales import as_cosine
-from cems_workbench.pipeline.wording import list_label
 
 
 @dataclass(frozen=True, slots=True)

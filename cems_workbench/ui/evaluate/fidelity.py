@@ -22,7 +22,7 @@ from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
 from cems_workbench.config import PipelineConfig, dump_config, field_spec, preset, preset_names
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet

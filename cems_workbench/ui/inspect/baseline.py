@@ -13,7 +13,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.html import plain, render

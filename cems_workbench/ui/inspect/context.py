@@ -20,10 +20,9 @@ from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_index, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME, adjust
-from cems_workbench.pipeline.wording import list_index, ordinal
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect.state import TARGET
 

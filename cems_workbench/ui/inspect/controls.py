@@ -14,9 +14,8 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.fields import specs
-from cems_workbench.config.value_text import short_value
-from cems_workbench.pipeline.idle_parameters import folded_words
+from cems_workbench.config.fields import short_value, specs
+from cems_workbench.pipeline.effects import folded_words
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from cems_workbench.ui.inspect import state

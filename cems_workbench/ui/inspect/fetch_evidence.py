@@ -395,7 +395,9 @@ def _build(context: InspectContext, queries: list[Query], grades: Grades) -> Lab
     named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
     labelled = LabelledSet(named, grades, relevant_from)
     key = evidence_memory().key(config, context.resources)
-    st.session_state[LABELLED] = BuiltSet(key, queries, grades, relevant_from, labelled, provenance(*evidences))
+    st.session_state[LABELLED] = BuiltSet(
+        key, queries, grades, relevant_from, labelled, provenance(*(one.notes for one in evidences))
+    )
     return labelled
 
 

@@ -22,8 +22,8 @@ from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext

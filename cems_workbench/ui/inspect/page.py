@@ -10,9 +10,8 @@ import streamlit as st
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline.idle_parameters import idle_parameters
-from cems_workbench.pipeline.request_effects import Effect, as_of_effect, project_effect
-from cems_workbench.pipeline.vector_scales import cosine_remarks
+from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
+from cems_workbench.pipeline.list_scores import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.picker_tables import draw_picker
@@ -93,7 +92,7 @@ def _draw_sidebar(resources: Resources) -> None:
         remarks = cosine_remarks(present.config)
         engine = resources.engine()
         if engine is not None and present.config.lists.answered_by == "source":
-            from cems_workbench.pipeline.live_scores import own_scale_remarks
+            from cems_workbench.pipeline.live_engine import own_scale_remarks
 
             remarks |= own_scale_remarks(present.config, engine.record.distance, engine.lengths)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)

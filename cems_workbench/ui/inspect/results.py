@@ -13,8 +13,8 @@ from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_s
 from cems_workbench.analysis.supersession import staleness
 from cems_workbench.analysis.text_evidence import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.effects import LATER, written_later
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
-from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import ABSTAIN, EXPANSION, FUSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.stages.stage import AnyStage

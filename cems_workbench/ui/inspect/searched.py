@@ -31,9 +31,9 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_query
 from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.effects import later_words
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.request_effects import later_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -285,7 +285,9 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    answered = "" if trace.external else answered_lists(trace.evidence, trace.stage(LISTS).fields.shown(trace.config))
+    answered = (
+        "" if trace.external else answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.shown(trace.config))
+    )
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):
         draw_provenance(
             "inspect",

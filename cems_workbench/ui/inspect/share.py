@@ -22,7 +22,7 @@ import streamlit as st
 
 from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
-from cems_workbench.config.forms.reading import salvaged
+from cems_workbench.config.forms.files import salvaged
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.platform.parsing import json_values

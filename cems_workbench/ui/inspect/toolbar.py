@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
 from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary

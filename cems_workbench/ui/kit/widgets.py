@@ -16,7 +16,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline.request_effects import as_of_effect, project_effect, several_effects
+from cems_workbench.pipeline.effects import as_of_effect, project_effect, several_effects
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.html import draw, plain, render

@@ -15,7 +15,7 @@ from cems_workbench.config import (
     dump_config,
     file_name,
 )
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.comparison import MeasureDifference, interval_words
 from cems_workbench.evaluation.evaluate import Summary

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult

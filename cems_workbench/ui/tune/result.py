@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
 from cems_workbench.jobs.tuning_summary import (

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import errors, sql
 
 from cems_workbench.errors import InputError, did_you_mean
-from cems_workbench.platform.timeouts import close_socket_after
+from cems_workbench.platform.waiting import close_socket_after
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 

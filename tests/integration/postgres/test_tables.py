@@ -14,7 +14,7 @@ from source_server import Opened, taken
 
 from benchmarks.score_meanings.engines import of_postgres
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.live_scores import rescaled
+from cems_workbench.pipeline.live_engine import rescaled
 from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.score_meanings import differences
 from cems_workbench.sources.source import EngineQuery, SourceError, Trial

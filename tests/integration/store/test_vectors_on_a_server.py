@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.errors import StoreError
-from cems_workbench.platform import chroma_http
+from cems_workbench.platform import http_limits
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 
@@ -88,7 +88,7 @@ def test_while_it_is_away_searches_go_on_and_it_gets_what_it_lacks_afterwards(se
 
 @pytest.mark.thorough
 def test_one_that_hangs_is_given_up(server, opened, embedder, rows, monkeypatch):
-    monkeypatch.setattr(chroma_http, "RESPONSE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(http_limits, "RESPONSE_TIMEOUT_S", 1.0)
     with Store.open(opened.path, chroma_url=server.url) as store:
         server.process.send_signal(signal.SIGSTOP)
         try:

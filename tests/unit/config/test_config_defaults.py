@@ -22,7 +22,7 @@ from cems_workbench.config import (
     preset_names,
     with_values,
 )
-from cems_workbench.config.renamed import present_values
+from cems_workbench.config.forms.yaml_form import present_values
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 
 OPEN_MAPPINGS = {"adjust.time_decay.tiers"}

@@ -14,9 +14,9 @@ from cems_workbench.errors import InputError
 @pytest.fixture
 def presets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder in place of that of the shipped presets."""
-    monkeypatch.setattr("cems_workbench.config.preset_files.preset_folder", lambda: tmp_path)
+    monkeypatch.setattr("cems_workbench.config.forms.yaml_form.preset_folder", lambda: tmp_path)
     monkeypatch.setattr(
-        "cems_workbench.config.preset_files.preset_names",
+        "cems_workbench.config.forms.yaml_form.preset_names",
         lambda: tuple(path.stem for path in sorted(tmp_path.iterdir())),
     )
     return tmp_path

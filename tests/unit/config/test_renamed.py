@@ -8,7 +8,7 @@ import pytest
 
 from cems_workbench import renamed
 from cems_workbench.config import PipelineConfig, dump_config, field_specs, import_config, parse_config, with_values
-from cems_workbench.config import renamed as configs
+from cems_workbench.config.forms import yaml_form as configs
 from cems_workbench.errors import InputError
 
 VERSION_1 = """

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cems_workbench.config import PipelineConfig, nested, preset, preset_names, with_values
-from cems_workbench.config.forms.reading import salvaged
+from cems_workbench.config.forms.files import salvaged
 
 
 def test_a_config_of_this_version_is_read_whole(subtests: pytest.Subtests) -> None:

@@ -22,7 +22,7 @@ from cems_workbench.config import (
     read_card,
     with_values,
 )
-from cems_workbench.config.export_names import TARGET_PRESETS
+from cems_workbench.config.fields import TARGET_PRESETS
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures

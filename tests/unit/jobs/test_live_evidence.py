@@ -110,7 +110,7 @@ def test_a_page_shows_what_was_answered_says_when_and_asks_again_on_request(
     assert order(LIVE, resources) == ["a", "b"] and len(source.texts) == 2
     evidence = read_evidence(LIVE, SELECTION, resources)
     assert evidence is not None
-    between = asked_between(evidence.evidences.values())
+    between = asked_between(one.notes for one in evidence.evidences.values())
     assert between is not None and begun <= between[0] <= between[1] <= datetime.now(UTC)
     assert evidence.answered.startswith("as answered by cems ") and f"{between[1]:%Y-%m-%d %H:%M}" in evidence.answered
     discard_evidence(LIVE, SELECTION, resources)
@@ -158,7 +158,10 @@ def test_in_memory_it_is_asked_once_by_this_process_never_from_the_shelf_and_aga
     assert len(source.texts) == 2 and [hit.memory_id for hit in found[0].lists[0].hits] == ["b", "a"]
     memory.forget(LIVE, resources)
     assert not memory.has(QUERIES, LIVE, resources)
-    assert "as answered by cems" in provenance(*memory.get(QUERIES, LIVE, resources)) and len(source.texts) == 4
+    assert (
+        "as answered by cems" in provenance(*(one.notes for one in memory.get(QUERIES, LIVE, resources)))
+        and len(source.texts) == 4
+    )
 
 
 def test_vectors_that_no_text_reproduces_are_a_warning_of_every_search(resources: Resources) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies, max_sim
+from cems_workbench.models.late_interaction import (
+    OVERHEAD_BYTES,
+    LateInteraction,
+    TokenMemory,
+    WordpieceFrequencies,
+    max_sim,
+)
 from cems_workbench.models.protocol import CAUSES
-from cems_workbench.models.token_memory import OVERHEAD_BYTES, TokenMemory
 
 VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0.6, 0.8]), "warm": (4, [-1.0, 0.0])}
 

@@ -54,30 +54,30 @@ def scorer(server: FaultyServer | str, **options: Any) -> LlamaServerReranker:
     return LlamaServerReranker(url, **{"timeout_s": 20, "sleep": Waits(), **options})
 
 
-# (behaviour, what its pair is flagged with, how often it is asked)
+# (behaviour, the cause that its pair is flagged with, what the flag says, how often it is asked)
 FAULTS = [
-    ("500", "server error: HTTP 500: out of slots", 3),
-    ("500-html", "server error: HTTP 502: <h1>Bad Gateway</h1>", 3),
-    ("400", "bad reply: HTTP 400: exceeds the context size", 1),
-    ("429", "rate limited: HTTP 429: {}", 3),
-    ("429-hour", "rate limited: the server asks to wait 3600 s (HTTP 429: {})", 1),
-    ("cut-json", 'bad reply: not JSON (application/json): {"choices": [{"message": {"content": "y', 1),
-    ("cut-connection", "server error: the connection broke before the reply ended (", 3),
-    ("no-reply", "server error: the connection broke before the reply ended (", 3),
-    ("html", "bad reply: not JSON (text/html): <html> <title>Login</title></html>", 1),
-    ("not-text", "bad reply: not JSON (application/json): ", 1),
-    ("bad-gzip", "bad reply: ", 1),
-    ("deep", "bad reply: not JSON (application/json): [[[", 1),
-    ("long", "bad reply: longer than 1,000,000 bytes", 1),
-    ("blank", "empty reply: HTTP 200 without a body", 1),
-    ("nan", "not finite: the logprob of 'yes' is nan", 1),
-    ("words", "not a number: the logprob of 'yes' is high", 1),
-    ("no-choices", "empty reply: no choices", 1),
-    ("shape", "bad reply: choices is not a list in {'results': ", 1),
-    ("moved", "bad reply: ", 1),
-    ("hang", "timeout: no reply within 2 s", 1),
-    ("drip", "timeout: no reply within 2 s", 1),
-    ("drip-head", "timeout: no reply within 2 s", 1),
+    ("500", "server error", "HTTP 500: out of slots", 3),
+    ("500-html", "server error", "HTTP 502", 3),
+    ("400", "refused", "HTTP 400: exceeds the context size", 1),
+    ("429", "rate limited", "HTTP 429", 3),
+    ("429-hour", "rate limited", "asks to wait 3600 s (HTTP 429", 1),
+    ("cut-json", "bad reply", "not the JSON that was expected", 1),
+    ("cut-connection", "server error", "the connection broke before the reply was complete", 3),
+    ("no-reply", "server error", "the connection broke before the reply was complete", 3),
+    ("html", "bad reply", "not the JSON that was expected", 1),
+    ("not-text", "bad reply", "not the JSON that was expected", 1),
+    ("bad-gzip", "bad reply", "", 1),
+    ("deep", "bad reply", "not the JSON that was expected", 1),
+    ("long", "bad reply", "", 1),
+    ("blank", "bad reply", "not the JSON that was expected", 1),
+    ("nan", "not finite", "the logprob of 'yes' is nan", 1),
+    ("words", "not a number", "the logprob of 'yes' is high", 1),
+    ("no-choices", "empty reply", "no choices", 1),
+    ("shape", "bad reply", "choices is not a list in {'results': ", 1),
+    ("moved", "bad reply", "", 1),
+    ("hang", "timeout", "", 1),
+    ("drip", "timeout", "", 1),
+    ("drip-head", "timeout", "", 1),
 ]
 RECOVERED = ["500-twice", "429-once"]
 FINE = [f"good {number}" for number in range(6)]
@@ -87,7 +87,7 @@ class Batch:
     """One call over every fault, with good pairs between them."""
 
     def __init__(self, server: FaultyServer) -> None:
-        faults = [name for name, _, _ in FAULTS]
+        faults = [name for name, *_ in FAULTS]
         texts = [FINE[0], *RECOVERED, *faults[:9], FINE[1], *faults[9:], *FINE[2:]]
         self.waits = Waits()
         scored = scorer(server, timeout_s=2, max_concurrent=len(texts), sleep=self.waits).score("q", texts)
@@ -102,12 +102,12 @@ def batch() -> Iterator[Batch]:
 
 
 def test_a_pair_that_fails_is_flagged_with_its_cause(batch: Batch, subtests: pytest.Subtests) -> None:
-    for fault, error, asked in FAULTS:
+    for fault, cause, said, asked in FAULTS:
         with subtests.test(fault=fault):
             flagged = batch.scored[fault]
             assert flagged.raw is None
-            assert flagged.error is not None and flagged.error.startswith(error)
-            assert flagged.error.split(": ")[0] in CAUSES and "\n" not in flagged.error
+            assert flagged.error is not None and flagged.error.startswith(f"{cause}: ") and said in flagged.error
+            assert cause in CAUSES and "\n" not in flagged.error
             assert flagged.detail is not None and flagged.detail["seconds"] >= 0
             assert batch.asked[fault] == asked
 
@@ -130,7 +130,7 @@ def test_a_passing_failure_is_tried_again(batch: Batch, subtests: pytest.Subtest
 
 def test_the_waits_grow_and_follow_retry_after(batch: Batch) -> None:
     """Five pairs fail three times, 500-twice fails twice, 429-once is told to wait 7 s."""
-    tried_thrice = sum(asked == 3 for _, _, asked in FAULTS) + 1
+    tried_thrice = sum(asked == 3 for *_, asked in FAULTS) + 1
     assert Counter(batch.waits) == {0.25: tried_thrice, 0.5: tried_thrice, 7.0: 1}
 
 
@@ -168,8 +168,8 @@ def test_a_server_that_refuses_connections_is_given_up_after_one_pairs_retries()
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         scored = scorer(url, max_concurrent=1, sleep=waits).score("q", [f"text {number}" for number in range(30)])
     assert [str(pair.error).split(": ")[0] for pair in scored] == ["refused"] * 30
-    assert str(scored[0].error).startswith(f"refused: {url} takes no connection (")
-    assert str(scored[29].error).startswith(f"refused: not asked, {url} takes no connection (")
+    assert str(scored[0].error).startswith(f"refused: {url}: nothing answers at this address")
+    assert str(scored[29].error).startswith(f"refused: not asked, since refused: {url}: nothing answers")
     assert waits == [0.25, 0.5]
 
 
@@ -211,7 +211,7 @@ def test_the_prompt_and_the_settings_of_a_request(server: FaultyServer) -> None:
         "content": "Judge whether the Document meets the requirements based on the Query and the Instruct provided. "
         'Note that the answer can only be "yes" or "no".',
     }
-    assert user == {"role": "user", "content": "<Instruct>: find it\n<Query>: who\n?\n<Document>: good \ud800 é"}
+    assert user == {"role": "user", "content": "<Instruct>: find it\n<Query>: who\n?\n<Document>: good ? é"}
     settings = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": 20}
     assert named == {**settings, "model": "qwen3-reranker"}
     assert "model" not in unnamed
@@ -241,7 +241,9 @@ def test_health_is_one_line_that_names_the_model(server: FaultyServer) -> None:
 
 def test_health_while_the_model_loads(server: FaultyServer) -> None:
     serving(server, health=({"error": {"code": 503, "message": "Loading model"}}, 503))
-    with pytest.raises(ModelError, match=r"No llama.cpp server answers at .*: server error: HTTP 503: Loading model$"):
+    with pytest.raises(
+        ModelError, match=r"No llama.cpp server answers at .*: server error: .*HTTP 503: Loading model$"
+    ):
         scorer(server).health()
 
 
@@ -250,17 +252,17 @@ def test_health_of_something_else(server: FaultyServer) -> None:
     with pytest.raises(ModelError, match=r"does not say that a llama.cpp server is ready: \['fine'\]"):
         scorer(server).health()
     server.get = lambda handler: handler.send(200, b"<html>", "text/html")
-    with pytest.raises(ModelError, match=r"bad reply: not JSON \(text/html\): <html>"):
+    with pytest.raises(ModelError, match=r"bad reply: .*not the JSON that was expected"):
         scorer(server).health()
 
 
 def test_health_of_a_server_that_hangs_drips_or_refuses(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama_server, "HEALTH_TIMEOUT_S", 0.3)
     server.get = hangs
-    with pytest.raises(ModelError, match=r"timeout: no reply within 0.3 s"):
+    with pytest.raises(ModelError, match=r"timeout: "):
         scorer(server).health()
     server.get = lambda handler: handler.drip(HEAD + b"\r\n{")
-    with pytest.raises(ModelError, match=r"timeout: no reply within 0.3 s"):
+    with pytest.raises(ModelError, match=r"timeout: "):
         scorer(server).health()
     monkeypatch.setattr(llama_server, "HEALTH_TIMEOUT_S", 5.0)
     with socket.socket() as bound, pytest.raises(ModelError, match=r"refused: "):

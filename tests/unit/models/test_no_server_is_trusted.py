@@ -15,7 +15,7 @@ from cems_workbench.models import http
 from cems_workbench.models.chat import OllamaChat, OpenAiChat
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaEmbedder, OllamaReranker, installed
-from cems_workbench.models.openai_embedder import OpenAiEmbedder
+from cems_workbench.models.server_embedder import OpenAiEmbedder
 from cems_workbench.models.servers import chroma_heartbeat
 from cems_workbench.platform import http_limits
 from cems_workbench.records import Query

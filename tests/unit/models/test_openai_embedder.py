@@ -14,8 +14,7 @@ from model_server import CUT, DRIP, HTML, SLAM, TRUNCATED, Reply, no_sleep, nobo
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import CallError
-from cems_workbench.models.openai_embedder import LLAMA_CPP_BATCH, OpenAiEmbedder
-from cems_workbench.models.server_embedder import BATCH_SIZE, Wording
+from cems_workbench.models.server_embedder import BATCH_SIZE, LLAMA_CPP_BATCH, OpenAiEmbedder, Wording
 from cems_workbench.settings import Settings
 
 KEY = "sk-very-secret-5678"

@@ -11,9 +11,9 @@ from cases import evidence, stage
 from cems_workbench.config import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.fusion_methods import FUSION_METHODS, FusionMethod, Hits, own_parameters
 from cems_workbench.pipeline.fusion_methods.rrf import FUSION_METHOD as RRF
-from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.pipeline.table import Floats
 

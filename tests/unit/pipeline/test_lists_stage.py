@@ -7,7 +7,7 @@ import pytest
 from cases import column, configured, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.pipeline import Variant
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, cosine_remarks
+from cems_workbench.pipeline.list_scores import VECTOR_SCALES, cosine_remarks
 
 
 def normalized(method: str, **scores: float) -> dict[str, float]:

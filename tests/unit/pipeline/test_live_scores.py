@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.live_scores import order_note, own_scale_remarks, rescaled, scale_note
+from cems_workbench.pipeline.live_engine import order_note, own_scale_remarks, rescaled, scale_note
 from cems_workbench.store.sources import VectorLengths
 from tests.unit.pipeline.cases import configured, evidence, kept, trace, warned
 

@@ -157,11 +157,11 @@ def test_of_a_running_system_its_kind_and_the_moment_stay_and_its_name_goes() ->
     }
     whole = evidence()
     whole = replace(whole, notes=whole.notes | {"engine": note})
-    assert provenance_of(whole, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"
+    assert provenance_of(whole.notes, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"
     without = redacted(whole, KEY)
     assert without.notes["engine"] == {name: note[name] for name in ("kind", "at", "lists")}
     assert "acme_prod" not in json.dumps(bundle_from(without))
-    assert provenance_of(without, "vector:0") == "as answered by Qdrant at 2026-09-01 12:04 UTC"
+    assert provenance_of(without.notes, "vector:0") == "as answered by Qdrant at 2026-09-01 12:04 UTC"
 
 
 def test_a_key_decides_the_pseudonyms_and_none_is_drawn_anew() -> None:

@@ -14,7 +14,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
-from cems_workbench.pipeline.request_effects import as_of_effect
+from cems_workbench.pipeline.effects import as_of_effect
 from cems_workbench.pipeline.stages import ASSEMBLY, SUPERSESSION
 from cems_workbench.records import Memory, Query
 

@@ -22,7 +22,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.caches import ScoreCache
+from cems_workbench.store.caches import PairScores
 from cems_workbench.ui.inspect.views.judge import differing_texts, judge_columns
 
 
@@ -75,8 +75,8 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(scoring, "score_with", reading)
     # Every reader is another model, so that nothing would be found: 200 turns take four seconds instead of twenty.
-    monkeypatch.setattr(ScoreCache, "read", lambda cache, model, query, texts: [None] * len(texts))
-    monkeypatch.setattr(ScoreCache, "write", lambda *given: None)
+    monkeypatch.setattr(PairScores, "read", lambda cache, texts: [None] * len(texts))
+    monkeypatch.setattr(PairScores, "write", lambda *given: None)
     with Store.open(tmp_path / "store") as store:
         resources = Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
         for turn in range(200):

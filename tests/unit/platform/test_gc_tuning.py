@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from cems_workbench.platform import gc_tuning
+from cems_workbench.platform import start_up
 
 FULL, YOUNG = {"generation": 2}, {"generation": 0}
 
@@ -33,8 +33,8 @@ def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_afte
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(gc_tuning, "time", clock)
-    watch = gc_tuning._FreezeLongLived()
+    monkeypatch.setattr(start_up, "time", clock)
+    watch = start_up._FreezeLongLived()
 
     def collected(seconds: float, info: dict[str, int] = FULL) -> list[str]:
         done.clear()
@@ -43,16 +43,16 @@ def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_afte
         watch("stop", info)
         return done
 
-    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == []
-    assert collected(gc_tuning.FREEZE_AFTER_S * 2, YOUNG) == []
-    assert collected(gc_tuning.FREEZE_AFTER_S * 2) == ["freeze"]
-    clock.now += gc_tuning.REFREEZE_EVERY_S
-    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == ["unfreeze"]
-    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == []
-    assert collected(gc_tuning.FREEZE_AFTER_S * 2) == ["freeze"]
+    assert collected(start_up.FREEZE_AFTER_S / 2) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2, YOUNG) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2) == ["freeze"]
+    clock.now += start_up.REFREEZE_EVERY_S
+    assert collected(start_up.FREEZE_AFTER_S / 2) == ["unfreeze"]
+    assert collected(start_up.FREEZE_AFTER_S / 2) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2) == ["freeze"]
 
 
 def test_it_is_watched_once_however_many_pages_ask() -> None:
     for _ in range(3):
-        gc_tuning.watch()
-    assert sum(isinstance(each, gc_tuning._FreezeLongLived) for each in gc.callbacks) == 1
+        start_up.watch()
+    assert sum(isinstance(each, start_up._FreezeLongLived) for each in gc.callbacks) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench.config.forms.reading import import_config, load_import
+from cems_workbench.config.forms.files import import_config, load_import
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.bundle import read_bundle
 from cems_workbench.platform.parsing import MAX_CHARS, MAX_DEPTH, json_values, yaml_values

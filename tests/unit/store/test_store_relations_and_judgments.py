@@ -124,12 +124,12 @@ def test_queries_round_trip_and_update(store, rows):
 
 def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_said(store):
     half, low = PairScore(0.5, detail={"outcome": "yes and no"}), PairScore(-3.0)
-    store.scores.write("model@1", "q", [("text", half), ("other", low)])
-    assert store.scores.read("model@1", "q", ["other", "text", "Text", "text"]) == [low, half, None, half]
-    assert store.scores.read("model@2", "q", ["text"]) == [None]
-    assert store.scores.read("model@1", "r", ["text"]) == [None]
-    store.scores.write("model@1", "q", [("text", PairScore(0.75))])
-    assert store.scores.read("model@1", "q", ["text"]) == [PairScore(0.75)]
+    store.scores.of("model@1", "q").write([("text", half), ("other", low)])
+    assert store.scores.of("model@1", "q").read(["other", "text", "Text", "text"]) == [low, half, None, half]
+    assert store.scores.of("model@2", "q").read(["text"]) == [None]
+    assert store.scores.of("model@1", "r").read(["text"]) == [None]
+    store.scores.of("model@1", "q").write([("text", PairScore(0.75))])
+    assert store.scores.of("model@1", "q").read(["text"]) == [PairScore(0.75)]
 
 
 def test_a_score_that_an_earlier_version_kept_for_a_reply_without_an_answer_is_asked_anew(store):
@@ -137,8 +137,8 @@ def test_a_score_that_an_earlier_version_kept_for_a_reply_without_an_answer_is_a
         ("text", PairScore(0.5, detail={"outcome": "uncertain"})),
         ("read", PairScore(0.8, detail={"truncated": True})),
     ]
-    store.scores.write("m", "q", kept)
-    assert store.scores.read("m", "q", ["text", "read"]) == [None, kept[1][1]]
+    store.scores.of("m", "q").write(kept)
+    assert store.scores.of("m", "q").read(["text", "read"]) == [None, kept[1][1]]
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_a_score_that_an_earlier_version_kept_for_a_reply_without_an_answer_is_a
     [PairScore(math.nan), PairScore(math.inf), PairScore(-math.inf), PairScore(None), PairScore(0.5, "timeout: 30 s")],
 )
 def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
-    store.scores.write("m", "q", [("bad", bad), ("good", PairScore(1.0))])
-    assert store.scores.read("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
+    store.scores.of("m", "q").write([("bad", bad), ("good", PairScore(1.0))])
+    assert store.scores.of("m", "q").read(["bad", "good"]) == [None, PairScore(1.0)]
 
 
 def test_of_many_judged_memories_the_deleted_ones_are_left_out_too(store, rows):

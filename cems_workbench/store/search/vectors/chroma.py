@@ -48,7 +48,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.config import Settings
 
-    from cems_workbench.platform.chroma_http import chroma_client
+    from cems_workbench.platform.http_limits import chroma_client
 
     settings = Settings(anonymized_telemetry=False)
     try:

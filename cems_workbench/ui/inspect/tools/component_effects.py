@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, component_effects
-from cems_workbench.pipeline.wording import list_label
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.charts import bar_chart, draw_chart, hover
 from cems_workbench.ui.kit.html import tick

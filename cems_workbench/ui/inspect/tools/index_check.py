@@ -92,7 +92,7 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     key = (
         context.request,
         ranked.variant,
-        provenance_of(context.trace.evidence, ranked.name),
+        provenance_of(context.trace.evidence.notes, ranked.name),
         depth,
         where,
         str(context.resources.store.path),
@@ -124,7 +124,7 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or MAX_DEPTH
     rows = inner_depth(config, context.trace.evidence.query, context.trace.evidence.language)
-    if provenance_of(context.trace.evidence, ranked.name):
+    if provenance_of(context.trace.evidence.notes, ranked.name):
         return rows  # rows omitted by the engine count as missed
     return len({hit.memory_id for hit in ranked.hits[:rows]})
 
@@ -167,7 +167,7 @@ def _checked(
     chosen = CANDIDATE_SETS.get(config.lists.candidate_set.mode, "")
     pooled = bool(chosen)
     within = f"exact, of {chosen.format(size=candidate_set_size(config))} (Lists → Candidate set)"
-    live = provenance_of(context.trace.evidence, ranked.name)
+    live = provenance_of(context.trace.evidence.notes, ranked.name)
     how = live or (within if pooled else "exact: all embeddings compared")
     answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [CheckedList(ranked.name, how, compare(exact, answer, depth), pooled)]

@@ -29,7 +29,7 @@ from cems_workbench.analysis.fidelity.answer import (
 )
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
 from cems_workbench.config import field_spec
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.platform.bidi import neutralise

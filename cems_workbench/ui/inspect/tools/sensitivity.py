@@ -26,7 +26,7 @@ from cems_workbench.analysis.sensitivity.scan import (
 )
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.controls import GROUPS

@@ -13,7 +13,7 @@ import streamlit as st
 
 from cems_workbench.analysis.sensitivity.scan import WeightMap, weight_map
 from cems_workbench.config import FieldSpec
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, layout, lines

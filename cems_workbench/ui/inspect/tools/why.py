@@ -16,9 +16,9 @@ from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, Counterfactual, LabelledSet, ListEntry, MemoryPath, Why, explain
 from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.value_text import short_value
+from cems_workbench.config.fields import short_value
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.wording import list_label, ordinal
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View, about

@@ -11,10 +11,10 @@ from cems_workbench.analysis.text_evidence import chunk_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
+from cems_workbench.pipeline.list_scores import VECTOR_SCALES
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_shares
@@ -61,7 +61,7 @@ def draw(context: InspectContext) -> None:
         alt="Stacked bar chart: parts of the score of the top candidates by list, bonus and blend.",
         table=lambda: parts_rows(trace),
     )
-    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    answered = answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
     draw_shares(trace)
@@ -192,7 +192,7 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
     chunk_line = [f"found by the {chunk}"] if chunk else []
     place = f"{literal(list_label(entry.list))}, rank {rank}: {how}"
-    whose = provenance_of(trace.evidence, entry.list)
+    whose = provenance_of(trace.evidence.notes, entry.list)
     chunk_line += [literal(whose)] if whose else []
     scale = trace.config.lists.vector.scale
     if hit is not None and entry.list.partition(":")[0] == "vector" and scale != "cosine":

@@ -12,11 +12,10 @@ import streamlit as st
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_by, score_meaning
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.list_scores import VECTOR_SCALES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_label
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListEntry, ListsFields, ListUse, inner_ranks, shown_only
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.context import RAW, InspectContext, View, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
@@ -72,7 +71,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            whose = "" if trace.external else answered_by(trace.evidence, entry.name)
+            whose = "" if trace.external else answered_by(trace.evidence.notes, entry.name)
             shown = shown_only(trace.config.lists, entry.source)
             use = f"{entry.gathered} hits · only shown" if shown else use_text(fields, entry)
             use += f" · {plain(whose)}" if whose else ""
@@ -82,7 +81,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
 
 def list_help(trace: Trace, name: str) -> str:
     """What a list is, and what the scores of the engine that answered it mean."""
-    meaning = "" if trace.external else score_meaning(trace.evidence, name)
+    meaning = "" if trace.external else score_meaning(trace.evidence.notes, name)
     return about(name) + (f"\n\n{plain(meaning)}" if meaning else "")
 
 

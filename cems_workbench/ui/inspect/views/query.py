@@ -72,7 +72,7 @@ def _draw_understanding(trace: Trace) -> None:
     understood = notes.get("query", {})
     if understood.get("corrections"):
         st.html(corrections_html(understood["corrections"], understood.get("searched", "")))
-    for line in searched_lines(trace.evidence):
+    for line in searched_lines(trace.evidence.notes):
         st.caption(plain(f"{line[0].upper()}{line[1:]}."), help="Rerankers and judges read the query itself.")
     if "conversational" in understood:
         st.html(conversational_html(understood["conversational"], trace))

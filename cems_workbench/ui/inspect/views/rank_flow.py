@@ -27,8 +27,8 @@ from cems_workbench.analysis.ranks import (
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
+from cems_workbench.pipeline.list_sources import list_index, list_label
 from cems_workbench.pipeline.stages import JUDGE, LISTS
-from cems_workbench.pipeline.wording import list_index, list_label
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
@@ -375,7 +375,7 @@ def draw(context: InspectContext) -> None:
         table=None,
     )
     _draw_ranks(context)
-    answered = answered_lists(trace.evidence, flow.lists)
+    answered = answered_lists(trace.evidence.notes, flow.lists)
     if answered:
         st.caption(plain(answered))
     lost = lost_html(flow, kinds, context.followed)
@@ -426,7 +426,7 @@ def rank_columns(
         return "" if one is None else str(getattr(one, name))
 
     def help(name: str) -> str:
-        whose = provenance_of(trace.evidence, name)
+        whose = provenance_of(trace.evidence.notes, name)
         return f"{about(name)} {whose.capitalize()}." if whose else about(name)
 
     return [
@@ -489,7 +489,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
-        whose = provenance_of(trace.evidence, point.column)
+        whose = provenance_of(trace.evidence.notes, point.column)
         about.append(
             f"{tick(list_label(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
         )

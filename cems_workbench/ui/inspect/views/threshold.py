@@ -10,10 +10,10 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
+from cems_workbench.pipeline.list_scores import VECTOR_SCALES, as_cosine
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.lists import LISTS, ListUse
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
-from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, as_cosine
-from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.context import InspectContext, View, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, layout, lines
@@ -64,7 +64,7 @@ def draw(context: InspectContext) -> None:
     if scale:
         st.caption(scale)
     _draw_cuts(trace)
-    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    answered = answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
 

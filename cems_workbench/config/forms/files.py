@@ -1,4 +1,10 @@
-"""Reader of config files in every form that `export_config` writes.
+"""Configs as TOML, losslessly. TOML has no null: the paths of null parameters are listed under the key `null`.
+
+Configs as a Python snippet: one call with a literal. Reading it parses that literal and runs nothing.
+
+Configs in the forms other programs read: YAML, JSON, TOML and Python losslessly, and the words of the systems that have settings.
+
+Reader of config files in every form that `export_config` writes.
 
 YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
 is an error, since it may be a mistyped one. The forms of other systems (`.env`, mem0's Python, engram's constants) state a part, laid over
@@ -8,28 +14,167 @@ kept: what it does not know, or does not allow, is left out and named, and its p
 
 from __future__ import annotations
 
+import json
+import pprint
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cems_workbench.config.export_names import ENV_PREFIXES, TARGET_PRESETS, Target
-from cems_workbench.config.forms.engram_form import has_engram, read_engram
-from cems_workbench.config.forms.env_form import read_env, targets_of
-from cems_workbench.config.forms.mem0_form import MARK as MEM0_MARK
-from cems_workbench.config.forms.mem0_form import read_mem0
-from cems_workbench.config.forms.python_form import parse_python
+from cems_workbench.config.fields import ENV_PREFIXES, TARGET_PRESETS, TARGET_TITLES, Target
 from cems_workbench.config.forms.sheet import Reading
-from cems_workbench.config.forms.toml_form import parse_toml
-from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
+from cems_workbench.config.forms.targets import MARK as MEM0_MARK
+from cems_workbench.config.forms.targets import (
+    dump_engram,
+    dump_mem0,
+    export_env,
+    has_engram,
+    read_engram,
+    read_env,
+    read_mem0,
+    targets_of,
+)
+from cems_workbench.config.forms.yaml_form import (
+    commented,
+    config_from,
+    difference,
+    dump_config,
+    nested,
+    parse_config,
+    with_values,
+)
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
-from cems_workbench.errors import InputError
-from cems_workbench.platform.parsing import read_text, within_length
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.platform.atomic_write import safe_stem
+from cems_workbench.platform.parsing import python_literal, read_text, toml_values, within_length
 
 if TYPE_CHECKING:
-    from cems_workbench.config.forms.writing import Form
+    from cems_workbench.config.evidence_card import EvidenceCard
+
+
+NULL = "null"
+
+
+def dump_toml(config: PipelineConfig) -> str:
+    """The config as TOML with every key stated."""
+    import tomli_w
+
+    nulls: list[str] = []
+    values = _without_null(nested(config), "", nulls)
+    head = {key: values.pop(key) for key in ("version", "name")}
+    return tomli_w.dumps({**head, NULL: nulls, **values})
+
+
+def parse_toml(text: str, source: str = "config") -> PipelineConfig:
+    """Read a config from TOML. Raises InputError."""
+    values = toml_values(text, source)
+    nulls = values.pop(NULL, [])
+    if not isinstance(nulls, list) or not all(isinstance(path, str) for path in nulls):
+        raise InputError(f"{source}: {NULL}: expected a list of the parameters that are null")
+    for path in nulls:
+        _set_null(values, path, source)
+    return config_from(values, source)
+
+
+def _without_null(values: dict[str, Any], prefix: str, nulls: list[str]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if value is None:
+            nulls.append(path)
+        elif isinstance(value, dict):
+            kept[key] = _without_null(value, f"{path}.", nulls)
+        elif isinstance(value, list):  # a band without `max_rank` has null there
+            kept[key] = [
+                {k: v for k, v in item.items() if v is not None} if isinstance(item, dict) else item for item in value
+            ]
+        else:
+            kept[key] = value
+    return kept
+
+
+def _set_null(values: dict[str, Any], path: str, source: str) -> None:
+    *parents, leaf = path.split(".")
+    target: Any = values
+    for parent in parents:
+        target = target.setdefault(parent, {}) if isinstance(target, dict) else None
+    if not isinstance(target, dict):
+        raise InputError(f"{source}: {NULL}: {one_line(path)}: not a parameter")
+    if leaf in target:
+        raise InputError(f"{source}: {one_line(path)} has a value and is listed under {NULL}")
+    target[leaf] = None
+
+
+CALL = "config_from"
+
+
+def dump_python(config: PipelineConfig) -> str:
+    """Python that builds the config; it needs this package and nothing else."""
+    literal = pprint.pformat(nested(config), width=110, sort_dicts=False)
+    return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n{_indented(literal)}\n)\n"
+
+
+def parse_python(text: str, source: str = "config") -> PipelineConfig:
+    """The config of the one `config_from({...})` in a snippet, which is read, never executed. Raises InputError."""
+    return config_from(python_literal(text, source, CALL), source)
+
+
+def _indented(literal: str) -> str:
+    # Not textwrap.indent: a text within the literal never spans lines, repr escapes its breaks.
+    return "\n".join(f"    {line}" for line in literal.split("\n"))
+
+
+Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
+FORMS: tuple[Form, ...] = get_args(Form)
+FORM_TITLES: dict[Form, str] = {
+    "yaml": "YAML",
+    "json": "JSON",
+    "toml": "TOML",
+    "env": ".env for CEMS",
+    "reranker-env": ".env for the memory agent",
+    "ace-env": ".env for ACE",
+    "mem0": "Python for mem0",
+    "engram": "constants of engram",
+    "python": "Python",
+}
+_SUFFIXES = {
+    "env": "cems.env",
+    "reranker-env": "reranker.env",
+    "ace-env": "ace.env",
+    "mem0": "mem0.py",
+    "engram": "engram.txt",
+    "python": "py",
+}
+
+
+def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
+    """The config as text with every key stated, headed by the evidence card where the form has comments.
+
+    YAML, JSON, TOML and Python are read back to the same config; the forms of other systems hold what those can express and list the
+    rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form.
+    """
+    if form not in FORMS:
+        raise InputError(f"export to {form}: not known; allowed: {', '.join(FORMS)}")
+    head = card.text if card else ""
+    if form == "yaml":
+        return dump_config(config, header=head)
+    if form == "json":
+        return json.dumps(nested(config), ensure_ascii=False, indent=2) + "\n"
+    if form == "toml":
+        return commented(head) + dump_toml(config)
+    if form == "python":
+        return commented(head) + dump_python(config)
+    title = f"Config {config.name} of CEMS Workbench for {TARGET_TITLES[form]}"
+    dump = {"mem0": dump_mem0, "engram": dump_engram}.get(form)
+    return dump(config, f"{title}\n{head}") if dump else export_env(config, form, f"{title}\n{head}")
+
+
+def file_name(config: PipelineConfig, form: str) -> str:
+    """A file name for an export: the config's name and the form's suffix, safe on every system."""
+    return f"{safe_stem(config.name, 'config')}.{_SUFFIXES.get(form, form)}"
+
 
 SUFFIXES: dict[str, Form] = {
     ".yaml": "yaml",

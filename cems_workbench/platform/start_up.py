@@ -1,16 +1,54 @@
-"""Garbage collector tuning: freezes long-lived objects, so that full collections stay short.
+"""pyarrow without pandas, for commands.
+
+At the first list that pyarrow makes an array of, it imports pandas to see whether the list is a series: 0.2 s and 40 MB, which no
+command uses. Not for the app, because Streamlit turns tables of pandas into Arrow.
+
+Garbage collector tuning: freezes long-lived objects, so that full collections stay short.
 
 A full collection takes about 80 ms with Streamlit, DuckDB, Chroma and torch loaded, and Streamlit runs one after every page run.
+
+Packages whose names are imported when they are asked for (PEP 562), so that a command does not load what it does not use.
+
+if TYPE_CHECKING:
+    from package.module import another, name
+else:
+    __getattr__ = lazy_names(__name__, {"module": "another name"})
+
+__all__ = ["another", "name"]
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+def load() -> None:
+    """Import pyarrow, which then takes pandas as not installed until the process ends; nothing where either is already loaded."""
+    if "pandas" in sys.modules or "pyarrow" in sys.modules:
+        return
+    import pyarrow
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pyarrow.array(["asks for pandas"])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
 
 FREEZE_AFTER_S, REFREEZE_EVERY_S = 0.005, 600.0
 """A full collection that took longer freezes the survivors; all objects are unfrozen and collected again at this interval."""
@@ -75,3 +113,17 @@ class _FreezeLongLived:
 def _unfreeze_at_exit() -> None:
     """Unfreeze before the interpreter exits; otherwise native modules report leaks."""
     atexit.register(gc.unfreeze)
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that exports names, separated by spaces, each from a module below it."""
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__

@@ -1,0 +1,241 @@
+"""Idle parameters: those without effect because of the values of others, with the reason, which pages show at each control.
+
+Changing an idle parameter changes no order, no score and no dropped memory of a replay.
+
+Effects of a request's project and moment under a config, in words; the only source of these texts for pages and commands.
+
+A part that is reported as ignored changes nothing in replay: no order, no score, no dropped memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from cems_workbench.config import PipelineConfig, field_specs
+from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
+from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.replay import Trace
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.lists import shown_only
+from cems_workbench.records import Memory
+
+NO_EFFECT = "No effect"
+"""What every reason begins with."""
+ORDERS = {"id": "id", "newest": "date"}
+"""What orders equal scores, by `fusion.tie_break`, where no list does."""
+_BLEND_PARAMETERS = (
+    "rerank.position",
+    "rerank.score_window",
+    "rerank.raw_scale",
+    "rerank.combine",
+    "rerank.bands",
+    "rerank.retrieval_score",
+    "rerank.below_depth",
+    "rerank.expected_misses",
+)
+
+
+def idle_parameters(config: PipelineConfig) -> dict[str, str]:
+    """The reason by path, of the parameters that are idle under `config`."""
+    reasons = _reasons(config)
+    idle: dict[str, str] = {}
+    for spec in field_specs():
+        for path, reason in reasons.items():
+            if spec.path == path or (path.endswith(".") and spec.path.startswith(path)):
+                idle.setdefault(spec.path, reason)
+    return idle
+
+
+def folded_words(reasons: Collection[str]) -> str:
+    """ "8 without effect under combsum" of parameters with these reasons; without the reason if they have several."""
+    kinds = set(reasons)
+    why = kinds.pop().removeprefix(NO_EFFECT) if len(kinds) == 1 else ""
+    return f"{len(reasons)} without effect{why}"
+
+
+def _reasons(config: PipelineConfig) -> dict[str, str]:
+    """The reason by path, or by the common beginning of several paths, with its dot."""
+    found: dict[str, str] = {}
+    for name in SOURCES:
+        if not getattr(config.lists, name).enabled:
+            found |= {
+                f"lists.{name}.weight": "No effect: this list is off",
+                f"lists.{name}.ties": "No effect: this list is off",
+                f"lists.{name}.normalization": "No effect: this list is off",
+            }
+        elif shown_only(config.lists, name):
+            found |= dict.fromkeys((f"lists.{name}.ties", f"lists.{name}.normalization"), "No effect: its weight is 0")
+    if config.expansion.backend == "none":
+        found["variants.search"] = "No effect: the query is not expanded"
+    elif config.variants.search == "replaced":
+        found["variants.expansion_weight"] = "No effect: an expansion replaces the query"
+    used = {getattr(getattr(config.lists, name), "normalization", "none") for name in SOURCES}
+    if "logistic" not in used:
+        found["lists.logistic.bands"] = "No effect: no list has the logistic normalisation"
+    if "minmax" not in used:
+        found["lists.equal_scores"] = "No effect: no list has the minmax normalisation"
+    if config.lists.recency.normalization != "exponential":
+        found.setdefault("lists.recency.half_life_days", "No effect: dates are not normalised")
+    method = fusion_method(config.fusion)
+    for path in own_parameters():
+        if not method.uses(path):
+            found |= dict.fromkeys((path, f"{path}."), f"No effect under {method.name}")
+    blended = not RERANK.is_off(config) and config.rerank.combine == "position_bands"
+    if blended and config.rerank.retrieval_score in ("rrf", "normalized_rrf"):
+        found.pop("fusion.k", None)  # the retrieval score of the blend reads it, whatever the method
+    if config.fusion.tie_break != "first_seen":
+        found["fusion.seen_first"] = f"No effect: equal scores are ordered by {ORDERS[config.fusion.tie_break]}"
+    if config.assembly.strategy == "greedy":
+        found |= {
+            f"assembly.mmr_{name}": "No effect: results are chosen by score"
+            for name in ("lambda", "similarity", "procedure", "relevance", "min_value")
+        }
+    if not config.fusion.score_blend:
+        found["fusion.blend_with"] = "No effect: the score blend is 0"
+    if config.threshold.mode != "adaptive":
+        found["threshold.adaptive."] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
+    if config.threshold.mode != "fixed":
+        found["threshold.fixed"] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
+    if RERANK.is_off(config):
+        found |= dict.fromkeys(_BLEND_PARAMETERS, "No effect: nothing is reranked")
+    elif config.rerank.combine != "position_bands":
+        found["rerank.bands"] = "No effect: the reranker's score replaces the other"
+    if RERANK.is_off(config) or config.rerank.expected_misses is None:
+        found["rerank.read_step"] = (
+            "No effect: nothing is reranked" if RERANK.is_off(config) else "No effect: everything is read"
+        )
+    if config.adjust.time_decay.mode == "none":
+        found |= {
+            f"adjust.time_decay.{name}": "No effect: time decay is off"
+            for name in ("half_life_days", "whole_days", "tiers", "floor", "future", "alpha")
+        }
+    if not config.adjust.project.enabled:
+        found |= {
+            f"adjust.project.{name}": "No effect: project factors are off"
+            for name in ("same", "different", "untagged", "match")
+        }
+    if not config.adjust.feedback.enabled:
+        found |= {
+            f"adjust.feedback.{name}": "No effect: feedback is not used" for name in ("base", "span", "min_signals")
+        }
+    if config.adjust.count.of == "none":
+        found["adjust.count.alpha"] = "No effect: nothing is counted"
+    if not config.dedup.enabled:
+        found["dedup.similarity"] = "No effect: duplicates are kept"
+    return found
+
+
+def _mode(mode: str) -> str:
+    return "off" if mode == "none" else mode
+
+
+MATCHES: Mapping[str, str] = {
+    "exact": "",
+    "prefix": ", as is any project that begins with its name",
+    "source_ref": ", by the beginning of the source reference",
+}
+"""What counts as the project, by `adjust.project.match`."""
+CLOCKS: Mapping[str, str] = {
+    "last_accessed": "the last access",
+    "created_at": "the creation",
+    "accessed_or_created": "the last access, else the creation",
+}
+LATER = "written after the as-of date"
+"""The mark of a memory that did not exist yet at the moment of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The effect of a part of the request; `ignored`: the ranking does not depend on it."""
+
+    words: str
+    ignored: bool
+
+
+def project_effect(config: PipelineConfig, only_project: bool = False) -> Effect:
+    """What the query's project does: factors, a filter where `only_project`, both, or nothing."""
+    factors = config.adjust.project
+    off = not factors.enabled
+    if off or factors.same == factors.different == factors.untagged == 1:
+        why = "project factors are off" if off else "every project factor is 1"
+        given = _handed_on(config)
+        if only_project:
+            return Effect(f"Filter only: no other project is searched, and {why}{given}", False)
+        return Effect(f"Ignored by the ranking: {why}{given}", not given)
+    words = f"× {factors.same:g} in the project{MATCHES[factors.match]}"
+    if only_project and factors.match != "source_ref":
+        return Effect(f"Filter: no other project is searched; × {factors.same:g} for all of them", False)
+    words += f", × {factors.different:g} in another, × {factors.untagged:g} in none"
+    return Effect(f"Filter: no other project is searched; {words}" if only_project else words, False)
+
+
+def as_of_effect(config: PipelineConfig) -> Effect:
+    """What the moment of the query, "as of", does: ages are counted to it, it decides what is superseded or expired, or nothing."""
+    decay = config.adjust.time_decay
+    recency = config.lists.recency
+    superseding = _superseding(config)
+    last = f"; {superseding}" if superseding else ""
+    if recency.enabled and recency.normalization == "exponential":
+        also = "" if decay.mode == "none" else f"; time decay from {CLOCKS[decay.clock]}"
+        return Effect(f"The recency list counts ages to it from the creation{also}{last}", False)
+    if decay.mode == "none":
+        given = _handed_on(config)
+        if superseding:
+            return Effect(f"{superseding[0].upper()}{superseding[1:]}{given}", False)
+        return Effect(f"Ignored by the ranking: time decay is off{given}", not given)
+    return Effect(f"Time decay counts ages to it from {CLOCKS[decay.clock]}{last}", False)
+
+
+def effect_lines(trace: Trace, as_of_given: bool = True) -> Iterator[str]:
+    """What project and moment of the query do under the config, a line each; of a moment that was not given only an effect."""
+    evidence, config = trace.evidence, trace.config
+    if evidence.project is not None:
+        only = bool((evidence.notes.get("query") or {}).get("only_project"))
+        yield f"project {evidence.project}: {project_effect(config, only).words}"
+    if evidence.as_of is not None and (as_of_given or not as_of_effect(config).ignored):
+        yield f"as of {evidence.as_of:%Y-%m-%d}: {as_of_effect(config).words}"
+
+
+def _superseding(config: PipelineConfig) -> str:
+    """What it decides about superseded and expired memories, as clauses; empty for nothing."""
+    said = ["memories written later supersede nothing"] if config.supersession.mode != "off" else []
+    said += ["expired memories are dropped"] if config.supersession.expired == "drop" else []
+    return " and ".join(said)
+
+
+def _handed_on(config: PipelineConfig) -> str:
+    """Retrievers of other packages receive the whole request, so their use of it is unknown."""
+    asked = [name for name in ADDED_LISTS if config.get(f"lists.{name}.enabled")]
+    return f"; handed to the list {', '.join(asked)}" if asked else ""
+
+
+def several_effects(effects: Mapping[str, Effect]) -> str:
+    """The effects under several configs in a line, by name; an effect shared by all is given once, without names."""
+    names: dict[str, list[str]] = {}
+    for name, effect in effects.items():
+        names.setdefault(effect.words, []).append(name)
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"{', '.join(of)}: {words[0].lower()}{words[1:]}" for words, of in names.items())
+
+
+def written_later(memory: Memory, as_of: datetime | None) -> bool:
+    """Whether the memory was created after the moment of the query, so that the query could not have found it."""
+    return as_of is not None and memory.created_at is not None and memory.created_at > as_of
+
+
+def results_written_later(trace: Trace) -> list[str]:
+    """The ids of the results that were created after the moment of the query, in their order."""
+    memories, as_of = trace.evidence.memories, trace.evidence.as_of
+    return [result.memory_id for result in trace.results if written_later(memories[result.memory_id], as_of)]
+
+
+def later_words(trace: Trace) -> str:
+    """ "2 of 10 results were written after the as-of date: m1, m2"; empty if there are none."""
+    later = results_written_later(trace)
+    if not later:
+        return ""
+    return f"{len(later)} of {len(trace.results)} results {'were' if len(later) > 1 else 'was'} {LATER}: {', '.join(later)}"
