@@ -112,7 +112,6 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".json"),
     judgments=JudgmentWriter(lambda judgments, words: write(feedback_of(judgments)), place=7),
     place=8,
     shape="objects with a qid and relevant_ids or noise_ids",

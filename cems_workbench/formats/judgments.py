@@ -18,7 +18,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import headers, left_out, open_table, read_rows, written
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
+from cems_workbench.formats.base.files import TABLES, Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
 from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.names import (
@@ -151,7 +151,6 @@ FORMAT = (
         order=3,
         sniff=_sniff,
         read=read_json,
-        suffixes=OBJECTS,
         breadth=1,
         judgments=JudgmentWriter(lambda judgments, words: _write(judgments), whole_store=True, place=1),
         place=10,

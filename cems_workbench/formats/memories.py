@@ -35,7 +35,7 @@ from typing import Any
 from cems_workbench.formats.base import cells, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
+from cems_workbench.formats.base.files import TABLES, Sample, read_records
 from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
 from cems_workbench.formats.base.memory_fields import NAMES, TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, derived_id, memories_of
@@ -315,7 +315,6 @@ FORMAT = (
         order=0,
         sniff=_sniff,
         read=partial(_read_objects, "memories-jsonl", read_memory, unread),
-        suffixes=OBJECTS,
         breadth=1,
         dataset=DatasetWriter(_write, ("memories",), place=1),
         place=3,
@@ -341,7 +340,6 @@ FORMAT = (
         order=0,
         sniff=_sniff_facts,
         read=partial(_read_objects, "facts-jsonl", _parse_fact, _unread_of_fact),
-        suffixes=OBJECTS,
         place=9,
         shape="objects with subject, predicate and object, without content",
         needs=(("subject",), ("predicate",), ("object",)),
@@ -352,7 +350,6 @@ FORMAT = (
         order=0,
         sniff=_sniff_messages,
         read=partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
-        suffixes=OBJECTS,
         place=14,
         shape="objects with a speaker, role or author and content or text",
         needs=(("speaker", "role", "author"), ("content", "text")),
@@ -363,7 +360,6 @@ FORMAT = (
         order=1,
         sniff=_sniff_relations,
         read=_read_relations,
-        suffixes=OBJECTS,
         dataset=DatasetWriter(_write_relations, ("relations",), place=3),
         place=18,
         shape="objects with source_id and target_id",

@@ -26,7 +26,7 @@ from cems_workbench.formats.base.csv_table import (
     read_rows,
 )
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records
+from cems_workbench.formats.base.files import TABLES, Sample, read_records
 from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
 from cems_workbench.formats.base.names import IGNORED, NAMES, RUN, WORDS, fields_of, names_judgments, plain
 from cems_workbench.formats.base.records import collect
@@ -169,7 +169,6 @@ FORMAT = (
         order=2,
         sniff=_sniff,
         read=_read,
-        suffixes=OBJECTS,
         dataset=DatasetWriter(_write, ("queries",), place=4),
         place=4,
         shape="objects with qid and query, without results",

@@ -16,7 +16,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.files import Sample, parse_json, read_records, take_sample
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, parse_json, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.base.names import WANTED, named
@@ -137,7 +137,7 @@ FORMAT = Format(
     order=2,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
+    suffixes=(*OBJECTS, *TABLES),
     place=0,
     answers=True,
     shape="rows with a query and a list of results",

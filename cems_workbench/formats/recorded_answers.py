@@ -13,7 +13,6 @@ field; whether that matters is for the reader to say. What makes a whole file un
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.base.logs import distinct, with_one_sign
 from cems_workbench.formats.responses import ID_FIELDS, parse_response, plain_text, rows_of_answer
@@ -409,14 +409,10 @@ def _row(row: Any, otherwise: float) -> tuple[str, float]:
         row = [row, None]
     if not isinstance(row, list) or len(row) != 2 or isinstance(row[0], bool) or not isinstance(row[0], str | int):
         raise ValueError
-    return str(row[0]), float(otherwise) if row[1] is None else _finite(row[1])
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
+    score = float(otherwise) if row[1] is None else finite(row[1])
+    if score is None:
         raise ValueError
-    return number
+    return str(row[0]), score
 
 
 def _found(value: Any) -> str:

@@ -424,7 +424,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl", ".ndjson"),
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=8),
     place=2,

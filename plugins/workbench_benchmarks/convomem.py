@@ -245,7 +245,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl", ".ndjson"),
     place=2,
     shape="objects with evidence_items, or with message_evidences and conversations",
     needs=(("evidence_items", "evidenceItems", "message_evidences"),),

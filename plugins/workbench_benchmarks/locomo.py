@@ -678,7 +678,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl"),
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
     place=1,

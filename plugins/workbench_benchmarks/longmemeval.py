@@ -417,7 +417,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl"),
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, parse, by_question=True), place=7),
     place=12,

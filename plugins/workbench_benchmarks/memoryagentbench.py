@@ -231,7 +231,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl", ".ndjson"),
     place=2,
     shape="objects with a context, questions and answers",
     needs=(("context",), ("questions",), ("answers",)),

@@ -237,7 +237,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".json", ".jsonl", ".ndjson"),
     place=7,
     shape="lists documents and chunks, or rows with an id, content and what only CEMS writes (team_id, shown_count, content_hash …)",
     needs=(("documents",), ("chunks",)),

@@ -126,6 +126,7 @@ FORMAT = Format(
     order=2,
     sniff=sniff,
     read=read,
+    suffixes=(".jsonl", ".ndjson"),
     place=0,
     answers=True,
     shape="objects with ts, event and session_id",

@@ -23,7 +23,7 @@ from typing import Any
 
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text
-from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, is_document, read_document, read_objects
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.names import (
@@ -280,7 +280,7 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
+    suffixes=(*OBJECTS, *TABLES),
     breadth=-1,
     place=9,
     shape="rows with the words or the id of a query, and expected_ids, relevant_ids, gold_ids or expected_files",

@@ -140,7 +140,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".json", ".ndjson"),
     breadth=1,
     place=11,
     shape="objects with an id and memory, page_content, fact, payload or value, and no score",

@@ -119,7 +119,6 @@ FORMAT = Format(
     order=0,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".json", ".ndjson"),
     place=10,
     shape="objects of type entity with observations, or of type relation with relationType",
     needs=(("type",), ("observations", "relationType")),

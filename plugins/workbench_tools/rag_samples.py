@@ -23,7 +23,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
-from cems_workbench.formats.base.files import Sample, as_object, parse_literal, read_records
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, parse_literal, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
@@ -197,7 +197,7 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
+    suffixes=(*OBJECTS, *TABLES),
     answers=True,
     shape="user_input, question or input, beside reference or retrieved contexts or their ids",
     needs=(QUERIES, ("reference_context_ids", "retrieved_context_ids", *RETRIEVED_TEXTS, *GOLD_TEXTS)),

@@ -36,6 +36,7 @@ from operator import attrgetter
 from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
+from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.traces import TracedDocument
 from cems_workbench.records import STAGE_KINDS
@@ -521,7 +522,7 @@ def _documents(rows: Sequence[Mapping[str, Any]] | None, whole: bool) -> Documen
         return None
     found = ((_document(row), row) for row in rows)
     return tuple(
-        one or TracedDocument(None, _number(row.get("score"))) for one, row in found if one is not None or whole
+        one or TracedDocument(None, finite(row.get("score"))) for one, row in found if one is not None or whole
     )
 
 
@@ -533,7 +534,7 @@ def _document(values: Mapping[str, Any]) -> TracedDocument | None:
         return None
     return TracedDocument(
         None if named is None else _whole(str(named)),
-        _number(values.get("score")),
+        finite(values.get("score")),
         text,
         _whole(title)[:1000] if isinstance(title, str) and title.strip() else None,
         _text(values.get("parent")),
@@ -571,15 +572,3 @@ def _text(value: Any) -> str | None:
 def _whole(text: str) -> str:
     """The text, with a question mark for each half of a surrogate pair: no store could hold that."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _number(value: Any) -> float | None:
-    if type(value) is float and math.isfinite(value):
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

@@ -212,7 +212,6 @@ FORMAT = Format(
     order=2,
     sniff=sniff,
     read=read,
-    suffixes=(".jsonl", ".ndjson", ".json"),
     breadth=-1,
     place=-1,
     answers=True,

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.files import OBJECTS, Sample
 from cems_workbench.formats.base.traces import TracesReader
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
@@ -234,7 +234,7 @@ class Format:
     order: int
     sniff: Callable[[Sample], bool]
     read: Callable[[Path, Progress], ParsedInput]
-    suffixes: tuple[str, ...] = field(default=(".jsonl", ".ndjson"))
+    suffixes: tuple[str, ...] = field(default=OBJECTS)
     breadth: int = 0
     folder: Callable[[Path], frozenset[str]] = _no_folder
     judgments: JudgmentWriter | None = None
