@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from workbench_tools.cems_hook_events import searched
+from workbench_tools.cems import searched
 
 if TYPE_CHECKING:
     from conftest import Command

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from records import IDS, WORDS
 
 from cems_workbench.formats import detect, read
-from workbench_tools.cems_hook_events import searched
+from workbench_tools.cems import searched
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))
 SECONDS = MOMENTS.map(lambda moment: moment.replace(microsecond=0))

@@ -12,7 +12,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, log_format, read
 from cems_workbench.records import ParsedInput, RecordedAnswer
-from workbench_tools.cems_hook_events import searched
+from workbench_tools.cems import searched
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
