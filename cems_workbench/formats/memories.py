@@ -36,7 +36,15 @@ from cems_workbench.formats.base import cells, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import TABLES, Sample, read_records
-from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
+from cems_workbench.formats.base.format import (
+    DataSet,
+    DatasetWriter,
+    Exported,
+    Format,
+    json_line,
+    rows_with,
+    write_rows,
+)
 from cems_workbench.formats.base.memory_fields import NAMES, TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, derived_id, memories_of
 from cems_workbench.progress import Progress
@@ -283,29 +291,9 @@ def _write_relations(dataset: DataSet, path: Path, progress: Progress) -> Export
     return write_rows(dataset.relations, line, "relations", path)
 
 
-def _sniff(sample: Sample) -> bool:
-    """Objects with an id and content."""
-    return sample.mostly(lambda row: row.keys() >= {*REQUIRED})
-
-
 def _sniff_csv(sample: Sample) -> bool:
     """A header that names `id` and `content`."""
     return any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header))
-
-
-def _sniff_facts(sample: Sample) -> bool:
-    """Objects with the three parts and no content."""
-    return sample.mostly(lambda row: row.keys() >= {*PARTS} and "content" not in row)
-
-
-def _sniff_messages(sample: Sample) -> bool:
-    """Rows most of which are messages."""
-    return sum(map(_is_message, sample.rows)) * 2 > len(sample.rows)
-
-
-def _sniff_relations(sample: Sample) -> bool:
-    """Objects with two ends."""
-    return sample.mostly(lambda row: row.keys() >= {"source_id", "target_id"})
 
 
 FORMAT = (
@@ -313,7 +301,7 @@ FORMAT = (
         "memories-jsonl",
         "one memory a line: {id, content, ...}",
         order=0,
-        sniff=_sniff,
+        sniff=rows_with(*REQUIRED),
         read=partial(_read_objects, "memories-jsonl", read_memory, unread),
         breadth=1,
         dataset=DatasetWriter(_write, ("memories",), place=1),
@@ -338,7 +326,7 @@ FORMAT = (
         "facts-jsonl",
         "one fact a line: {subject, predicate, object, ...}",
         order=0,
-        sniff=_sniff_facts,
+        sniff=rows_with(*PARTS, without="content"),
         read=partial(_read_objects, "facts-jsonl", _parse_fact, _unread_of_fact),
         place=9,
         shape="objects with subject, predicate and object, without content",
@@ -348,7 +336,7 @@ FORMAT = (
         "messages-jsonl",
         "one message a line: {author, content, ...}",
         order=0,
-        sniff=_sniff_messages,
+        sniff=lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
         read=partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
         place=14,
         shape="objects with a speaker, role or author and content or text",
@@ -358,7 +346,7 @@ FORMAT = (
         "relations-jsonl",
         "one edge a line: {source_id, target_id, kind?, weight?, author?}",
         order=1,
-        sniff=_sniff_relations,
+        sniff=rows_with("source_id", "target_id"),
         read=_read_relations,
         dataset=DatasetWriter(_write_relations, ("relations",), place=3),
         place=18,

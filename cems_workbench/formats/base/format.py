@@ -169,20 +169,9 @@ def _key(record: Memory | Query | Judgment | Relation) -> tuple[object, ...]:
     return (record.id, record.content) if isinstance(record, Memory) else (record.qid, record.query)
 
 
-def _no_folder(directory: Path) -> frozenset[str]:
-    return frozenset()
-
-
-def _holds_all(judgment: Judgment, words: str) -> str:
-    return ""
-
-
-def _no_doubt(sample: Sample) -> str:
-    return ""
-
-
-def _all_fit(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
-    return list(judgments)
+def rows_with(*names: str, without: str = "") -> Callable[[Sample], bool]:
+    """Recognises files of whose first objects at least half have all these fields, and not the one that they must not have."""
+    return lambda sample: sample.mostly(lambda row: row.keys() >= {*names} and without not in row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +189,10 @@ class JudgmentWriter:
     by_words: bool = False
     whole_store: bool = False
     judges: bool = True
-    fitting: Callable[[Sequence[Judgment], list[str]], list[Judgment]] = _all_fit
-    refused: Callable[[Judgment, str], str] = _holds_all
+    fitting: Callable[[Sequence[Judgment], list[str]], list[Judgment]] = field(
+        default=lambda judgments, left_out: list(judgments)
+    )
+    refused: Callable[[Judgment, str], str] = field(default=lambda judgment, words: "")
     place: int = extensions.DEFAULT_PLACE
 
 
@@ -236,7 +227,7 @@ class Format:
     read: Callable[[Path, Progress], ParsedInput]
     suffixes: tuple[str, ...] = field(default=OBJECTS)
     breadth: int = 0
-    folder: Callable[[Path], frozenset[str]] = _no_folder
+    folder: Callable[[Path], frozenset[str]] = field(default=lambda directory: frozenset())
     judgments: JudgmentWriter | None = None
     dataset: DatasetWriter | None = None
     place: int = extensions.DEFAULT_PLACE
@@ -250,7 +241,7 @@ class Format:
     """What a file in it must have, in words, as a refusal says it: "columns query, docid and rating"."""
     needs: tuple[tuple[str, ...], ...] = ()
     """The names without which no row is in this format, each with others for it: what a refusal says is missing."""
-    doubt: Callable[[Sample], str] = _no_doubt
+    doubt: Callable[[Sample], str] = field(default=lambda sample: "")
     """Why a file that may be in it is not taken for it without being told: what else it may be, and what would decide."""
 
 
