@@ -1,4 +1,7 @@
-"""Files of tracing systems, as each writes them: a retrieval is its query, moment and documents wherever it stands."""
+"""Files of tracing systems, as each writes them: a retrieval is its query, moment and documents wherever it stands.
+
+Logs of what a real system was asked and answered: CEMS's hook, retriever spans, and rows of queries with results.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from cems_workbench.formats import detect, read
+from cems_workbench.errors import InputError
+from cems_workbench.formats import FORMATS, detect, log_format, read
+from cems_workbench.records import ParsedInput, RecordedAnswer
+from workbench_tools.cems import searched
 
 WORDS = "how do releases reach the cluster"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -330,3 +336,395 @@ def test_what_failed_is_reported_and_other_observations_are_counted(tmp_path: Pa
     parsed = read(path)
     assert not parsed.queries and parsed.notes == ("2 spans are of another kind than RETRIEVER",)
     assert [error.field for error in parsed.errors] == ["data[0].status"]
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def retrieval(query: str = "how do I deploy the api?", /, **changes: Any) -> dict[str, Any]:
+    """An event as the hook of CEMS writes it."""
+    details = changes.pop(
+        "details", [{"id": "abc12345", "score": 0.853, "category": "technical", "content": "port 8765"}]
+    )
+    count = len(details) if isinstance(details, list) else 0
+    event = {
+        "ts": "2026-03-01T13:00:00+0100",
+        "event": "MemoryRetrieval",
+        "session_id": "0123456789ab",
+        "query": query,
+        "result_count": count,
+        "avg_score": 0.8,
+        "top_score": 0.9,
+        "details": details,
+        "verbose": "/home/me/.claude/hooks/logs/verbose/0123456789ab.jsonl",
+    }
+    return event | changes
+
+
+def event(name: str, /, **fields: Any) -> dict[str, Any]:
+    return {"ts": "2026-03-01T13:00:09+0100", "event": name, "session_id": "0123456789ab"} | fields
+
+
+def rows(answer: RecordedAnswer) -> list[tuple[str | None, float | None]]:
+    return [(row.memory_id, row.score) for row in answer.returned]
+
+
+def said(parsed: ParsedInput) -> list[str]:
+    return [str(error).removeprefix(parsed.source) for error in parsed.errors]
+
+
+class TestHookEvents:
+    def test_a_retrieval_is_a_query_of_its_moment_with_what_came_back(self, tmp_path: Path) -> None:
+        path = lines(
+            tmp_path / "hook_events.jsonl", event("SessionStart", source="startup"), retrieval(), event("Stop")
+        )
+        parsed = read(path)
+        assert (parsed.format, log_format(path)) == ("cems-hook-events", "cems-hook-events")
+        (query,), (answer,) = parsed.queries, parsed.answers
+        assert (query.query, query.as_of, query.project, query.type) == ("how do I deploy the api?", NOON, None, "log")
+        assert (answer.qid, answer.row, rows(answer)) == (query.qid, 2, [("abc12345", 0.853)])
+        assert answer.returned[0].content == "port 8765"
+        assert parsed.extra["id_length"] == 8
+        assert parsed.notes == ("2 events are no MemoryRetrieval and have no query",)
+        assert not parsed.errors
+
+    @pytest.mark.parametrize(
+        ("typed", "sent"),
+        [
+            ("ok, so how do we deploy?", "so how do we deploy?"),
+            ("see https://x.org/a why does it fail", "see why does it fail"),
+            ("why does ```x = 1``` fail in the job", "why does fail in the job"),
+            ("open /etc/hosts and explain the line", "open and explain the line"),
+            ("what is `a_long_name_of_code` good for", "what is good for"),
+            (" /etc/hosts ", "/etc/hosts"),
+        ],
+    )
+    def test_the_query_is_what_the_hook_searched(self, typed: str, sent: str) -> None:
+        assert searched(typed) == sent
+
+    def test_the_same_query_is_kept_once_an_asking(self, tmp_path: Path) -> None:
+        later = retrieval(ts="2026-03-02T13:00:00+0100")
+        parsed = read(lines(tmp_path / "a.jsonl", retrieval(), retrieval(), later))
+        assert len({query.qid for query in parsed.queries}) == 3
+        assert [query.as_of and query.as_of.day for query in parsed.queries] == [1, 1, 2]
+        assert parsed.notes == ("1 query was asked more than once; each of 3 askings is kept",)
+        grown = read(lines(tmp_path / "b.jsonl", retrieval(), retrieval(), later, retrieval("something else entirely")))
+        assert grown.queries[:3] == parsed.queries
+
+    def test_a_bad_row_is_one_line_and_the_good_ones_stay(self, tmp_path: Path) -> None:
+        path = lines(
+            tmp_path / "a.jsonl",
+            retrieval(),
+            retrieval(query=" "),
+            retrieval(details="none"),
+            retrieval(ts="noon"),
+            "{",
+            retrieval(
+                "which port is it?",
+                details=[{"id": "abc12345", "score": "x"}, {"score": 1.0}, {"id": "a\x00b", "score": 1.0}],
+            ),
+        )
+        parsed = read(path)
+        assert said(parsed) == [
+            ":2: query: is empty",
+            ":3: details: must be a list of results, found a string",
+            ":4: ts: must be an ISO 8601 date or time such as 2024-05-08T13:56:00Z, found 'noon'",
+            ":5: is not JSON: Expecting property name enclosed in double quotes at column 2",
+            ":6: details[0].score: must be a finite number, found 'x'; it has no score",
+            ":6: details[1]: has neither an id (memory_id, id, document_id, …) nor a content",
+            ":6: details[2].id: must not contain control characters",
+        ]
+        assert [rows(answer) for answer in parsed.answers] == [[("abc12345", 0.853)], [("abc12345", None)]]
+
+    def test_feedback_is_a_judgment_only_where_it_says_which_memories_it_means(self, tmp_path: Path) -> None:
+        shown = [{"id": key, "score": 0.5, "content": "x"} for key in ("aaaaaaaa", "bbbbbbbb")]
+        noise = event("RelevanceFeedback", relevant_count=0, noise_count=2, all_noise=True)
+        other = {"session_id": "ffffffffffff"}
+        parsed = read(
+            lines(
+                tmp_path / "a.jsonl",
+                retrieval("first question of all", details=shown),
+                noise,
+                noise,  # of nothing that was shown since
+                retrieval("second question of all", details=shown),
+                event("UserPromptSubmit", prompt_len=3),
+                noise,
+                retrieval("third question of all", details=shown),
+                noise | {"noise_count": 1},
+                retrieval("fourth question of all", details=shown),
+                noise | {"all_noise": False, "noise_count": 1, "relevant_count": 1},
+                retrieval("fifth question of all", details=shown),
+                noise | other,
+            )
+        )
+        first = parsed.queries[0].qid
+        assert [(one.qid, one.memory_id, one.grade, one.judge, one.kind) for one in parsed.judgments] == [
+            (first, "aaaaaaaa", 0, "cems", "model"),
+            (first, "bbbbbbbb", 0, "cems", "model"),
+        ]
+        assert parsed.extra["rows"]["judgments"] == [2, 2]
+        assert (
+            "5 events RelevanceFeedback do not say which memories helped; no judgment is made of them" in parsed.notes
+        )
+
+
+DOCUMENTS = [("d1", "port 8765", 0.9), ("d2", "port 80", 0.4)]
+
+
+def flattened(query: str = "which port?", **changes: Any) -> dict[str, Any]:
+    """A span as an exporter of OpenTelemetry writes it: dotted attributes."""
+    attributes: dict[str, Any] = {"openinference.span.kind": "RETRIEVER", "input.value": query, "session.id": "s"}
+    for n, (key, content, score) in enumerate(DOCUMENTS):
+        head = f"retrieval.documents.{n}.document"
+        attributes |= {f"{head}.id": key, f"{head}.content": content, f"{head}.score": score, f"{head}.metadata": "{}"}
+    attributes |= changes.pop("attributes", {})
+    return {
+        "name": "retrieve",
+        "context": {"trace_id": "t", "span_id": "s"},
+        "start_time": "2026-03-01T12:00:00.000000Z",
+        "status_code": "OK",
+        "attributes": attributes,
+    } | changes
+
+
+def nested() -> dict[str, Any]:
+    documents = [{"document": {"id": key, "content": text, "score": score}} for key, text, score in DOCUMENTS]
+    attributes = {
+        "openinference": {"span": {"kind": "RETRIEVER"}},
+        "input": {"value": "which port?"},
+        "retrieval": {"documents": documents},
+    }
+    return flattened() | {"attributes": attributes}
+
+
+def columns() -> dict[str, Any]:
+    """A row of the table that Phoenix exports."""
+    documents = [
+        {"document.id": key, "document.content": text, "document.score": score} for key, text, score in DOCUMENTS
+    ]
+    return {
+        "name": "retrieve",
+        "span_kind": "RETRIEVER",
+        "start_time": "2026-03-01T12:00:00+00:00",
+        "status_code": "OK",
+        "attributes.openinference.span.kind": "RETRIEVER",
+        "attributes.input.value": "which port?",
+        "attributes.retrieval.documents": documents,
+    }
+
+
+def any_value(value: Any) -> dict[str, Any]:
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
+
+
+def otlp(*spans: dict[str, Any]) -> dict[str, Any]:
+    """An export of OTLP."""
+    exported = [
+        {
+            "name": span["name"],
+            "startTimeUnixNano": "1772366400000000000",
+            "kind": 1,
+            "status": {"code": 1},
+            "attributes": [{"key": key, "value": any_value(value)} for key, value in span["attributes"].items()],
+        }
+        for span in spans
+    ]
+    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": exported}]}]}
+
+
+class TestSpans:
+    @pytest.mark.parametrize(
+        "row", [flattened(), nested(), columns(), otlp(flattened())], ids=["dotted", "nested", "columns", "otlp"]
+    )
+    @pytest.mark.parametrize("suffix", ["jsonl", "json"])
+    def test_a_retriever_span_reads_the_same_in_every_form(
+        self, row: dict[str, Any], suffix: str, tmp_path: Path
+    ) -> None:
+        path = lines(tmp_path / f"spans.{suffix}", row)
+        assert detect(path) == "openinference-spans"
+        parsed = read(path)
+        (query,), (answer,) = parsed.queries, parsed.answers
+        assert (query.query, query.as_of) == ("which port?", NOON)
+        assert [(row.memory_id, row.content, row.score) for row in answer.returned] == DOCUMENTS
+        assert not parsed.errors and not parsed.notes
+
+    def test_documents_stand_in_the_order_of_their_numbers(self, tmp_path: Path) -> None:
+        more = {f"retrieval.documents.{n}.document.id": f"n{n}" for n in (11, 10, 2)}
+        parsed = read(lines(tmp_path / "a.jsonl", flattened(attributes=more)))
+        gone = [f"not in the trace: {n}" for n in range(4, 11)]  # numbers that are left out were dropped at a limit
+        assert [key for key, _ in rows(parsed.answers[0])] == ["d1", "d2", "n2", *gone, "n10", "n11"]
+
+    def test_other_spans_are_counted_and_a_failed_one_is_reported(self, tmp_path: Path) -> None:
+        other = flattened(attributes={"openinference.span.kind": "LLM"})
+        failed = otlp(other, flattened(attributes={"input.value": " "}))
+        parsed = read(
+            lines(
+                tmp_path / "a.jsonl", other, flattened(status_code="ERROR"), failed, flattened("q", start_time="noon")
+            )
+        )
+        assert [(query.query, query.as_of) for query in parsed.queries] == [("q", None)]
+        assert parsed.notes == ("2 spans are of another kind than RETRIEVER",)
+        assert said(parsed) == [
+            ":2: status: the retrieval ended in an error and answered nothing",
+            ":3: resourceSpans[0].scopeSpans[0].spans[1].input.value: is empty",
+            ":4: start_time: left out: must be an ISO 8601 date or time such as 2024-05-08T13:56:00Z, found 'noon'",
+        ]
+
+    @pytest.mark.parametrize(
+        ("attributes", "results"),
+        [
+            ({}, None),
+            ({"retrieval.documents": []}, 0),
+            ({"retrieval.documents": "[]"}, 0),
+            ({"output.value": '{"documents": []}'}, 0),  # Haystack 0.1.46
+            ({"output.value": "no answer"}, None),
+            ({"gen_ai.memory.record.count": 0}, 0),
+            ({"gen_ai.memory.record.count": 2}, None),
+            ({"retrieval.documents": '[{"document.id": "m01"}, {"docum'}, None),  # cut by a limit of length
+        ],
+    )
+    def test_a_span_that_does_not_say_what_it_returned_has_no_recorded_answer(
+        self, attributes: dict[str, Any], results: int | None, tmp_path: Path
+    ) -> None:
+        span = flattened("nothing there?")
+        span["attributes"] = {"openinference.span.kind": "RETRIEVER", "input.value": "nothing there?", **attributes}
+        parsed = read(lines(tmp_path / "a.jsonl", span))
+        assert [query.query for query in parsed.queries] == ["nothing there?"]
+        assert [len(answer.returned) for answer in parsed.answers] == ([] if results is None else [results])
+        assert ("1 query: answer not recorded" in parsed.notes) == (results is None)
+        assert bool(parsed.errors) == ("retrieval.documents" in attributes and results is None)
+
+    def test_words_of_an_embedding_are_those_that_its_trace_embedded(self, tmp_path: Path) -> None:
+        """Haystack 3.4 with openinference-instrumentation-haystack 0.1.46: a text embedder before an embedding retriever."""
+        given = json.dumps({"query_embedding": "<3-dimensional vector>", "filters": None, "top_k": None})
+        spans = [flattened(given, context={"trace_id": trace, "span_id": f"s{n}"}) for n, trace in enumerate("aabc")]
+        for trace, text in (("a", "which port?"), ("c", "one"), ("c", "other")):
+            embedder = {"openinference.span.kind": "EMBEDDING", "input.value": json.dumps({"text": text})}
+            spans.append({**flattened(), "attributes": embedder, "context": {"trace_id": trace, "span_id": text}})
+        parsed = read(lines(tmp_path / "a.jsonl", *spans))
+        assert [query.query for query in parsed.queries] == ["which port?", "which port?"]
+        assert "2 retrievals were given an embedding: the words are those that the trace embedded" in parsed.notes
+        (error,) = said(parsed)
+        assert error.startswith(":3: input.value: is an embedding") and error.endswith(
+            "2 spans have none, this is the first"
+        )
+
+    def test_a_chat_is_asked_what_its_last_user_said(self, tmp_path: Path) -> None:
+        said_last = {"role": "user", "content": [{"type": "text", "text": "which port?"}]}
+        told = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}, said_last]
+        chats = (
+            {"messages": told},
+            told,
+            {"input": {"query": "which port?"}},
+            {"messages": [{"kwargs": {"type": "human", "content": "which port?"}}, {"type": "ai", "content": "80"}]},
+            {"args": ["which port?"], "kwargs": {"k": 3}},
+            {"query_bundle": {"query_str": "which port?", "embedding": None}},
+            {"str_or_query_bundle": {"query_str": "which port?"}},
+        )
+        parsed = read(lines(tmp_path / "a.jsonl", *(flattened(json.dumps(chat)) for chat in chats)))
+        assert [query.query for query in parsed.queries] == ["which port?"] * len(chats)
+
+    def test_the_table_of_phoenix_as_csv(self, tmp_path: Path) -> None:
+        """Cells of `DataFrame.to_csv` have lists as Python writes them."""
+        path = tmp_path / "spans.csv"
+        row = [
+            "2026-03-01 12:00:00+00:00",
+            "RETRIEVER",
+            "which port?",
+            str(
+                [
+                    {"document.id": key, "document.content": text, "document.score": score}
+                    for key, text, score in DOCUMENTS
+                ]
+            ),
+        ]
+        header = "start_time,span_kind,attributes.input.value,attributes.retrieval.documents"
+        path.write_text(f"{header}\n" + ",".join(f'"{cell}"' for cell in row) + "\n")
+        assert detect(path) == "openinference-spans"
+        parsed = read(path)
+        assert [(row.memory_id, row.content, row.score) for row in parsed.answers[0].returned] == DOCUMENTS
+        assert parsed.queries[0].as_of == NOON
+
+    def test_a_query_in_json_and_an_id_in_metadata_are_found(self, tmp_path: Path) -> None:
+        span = flattened(json.dumps({"query": "which port?", "k": 5}))
+        for n, metadata in enumerate(['{"memory_id": "m7"}', "{'not': json"]):
+            del span["attributes"][f"retrieval.documents.{n}.document.id"]
+            span["attributes"][f"retrieval.documents.{n}.document.metadata"] = metadata
+        (answer,) = read(lines(tmp_path / "a.jsonl", span)).answers
+        assert answer.query == "which port?"
+        assert [(row.memory_id, row.content) for row in answer.returned] == [("m7", "port 8765"), (None, "port 80")]
+
+
+class TestQueryLog:
+    def test_json_lines_with_bad_rows_reported(self, tmp_path: Path) -> None:
+        path = lines(
+            tmp_path / "log.jsonl",
+            {
+                "time": "2026-01-01T10:00:00Z",
+                "query": "a",
+                "results": ["m", {"id": "n"}, {"memory_id": "o", "score": 1}, "m"],
+                "project": "p",
+            },
+            {"timestamp": "2026-01-02", "q": "b", "results": []},
+            {"query": " ", "results": []},
+            {"query": "c", "results": [None, "x"]},
+            {"qid": 7, "query": "d", "results": ["x", "y"], "scores": [0.5, "high"]},
+            {"query": "e", "results": ["x"], "scores": [1, 2]},
+            {"qid": "7", "query": "f", "results": "x"},
+            {"qid": "7", "query": "f", "results": []},
+        )
+        assert detect(path) == "query-log"
+        parsed = read(path)
+        assert [(answer.query, answer.project, rows(answer)) for answer in parsed.answers] == [
+            ("a", "p", [("m", None), ("n", None), ("o", 1.0)]),
+            ("b", None, []),
+            ("c", None, [("x", None)]),
+            ("d", None, [("x", 0.5), ("y", None)]),
+        ]
+        assert parsed.answers[3].qid == "7"
+        assert [query.as_of for query in parsed.queries[:2]] == [
+            datetime(2026, 1, 1, 10, tzinfo=UTC),
+            datetime(2026, 1, 2, tzinfo=UTC),
+        ]
+        assert said(parsed) == [
+            ":1: results[3]: 'm' stands already in row 1",
+            ":3: query: is empty",
+            ":4: results[0]: must be an object or an id, found null",
+            ":5: results[1].score: must be a finite number, found 'high'; it has no score",
+            ":6: scores: must be a list of 1 numbers, one a result, found 2",
+            ":7: results: must be a list of memory ids, or of objects with an id",
+            ":8: qid: '7' stands already in row 5",
+        ]
+
+    def test_csv_with_lists_in_either_form(self, tmp_path: Path) -> None:
+        path = tmp_path / "log.csv"
+        path.write_text(
+            'time,query,results,scores\n2026-01-01,"a, b","[""m"", ""n""]","[2, 1]"\n,c,m; n,0.5;0.25\nlater,d,,\n,e,"[1",\n'
+        )
+        assert detect(path) == "query-log"
+        parsed = read(path)
+        assert [(answer.query, rows(answer)) for answer in parsed.answers] == [
+            ("a, b", [("m", 2.0), ("n", 1.0)]),
+            ("c", [("m", 0.5), ("n", 0.25)]),
+        ]
+        assert [(error.row, error.field) for error in parsed.errors] == [(4, "time"), (5, "results")]
+        path.write_text("time;query\n2026-01-01;a, b\n")
+        parsed = read(path, "query-log")
+        assert ([query.query for query in parsed.queries], parsed.answers) == (["a, b"], ())
+        assert parsed.notes == ("1 query: answer not recorded",)
+        path.write_text("time,results\n1,2\n")
+        with pytest.raises(InputError, match="no column query"):
+            read(path, "query-log")
+
+
+def test_what_is_no_log_is_not_taken_for_one(tmp_path: Path) -> None:
+    for row in ({"qid": "q1", "query": "x"}, {"id": "m", "content": "x"}, {"answers": []}, {"results": ["a"]}):
+        assert log_format(lines(tmp_path / "a.jsonl", row)) is None
+    assert log_format(tmp_path / "none.jsonl") is None
+    assert {name for name, form in FORMATS.items() if form.answers} >= {
+        "cems-hook-events",
+        "openinference-spans",
+        "query-log",
+    }
