@@ -41,7 +41,7 @@ from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, switched
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.records import Judgment, Query
 from cems_workbench.settings import Settings
-from cems_workbench.tuning.folds import split
+from cems_workbench.tuning.holdout import split
 
 REFUSED = 0.05
 """Share of answerable questions that a rule may refuse where its threshold is chosen."""

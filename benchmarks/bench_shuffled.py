@@ -18,8 +18,7 @@ import numpy as np
 from benchmarks.synthetic_queries import evidences, fusion_only, shuffled
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
-from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.holdout import gain
+from cems_workbench.tuning.holdout import gain, split
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import optimize
 from cems_workbench.tuning.scorer import BatchScorer

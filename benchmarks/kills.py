@@ -30,7 +30,7 @@ from benchmarks.faults import load
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence
-    from cems_workbench.tuning.score_cache import KnownScores
+    from cems_workbench.tuning.scorer import KnownScores
 
 ROOT = Path(__file__).parents[1]
 STEP = 0.002
@@ -189,7 +189,7 @@ def fork(arguments: Sequence[str], folder: Path) -> int:
 def tell_what_is_confirmed() -> None:
     """Have what stores the work of gather and tune write a line when it has returned."""
     from cems_workbench.evaluation.evidence_file import EvidenceFile
-    from cems_workbench.tuning.score_cache import ScoreCache
+    from cems_workbench.tuning.scorer import ScoreCache
 
     add, write = EvidenceFile.add, ScoreCache.write
 

@@ -29,7 +29,7 @@ from cems_workbench.platform import start_up
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord, ImportOptions
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.score_cache import config_digest
+from cems_workbench.tuning.scorer import config_digest
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 
 COMPARED = ("workbench", "cems", "recollection")

@@ -51,15 +51,13 @@ from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform import start_up
 from cems_workbench.records import Query
 from cems_workbench.settings import Settings
-from cems_workbench.tuning.card import evidence_card
-from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.holdout import gain
+from cems_workbench.tuning.holdout import gain, split
 from cems_workbench.tuning.learned import Importance, importance
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import Plan, Tuned, tune
+from cems_workbench.tuning.tune import Plan, Tuned, evidence_card, tune
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = ROOT / "cems_workbench/config/presets/workbench.yaml"

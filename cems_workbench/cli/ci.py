@@ -167,8 +167,7 @@ def init_command(
 
     Run it at the top of the repository.
     """
-    from cems_workbench.jobs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
-    from cems_workbench.jobs.regression import check_change
+    from cems_workbench.jobs.regression import HOOKS, WORKFLOW, Gate, check_change, hook, names, workflow, written
 
     guards = [WRITTEN_GUARD] if no_loss is None else no_loss
     read = read_evidence(evidence)

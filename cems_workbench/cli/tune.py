@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.exporting import ExportedRanking
     from cems_workbench.jobs.tuning import SearchResult, SearchSettings
     from cems_workbench.jobs.tuning_summary import GainRow
-    from cems_workbench.tuning.folds import GroupBy
-    from cems_workbench.tuning.holdout import Gain
+    from cems_workbench.tuning.holdout import Gain, GroupBy
     from cems_workbench.tuning.optimizer import Trial, Watch
 
 INTERRUPTED = 130

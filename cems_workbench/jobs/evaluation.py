@@ -34,7 +34,7 @@ from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
 from cems_workbench.tuning.calibration import Calibration, Method, calibrate
-from cems_workbench.tuning.folds import GROUP_WORDS, groups_of, natural_grouping
+from cems_workbench.tuning.holdout import GROUP_WORDS, groups_of, natural_grouping
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.query_set_evidence import QuerySelection

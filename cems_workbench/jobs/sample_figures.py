@@ -22,7 +22,7 @@ from cems_workbench.formats.memories import relation_row
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
 from cems_workbench.store import ConfigRecord
-from cems_workbench.tuning.score_cache import config_digest
+from cems_workbench.tuning.scorer import config_digest
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources

@@ -34,16 +34,26 @@ from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
-from cems_workbench.tuning.card import evidence_card
-from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, natural_grouping, split
-from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, looks_path, mean_of
+from cems_workbench.tuning.holdout import (
+    GROUP_WORDS,
+    Gain,
+    GroupBy,
+    HoldoutLooks,
+    Looks,
+    LooksFile,
+    Split,
+    groups_of,
+    looks_path,
+    mean_of,
+    natural_grouping,
+    split,
+)
+from cems_workbench.tuning.learned import Region, stability
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
-from cems_workbench.tuning.score_cache import ScoreCache, search_marks
-from cems_workbench.tuning.scorer import BatchScorer, measurable
+from cems_workbench.tuning.scorer import BatchScorer, ScoreCache, measurable, search_marks
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.stability import Region, stability
-from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory
+from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory, evidence_card
 from cems_workbench.tuning.unlabelled import (
     AGAINST_RERANKER,
     TOP_GRADE,

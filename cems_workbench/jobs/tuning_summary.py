@@ -12,8 +12,8 @@ from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_
 from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, SearchResult
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import Gain, gain
+from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.objective import RERANKED, Guard
-from cems_workbench.tuning.stability import Region
 
 COST = "candidates reranked"
 CROSS_VALIDATED = "Cross-validated"

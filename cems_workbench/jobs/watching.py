@@ -2,29 +2,38 @@
 
 For cron or a scheduler: memories, models and labels change between measurements. The paired test is that of `compare`, on the queries with
 a value both times.
+
+Timeline: the measures of configs on a query set over time, and what changed between two measurements.
+
+A measurement is a saved experiment, or one of `watch`. Its card records its conditions (`Made`): if they differ between two neighbours,
+the config alone does not explain the difference.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig, dump_config
+from cems_workbench import __version__
+from cems_workbench.config import PipelineConfig, dump_config, portable_yaml
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import CannotTell, NoLoss, Outcome
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measures
-from cems_workbench.evaluation.report import experiment_card
+from cems_workbench.evaluation.report import experiment_card, read_comparison
 from cems_workbench.evaluation.statistics import means, paired_interval, randomisation_test
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
-from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, refuse_nothing
+from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, evaluate_configs, labelled, refuse_nothing
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named
-from cems_workbench.jobs.timeline import MADE_KEY, made_with, read_made
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
@@ -186,3 +195,115 @@ def _chance(change: Floats, seed: int) -> float:
 def _not_held(guard: NoLoss) -> Outcome:
     """A measure over all queries together has no values to pair."""
     return Outcome(True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard))
+
+
+MADE_KEY = "made"
+"""The key in a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The conditions of a measurement."""
+
+    memories: str
+    """Store and content version."""
+    embedder: str
+    config: str
+    """Hash of every parameter."""
+    judgments: str
+    """Hash of the grades."""
+    queries: str
+    """Hash of the queries that were measured."""
+    workbench: str
+
+    def changed_since(self, other: Made) -> tuple[str, ...]:
+        """The names of the conditions that differ."""
+        return tuple(part.name for part in fields(self) if getattr(self, part.name) != getattr(other, part.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measure of one config at one time, with its 95 % interval; `changed` names the conditions that differ from the previous point."""
+
+    when: datetime
+    name: str
+    mean: float
+    low: float
+    high: float
+    queries: int
+    changed: tuple[str, ...] | None
+    """None for the first, and if one of the two has no conditions."""
+    note: str
+
+
+def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
+    """The conditions of a measurement of a config on labelled evidence, for its card."""
+    header = labelled.evidence.header
+    parameters = portable_yaml(config.model_copy(update={"name": ""}))
+    return asdict(
+        Made(
+            f"{header.store_id}/{header.content_version}",
+            header.embedder,
+            _hash(parameters),
+            labelled.grades.digest,
+            _hash("\0".join(labelled.batch.qids)),
+            __version__,
+        )
+    )
+
+
+def read_made(card: Mapping[str, Any] | None) -> Made | None:
+    """The conditions in a card; None without any."""
+    values = (card or {}).get(MADE_KEY)
+    if not isinstance(values, dict) or values.keys() != {part.name for part in fields(Made)}:
+        return None
+    return Made(**{name: str(value) for name, value in values.items()})
+
+
+def query_sets(records: Iterable[ConfigRecord]) -> list[str]:
+    """The query sets that were measured, by name."""
+    return sorted({str(record.card["query_set"]) for record in records if record.card and "query_set" in record.card})
+
+
+def measures(records: Iterable[ConfigRecord], query_set: str) -> list[Measure]:
+    """The measures of the measurements on a query set, in the order of first use."""
+    found: dict[Measure, None] = {}
+    for record in records:
+        if record.card and record.card.get("query_set") == query_set:
+            with suppress(InputError):
+                found |= {row.measure: None for row in read_comparison(record.card).figures[-1].summaries}
+    return list(found)
+
+
+def points(records: Iterable[ConfigRecord], query_set: str, measure: Measure) -> list[Point]:
+    """The points of a measure on a query set, the earliest first; records of other sets, or without this measure, have none."""
+    found, last = [], dict[str, Made | None]()
+    for record in sorted(records, key=lambda record: (record.saved_at, record.id)):
+        try:
+            kept = read_comparison(record.card or {})
+        except InputError:
+            continue
+        summary = next((row for row in kept.figures[-1].summaries if row.measure == measure), None)
+        if kept.query_set != query_set or summary is None:
+            continue
+        now = read_made(record.card)
+        before = last.get(record.name)
+        changed = now.changed_since(before) if now is not None and before is not None else None
+        last[record.name] = now
+        found.append(
+            Point(
+                record.saved_at,
+                record.name,
+                summary.mean,
+                summary.low,
+                summary.high,
+                summary.queries,
+                changed,
+                record.why,
+            )
+        )
+    return found
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

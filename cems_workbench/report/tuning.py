@@ -31,8 +31,8 @@ from cems_workbench.jobs.tuning_summary import (
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, evidence_facts, made, render
+from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.space import Axis
-from cems_workbench.tuning.stability import Region
 
 MAX_FRONT = 40
 """Configs of the Pareto front that are listed."""

@@ -26,7 +26,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.signals import SignalTable
 from cems_workbench.pipeline.table import Bools, Floats
 from cems_workbench.results import Table
-from cems_workbench.tuning.folds import split
+from cems_workbench.tuning.holdout import split
 
 Method = Literal["logistic", "isotonic"]
 METHODS: tuple[Method, ...] = get_args(Method)

@@ -143,7 +143,7 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
 ) -> None:
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.score_cache import search_marks
+    from cems_workbench.tuning.scorer import search_marks
 
     found = read_evidence_file(evidence)
     batch = LabelledBatch.of(found)

@@ -15,14 +15,12 @@ from benchmarks.synthetic_queries import evidences, fusion_only, planted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.learned import importance, main_effects, response_curve
+from cems_workbench.tuning.holdout import split
+from cems_workbench.tuning.learned import importance, main_effects, response_curve, stability
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Trial, Watch
-from cems_workbench.tuning.score_cache import ScoreCache
-from cems_workbench.tuning.scorer import BatchScorer
+from cems_workbench.tuning.scorer import BatchScorer, ScoreCache
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.stability import stability
 from cems_workbench.tuning.tune import Plan, Tuned, tune
 from tests.thoroughly import EXAMPLES
 

@@ -14,9 +14,20 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
-from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
+from cems_workbench.tuning.learned import (
+    Curve,
+    Importance,
+    QueryChange,
+    Surface,
+    Tally,
+    importance,
+    response_curve,
+    response_surface,
+    tally,
+    tally_by_type,
+    wins_and_losses,
+)
 from cems_workbench.tuning.space import Axis
-from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout, lines
 from cems_workbench.ui.kit.html import plain, tick

@@ -28,8 +28,8 @@ from cems_workbench.jobs.tuning_summary import (
     verdict,
 )
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.space import Axis
-from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state

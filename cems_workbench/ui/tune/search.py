@@ -13,7 +13,7 @@ from cems_workbench.evaluation.metrics import measures_help, offered_measures
 from cems_workbench.jobs.background import STABILITY, BackgroundSearch
 from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchSettings, TuningData, plan_search
 from cems_workbench.settings import settings_for
-from cems_workbench.tuning.folds import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
+from cems_workbench.tuning.holdout import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout

@@ -13,7 +13,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.config_history import evidence_warning, keep_config, restored_config
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.tuning.card import corpus_hash
+from cems_workbench.tuning.tune import corpus_hash
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline.table import Floats, Ints
-from cems_workbench.tuning.folds import Split
+from cems_workbench.tuning.holdout import Split
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.space import SearchSpace, parse_axis

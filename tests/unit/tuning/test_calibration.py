@@ -1,6 +1,11 @@
-"""Calibration of a signal against scikit-learn and numbers worked out by hand."""
+"""Calibration of a signal against scikit-learn and numbers worked out by hand.
+
+What a calibration says of a signal with a threshold and one without.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ from cems_workbench.tuning.calibration import (
     Logistic,
     Method,
     calibrate,
+    calibration_table,
     fitted,
     reliability,
     wilson,
@@ -93,3 +99,10 @@ def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
     assert list(dots.y) == [one.observed for one in found.bins] and len(bin_rows(found)) == len(found.bins)
     assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
     assert next(column for column in COLUMNS if column.name == "threshold").cell(found) == found.threshold
+
+
+def test_a_threshold_is_an_assignment_and_its_absence_is_said() -> None:
+    found = calibrate(table(), GROUPS, "vector")
+    assert found.setting == f"abstain.vector={found.threshold:.6g}"
+    assert replace(found, threshold=None).without.startswith("no threshold: no score reaches a probability of 0.5")
+    assert [row[0] for row in calibration_table([found], "session").rows] == ["vector"]

@@ -15,8 +15,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.holdout import LooksFile, gain, looks_path
+from cems_workbench.tuning.holdout import LooksFile, gain, looks_path, split
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer

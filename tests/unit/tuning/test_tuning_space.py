@@ -6,7 +6,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, field_specs, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.tuning.folds import split
+from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
 

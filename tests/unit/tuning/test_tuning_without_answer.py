@@ -10,7 +10,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
-from cems_workbench.tuning.folds import split
+from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
 from cems_workbench.tuning.optimizer import optimize
 from cems_workbench.tuning.scorer import BatchScorer, measurable

@@ -6,8 +6,8 @@ import pytest
 
 from cems_workbench.jobs.tuning_summary import GainRow, stable_words, verdict
 from cems_workbench.tuning.holdout import Gain
+from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.space import Axis
-from cems_workbench.tuning.stability import Region
 from cems_workbench.ui.tune.result import axes_html, gains_html
 
 
