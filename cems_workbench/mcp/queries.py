@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from cems_workbench.analysis.blame import BlamedMemory, Otherwise
+from cems_workbench.analysis.blame import BlamedMemory, Otherwise, standing
 from cems_workbench.analysis.edited_evidence import Edit
-from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
+from cems_workbench.analysis.ranks import RESULTS, RankDelta, loss, rank_deltas
 from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, absence, applied, new_memory, presence
@@ -40,6 +40,7 @@ from cems_workbench.mcp.protocol import (
 )
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline import Trace
+from cems_workbench.records import Memory
 
 NO_EFFECT = ("off", "kept")
 """Outcomes of a stage that did not affect a memory."""
@@ -60,13 +61,13 @@ def search(served: ServedStore, asked: Search) -> Reply:
     out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs.
     """
     answer = _answer(served, asked, asked.variants)
-    rows, counts = page(_in_order(answer.trace), asked)
-    table = side_by_side(answer.trace) if asked.explain else None
+    table = side_by_side(answer.trace)
+    rows, counts = page(table.memory_ids, asked)
     return reply(
         **counts,
         config=answer.config.name,
         results=len(answer.trace.results),
-        candidates=[_candidate(answer.trace, memory_id, table) for memory_id in rows],
+        candidates=[_candidate(answer.trace, key, table if asked.explain else None) for key in rows],
         said=answer.lines,
         notes=answer.notes,
     )
@@ -173,14 +174,13 @@ def what_if(served: ServedStore, asked: WhatIf) -> Reply:
     """
     if not asked.changes and not asked.variants:
         raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
-    if asked.memory_id:
-        served.store.memory(asked.memory_id)
+    memory = served.store.memory(asked.memory_id) if asked.memory_id else None
     before = _answer(served, asked.model_copy(update={"changes": None}))
     moment = before.evidence.as_of  # both sides count ages from the same time
     after = _answer(served, asked.model_copy(update={"as_of": moment and moment.isoformat()}), asked.variants)
     deltas = rank_deltas(after.trace, before.trace, RESULTS)
     rows, counts = page([(key, delta) for key, delta in deltas.items() if delta.now is not None], asked)
-    followed = [_followed(asked.memory_id, after.trace, before.trace)] if asked.memory_id else []
+    followed = [_followed(memory, after.trace, before.trace)] if memory else []
     return reply(
         **counts,
         config=before.config.name,
@@ -222,7 +222,7 @@ def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
     return reply(
         memory_id=found.memory_id,
         config=answer.config.name,
-        said=[_followed(found.memory_id, found.after, found.before), found.sentence],
+        said=[_followed(edit.either, found.after, found.before), found.sentence],
         rank=after,
         before=before,
         moved=_moved([*found.lists(), *found.stages()]),
@@ -265,18 +265,6 @@ def _without_judge(served: ServedStore, asked: Asked) -> PipelineConfig:
     """The judge takes a second and affects no ranking, unless abstain uses its score."""
     config = served.config(asked.config, asked.changes)
     return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
-
-
-def _in_order(trace: Trace) -> list[str]:
-    """Every candidate: the results by rank, then the dropped ones, latest stage first, by their rank there."""
-    results = [result.memory_id for result in trace.results]
-    lost = []
-    place = {stage.name: number for number, stage in enumerate(trace.candidate_stages)}
-    for memory_id in trace.evidence.memories:
-        end = dropped(trace, memory_id)
-        if end is not None:
-            lost.append((-place[end.stage], end.rank or len(trace.evidence.memories), memory_id))
-    return [*results, *(memory_id for _, _, memory_id in sorted(lost))]
 
 
 def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> Reply:
@@ -352,17 +340,9 @@ def _otherwise(other: Otherwise) -> Reply:
     )
 
 
-def _followed(memory_id: str, now: Trace, before: Trace) -> str:
-    """The rank of a memory after and before a change, in a sentence."""
-    return f"{memory_id}: {_stands(memory_id, now)}; before: {_stands(memory_id, before)}."
-
-
-def _stands(memory_id: str, trace: Trace) -> str:
-    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), None)
-    if rank is not None:
-        return f"rank {rank} of {len(trace.results)}"
-    lost = loss(trace, memory_id)
-    return f"not returned, {lost.words}" if lost else "in no list"
+def _followed(memory: Memory, now: Trace, before: Trace) -> str:
+    """Where a memory is after and before a change, in a sentence."""
+    return f"{memory.id}: {standing(now, memory).words}; before: {standing(before, memory).words}."
 
 
 def _counted(deltas: Iterable[RankDelta]) -> str:
