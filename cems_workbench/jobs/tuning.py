@@ -307,9 +307,8 @@ def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cach
 
     def make() -> ScoredQueries:
         batch = measurable(data.batch, measures)
-        if data.before_reranker:
-            return ScoredQueries(batch, BatchScorer(batch, measures, seed, ranks_as=before_reranker))
-        return ScoredQueries(batch, BatchScorer(batch, measures, seed))
+        ranks_as = before_reranker if data.before_reranker else None
+        return ScoredQueries(batch, BatchScorer(batch, measures, seed, ranks_as=ranks_as))
 
     return cache(("scorer", *data.labelled.key, tuple(measures), seed, data.before_reranker), make)
 

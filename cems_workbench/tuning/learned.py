@@ -30,7 +30,7 @@ Wins and losses: the change from baseline to proposal on each open query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,11 +123,11 @@ def response_curve(
     at, axis = axis_of(tuned.plan.space, path)
     proposal = tuned.proposal.values
     values = values_around(axis, proposal[at], most)
-    own = scores_at(tuned, score, proposal, objective)
+    own = scores_at(tuned, score, {}, objective)
     rows = np.empty((4, len(values)))
     for place, value in enumerate(values):
         progress(path, place, len(values))
-        there = scores_at(tuned, score, (*proposal[:at], value, *proposal[at + 1 :]), objective)
+        there = scores_at(tuned, score, {at: value}, objective)
         rows[:2, place] = mean_and_error(there)
         rows[2:, place] = mean_and_error(None if there is None or own is None else there - own)
     progress(path, len(values), len(values))
@@ -153,9 +153,8 @@ def response_surface(
     mean, error = np.empty(shape), np.empty(shape)
     for a, b in np.ndindex(shape):
         progress(" × ".join(paths), a * shape[1] + b, shape[0] * shape[1])
-        there = list(proposal)
-        there[i], there[j] = values[0][a], values[1][b]
-        mean[a, b], error[a, b] = mean_and_error(scores_at(tuned, score, tuple(there), objective))
+        there = scores_at(tuned, score, {i: values[0][a], j: values[1][b]}, objective)
+        mean[a, b], error[a, b] = mean_and_error(there)
     progress(" × ".join(paths), shape[0] * shape[1], shape[0] * shape[1])
     own = values[0].index(proposal[i]), values[1].index(proposal[j])
     return Surface(paths, values, own, mean * tuned.plan.goal.directions[objective], error)
@@ -179,14 +178,15 @@ def values_around(axis: Axis, own: Any, most: int) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def scores_at(tuned: Tuned, score: Score, values: Values, objective: int = 0) -> Floats | None:
-    """(Q) an objective of the open queries at a point of the space; None where a constraint is broken.
+def scores_at(tuned: Tuned, score: Score, moved: Mapping[int, Any], objective: int = 0) -> Floats | None:
+    """(Q) an objective of the open queries at the proposal with the values of some axes replaced; None where a constraint is broken.
 
     The proposal's point is an exception: a baseline may violate the constraints of the space.
     """
-    space = tuned.plan.space
+    space, proposal = tuned.plan.space, tuned.proposal.values
+    values = tuple(moved.get(at, value) for at, value in enumerate(proposal))
     config = space.config(values)
-    if values != tuned.proposal.values and not space.keeps(config):
+    if values != proposal and not space.keeps(config):
         return None
     return score(config, tuned.plan.split.open)[:, objective]
 
@@ -284,11 +284,11 @@ def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
     """How far one parameter can move. Raises InputError if it was not searched."""
     at, axis = axis_of(tuned.plan.space, path)
     proposal = tuned.proposal.values
-    own = scores_at(tuned, score, proposal, objective)
+    own = scores_at(tuned, score, {}, objective)
     assert own is not None  # the proposal is always scored
 
     def inside(value: Any) -> bool:
-        there = scores_at(tuned, score, (*proposal[:at], value, *proposal[at + 1 :]), objective)
+        there = scores_at(tuned, score, {at: value}, objective)
         return there is not None and within_one_error(there - own)
 
     values = values_around(axis, proposal[at], COARSE_POINTS)

@@ -227,7 +227,8 @@ def optimize(
     try:
         _try_values(state, space.values_of(space.baseline), "baseline")
         if space.is_grid:
-            announce_grid(space, score, rows, trials)
+            if (prefetch := getattr(score, "prefetch", None)) is not None:
+                prefetch([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
             _follow(state, by_grid(space, trials), "grid")
         else:
             _follow(state, by_tpe(space, trials - int(trials * REFINE_SHARE), _objectives(goal), seed), "search")
@@ -238,13 +239,6 @@ def optimize(
     if not state.trials:
         raise Cancelled
     return Search(_in_row_order(state, rows), cancelled, _front(state.trials))
-
-
-def announce_grid(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
-    """Announce the grid's configs to a scorer that can prefetch."""
-    tell = getattr(score, "prefetch", None)
-    if tell is not None:
-        tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
 
 
 def _follow(state: _SearchState, proposals: Proposals, phase: str) -> None:

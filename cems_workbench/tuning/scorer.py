@@ -147,14 +147,14 @@ class BatchScorer:
         measures: Sequence[Scored],
         seed: int = 0,
         part: int = PART_QUERIES,
-        ranks_as: Callable[[PipelineConfig], PipelineConfig] = lambda config: config,
+        ranks_as: Callable[[PipelineConfig], PipelineConfig] | None = None,
     ) -> None:
         """Every query must have a measure that is defined for it (see `measurable`).
 
         `ranks_as` maps a config to the one whose ranking is measured.
         """
         self.measures = tuple(measures)
-        self._ranks_as = ranks_as
+        self._ranks_as = ranks_as or (lambda config: config)
         self.evaluations = 0
         """Number of parts scored, without those that were known."""
         rows = np.random.default_rng(seed).permutation(len(batch.queries))

@@ -296,17 +296,9 @@ def evidence_card(
     )
 
 
-def _measured(measure: str, where: str, measured: Gain) -> Measured:
-    return Measured(
-        metric=measure,
-        split=where,
-        queries=measured.queries,
-        baseline=measured.baseline,
-        tuned=measured.tuned,
-        low=measured.low,
-        high=measured.high,
-        p=measured.p,
-    )
+def _measured(measure: str, where: str, gained: Gain) -> Measured:
+    same = {name: getattr(gained, name) for name in ("queries", "baseline", "tuned", "low", "high", "p")}
+    return Measured(metric=measure, split=where, **same)
 
 
 def _versions() -> dict[str, str]:
