@@ -98,6 +98,6 @@ def test_files_are_written_atomically() -> None:
             if WRITES.search(line) and not re.search(r"\b(part|place)\.(open|write_)", line):
                 direct.add(str(file.relative_to(PACKAGE)))
     # These write into a file that was opened atomically.
-    assert direct - NOT_ATOMIC.keys() <= {"formats/base/format.py", "pipeline/piece_vectors.py", "tuning/scorer.py"}, (
+    assert direct - NOT_ATOMIC.keys() <= {"formats/base/format.py", "pipeline/text_pieces.py", "tuning/scorer.py"}, (
         "use platform/atomic_write.py"
     )
