@@ -15,7 +15,7 @@ import time
 from itertools import accumulate
 
 from benchmarks.turns import in_turn
-from cems_workbench.pipeline.lexical_engines.fts5 import Fts5Index, Row
+from workbench_engines.fts5 import Fts5Index, Row
 
 MOST = 2.0
 DEPTH, LENGTH, VOCABULARY = 50, 40, 30_000

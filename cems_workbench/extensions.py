@@ -37,6 +37,7 @@ RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
 SOURCES = "cems_workbench.sources"
 FUSION_METHODS = "cems_workbench.fusion_methods"
+LEXICAL_ENGINES = "cems_workbench.lexical_engines"
 TEAMS = "cems_workbench.teams"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
@@ -45,6 +46,7 @@ PATTERNS: Mapping[str, str] = {
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     FUSION_METHODS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    LEXICAL_ENGINES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     TEAMS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
 }
 """The groups of entry points, and what a name in each of them may look like."""

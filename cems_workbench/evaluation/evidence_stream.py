@@ -338,7 +338,9 @@ def _pass(
             each(batch, found)
         for evidence in portion.evidences.values():
             if engine := evidence.notes.get("engine"):
-                first, last = run.answered.get(name := provenance(evidence.notes).rpartition(" at ")[0], (evidence, evidence))
+                first, last = run.answered.get(
+                    name := provenance(evidence.notes).rpartition(" at ")[0], (evidence, evidence)
+                )
                 at = [str(one.notes["engine"].get("at")) for one in (first, last)]
                 when = str(engine.get("at"))
                 run.answered[name] = evidence if when < at[0] else first, evidence if when > at[1] else last

@@ -173,16 +173,24 @@ OUTSIDE = ("pages", "app", "training", "benchmarks")
 LIBRARIES = ("cems_trace", "pg_text_search")
 """Packages of `plugins/` that import nothing of this project, and that it may import."""
 PUBLIC = (
+    "config.sections.lexical_engines",
     "errors",
     "extensions",
     "formats",
+    "models.lemmas",
+    "pipeline.lexical_engines",
+    "pipeline.text_pieces",
     "platform",
     "progress",
     "records",
     "sources",
+    "store.filter",
     "store.query_sets",
     "store.schema",
+    "store.search.entries",
+    "store.search.lexical.tokenizer",
     "store.team",
+    "store.text_rule",
 )
 """What packages of `plugins/` import of the core, besides each other's own modules: the public modules of docs/internals/extending.md."""
 

@@ -1,8 +1,8 @@
 """Lexical engines: list sources that answer as another engine does.
 
-An engine is a module here with the name of its list, which declares `LEXICAL_ENGINE = LexicalEngine(search)`. Its section is in
-`config/sections/lexical_engines.py`, its row in `pipeline/list_sources.py`. The module is imported when a config first enables its list;
-each query variant then gets a separate list, in the order of the engine.
+An engine is a module here with the name of its list, which declares `LEXICAL_ENGINE = LexicalEngine(search)`, or an entry point with that
+name (`extensions.LEXICAL_ENGINES`). Its section is in `config/sections/lexical_engines.py`, its row in `pipeline/list_sources.py`. It is
+imported when a config first enables its list; each query variant then gets a separate list, in the order of the engine.
 
     documents (one per chunk, else per memory) in order of insertion -> the engine's index -> hits, best first
 
@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.extensions import LEXICAL_ENGINES, declared, module_names
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
@@ -90,8 +91,9 @@ class LexicalEngine:
 
 
 def lexical_engine(name: str) -> LexicalEngine:
-    """The engine of a list; imports it."""
-    engine: LexicalEngine = import_module(f"{__name__}.{name}").LEXICAL_ENGINE
+    """The engine of a list; imports it alone."""
+    entry = declared(LEXICAL_ENGINES, module_names(__name__)).get(name)
+    engine: LexicalEngine = import_module(f"{__name__}.{name}").LEXICAL_ENGINE if entry is None else entry.load()
     return engine
 
 

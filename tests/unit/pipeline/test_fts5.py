@@ -13,10 +13,11 @@ import pytest
 
 from cems_workbench.config.sections.lexical_engines import Fts5Columns, Fts5List
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.lexical_engines import Document, fts5
-from cems_workbench.pipeline.lexical_engines.fts5 import Fts5Index, Row, match_query
+from cems_workbench.pipeline.lexical_engines import Document
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
+from workbench_engines import fts5
+from workbench_engines.fts5 import Fts5Index, Row, match_query
 
 WORDS = [f"word{number}" for number in range(30)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.store.search.lucene import (
+from workbench_engines.lucene_index import (
     LENGTHS,
     LuceneIndex,
     LuceneQueryError,

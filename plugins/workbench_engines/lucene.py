@@ -5,7 +5,7 @@
 A field is a piece of a memory (`text_pieces`): its text, its title, its author, the fact that the memory agent makes of one. Chunks are
 documents if the text as searched is a field and the config does not say memories; otherwise each memory is one.
 
-Source: docs/internals/specification.md, "lists"; `store/search/lucene.py` has the formula.
+Source: docs/internals/specification.md, "lists"; `lucene_index.py` has the formula.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, Engi
 from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical.tokenizer import query_words, stop_list
-from cems_workbench.store.search.lucene import (
+from cems_workbench.store.text_rule import searched_text
+from workbench_engines.lucene_index import (
     Clause,
     LuceneIndex,
     LuceneRow,
@@ -26,7 +27,6 @@ from cems_workbench.store.search.lucene import (
     read_query,
     standard_words,
 )
-from cems_workbench.store.text_rule import searched_text
 
 
 def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:

@@ -24,8 +24,7 @@ from cems_workbench.config.sections.lexical_engines import Fts5List
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.records import Memory
-from cems_workbench.store import Filter
-from cems_workbench.store.filter import ANY
+from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.lexical.tokenizer import query_words, stop_list
 from cems_workbench.store.text_rule import PIECES

@@ -2,7 +2,7 @@
 
     text -> lemmas, if asked -> words without stop words -> stems, if asked -> weights -> score
 
-The formulas are in `store/search/lexical/sparse_index.py`. A text of which no lemma is left is searched as it is; a query of which none
+The formulas are in `sparse_index.py`. A text of which no lemma is left is searched as it is; a query of which none
 is left finds nothing. Equal scores are in order of insertion; Qdrant leaves them in an order that differs from store to store.
 
 Source: ACE 0.8.0; mem0 2.2.1 on Qdrant with fastembed 0.9.1; docs/internals/specification.md, "lists".
@@ -19,8 +19,8 @@ from cems_workbench.models.lemmas import Lemmatizer, lemmatizer
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.lexical.sparse_index import SparseIndex, SparseWeighting
 from cems_workbench.store.search.lexical.tokenizer import stop_list
+from workbench_engines.sparse_index import SparseIndex, SparseWeighting
 
 ENGLISH = "english"
 """The name of the stop words that need no file."""
