@@ -186,6 +186,11 @@ def param(
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
 
+def gathered(default: Any, label: str, help: str, **rest: Any) -> Any:
+    """Declare a parameter whose change needs a gather."""
+    return param(default, label, help, cost="gather", **rest)
+
+
 def within(low: float, high: float, **rest: Any) -> dict[str, Any]:
     """The range of a parameter, bounds included, with what else of `param` goes with it: `param(..., **within(0, 1, step=0.05))`."""
     return {"ge": low, "le": high, **rest}

@@ -26,16 +26,7 @@ NO_EFFECT = "No effect"
 """What every reason begins with."""
 ORDERS = {"id": "id", "newest": "date"}
 """What orders equal scores, by `fusion.tie_break`, where no list does."""
-_BLEND_PARAMETERS = (
-    "rerank.position",
-    "rerank.score_window",
-    "rerank.raw_scale",
-    "rerank.combine",
-    "rerank.bands",
-    "rerank.retrieval_score",
-    "rerank.below_depth",
-    "rerank.expected_misses",
-)
+_BLEND_PARAMETERS = "position score_window raw_scale combine bands retrieval_score below_depth expected_misses"
 
 
 def idle_parameters(config: PipelineConfig) -> dict[str, str]:
@@ -59,77 +50,53 @@ def folded_words(reasons: Collection[str]) -> str:
 def _reasons(config: PipelineConfig) -> dict[str, str]:
     """The reason by path, or by the common beginning of several paths, with its dot."""
     found: dict[str, str] = {}
+
+    def idle(when: bool, why: str, section: str, names: str = "") -> None:
+        """Some parameters of a section, or a single one, have no effect."""
+        if when:
+            found.update({f"{section}.{name}": NO_EFFECT + why for name in names.split()} or {section: NO_EFFECT + why})
+
     for name in SOURCES:
-        if not getattr(config.lists, name).enabled:
-            found |= {
-                f"lists.{name}.weight": "No effect: this list is off",
-                f"lists.{name}.ties": "No effect: this list is off",
-                f"lists.{name}.normalization": "No effect: this list is off",
-            }
-        elif shown_only(config.lists, name):
-            found |= dict.fromkeys((f"lists.{name}.ties", f"lists.{name}.normalization"), "No effect: its weight is 0")
-    if config.expansion.backend == "none":
-        found["variants.search"] = "No effect: the query is not expanded"
-    elif config.variants.search == "replaced":
-        found["variants.expansion_weight"] = "No effect: an expansion replaces the query"
+        off = not getattr(config.lists, name).enabled
+        idle(off, ": this list is off", f"lists.{name}", "weight ties normalization")
+        idle(not off and shown_only(config.lists, name), ": its weight is 0", f"lists.{name}", "ties normalization")
+    expanded = config.expansion.backend != "none"
+    idle(not expanded, ": the query is not expanded", "variants.search")
+    replaced = expanded and config.variants.search == "replaced"
+    idle(replaced, ": an expansion replaces the query", "variants.expansion_weight")
     used = {getattr(getattr(config.lists, name), "normalization", "none") for name in SOURCES}
-    if "logistic" not in used:
-        found["lists.logistic.bands"] = "No effect: no list has the logistic normalisation"
-    if "minmax" not in used:
-        found["lists.equal_scores"] = "No effect: no list has the minmax normalisation"
-    if config.lists.recency.normalization != "exponential":
-        found.setdefault("lists.recency.half_life_days", "No effect: dates are not normalised")
-    method = fusion_method(config.fusion)
+    idle("logistic" not in used, ": no list has the logistic normalisation", "lists.logistic.bands")
+    idle("minmax" not in used, ": no list has the minmax normalisation", "lists.equal_scores")
+    dated = config.lists.recency.normalization == "exponential"
+    idle(not dated, ": dates are not normalised", "lists.recency.half_life_days")
+    method, reranked = fusion_method(config.fusion), not RERANK.is_off(config)
     for path in own_parameters():
-        if not method.uses(path):
-            found |= dict.fromkeys((path, f"{path}."), f"No effect under {method.name}")
-    blended = not RERANK.is_off(config) and config.rerank.combine == "position_bands"
+        idle(not method.uses(path), f" under {method.name}", path)
+        idle(not method.uses(path), f" under {method.name}", f"{path}.")
+    blended = reranked and config.rerank.combine == "position_bands"
     if blended and config.rerank.retrieval_score in ("rrf", "normalized_rrf"):
         found.pop("fusion.k", None)  # the retrieval score of the blend reads it, whatever the method
-    if config.fusion.tie_break != "first_seen":
-        found["fusion.seen_first"] = f"No effect: equal scores are ordered by {ORDERS[config.fusion.tie_break]}"
-    if config.assembly.strategy == "greedy":
-        found |= {
-            f"assembly.mmr_{name}": "No effect: results are chosen by score"
-            for name in ("lambda", "similarity", "procedure", "relevance", "min_value")
-        }
-    if not config.fusion.score_blend:
-        found["fusion.blend_with"] = "No effect: the score blend is 0"
-    if config.threshold.mode != "adaptive":
-        found["threshold.adaptive."] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
-    if config.threshold.mode != "fixed":
-        found["threshold.fixed"] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
-    if RERANK.is_off(config):
-        found |= dict.fromkeys(_BLEND_PARAMETERS, "No effect: nothing is reranked")
-    elif config.rerank.combine != "position_bands":
-        found["rerank.bands"] = "No effect: the reranker's score replaces the other"
-    if RERANK.is_off(config) or config.rerank.expected_misses is None:
-        found["rerank.read_step"] = (
-            "No effect: nothing is reranked" if RERANK.is_off(config) else "No effect: everything is read"
-        )
-    if config.adjust.time_decay.mode == "none":
-        found |= {
-            f"adjust.time_decay.{name}": "No effect: time decay is off"
-            for name in ("half_life_days", "whole_days", "tiers", "floor", "future", "alpha")
-        }
-    if not config.adjust.project.enabled:
-        found |= {
-            f"adjust.project.{name}": "No effect: project factors are off"
-            for name in ("same", "different", "untagged", "match")
-        }
-    if not config.adjust.feedback.enabled:
-        found |= {
-            f"adjust.feedback.{name}": "No effect: feedback is not used" for name in ("base", "span", "min_signals")
-        }
-    if config.adjust.count.of == "none":
-        found["adjust.count.alpha"] = "No effect: nothing is counted"
-    if not config.dedup.enabled:
-        found["dedup.similarity"] = "No effect: duplicates are kept"
+    ties, threshold = config.fusion.tie_break, config.threshold.mode
+    idle(ties != "first_seen", f": equal scores are ordered by {ORDERS.get(ties)}", "fusion.seen_first")
+    chosen = "lambda similarity procedure relevance min_value"
+    by_score = config.assembly.strategy == "greedy"
+    idle(by_score, ": results are chosen by score", "assembly", " ".join(f"mmr_{name}" for name in chosen.split()))
+    idle(not config.fusion.score_blend, ": the score blend is 0", "fusion.blend_with")
+    said = f": the threshold is {'off' if threshold == 'none' else threshold}"
+    idle(threshold != "adaptive", said, "threshold.adaptive.")
+    idle(threshold != "fixed", said, "threshold.fixed")
+    idle(not reranked, ": nothing is reranked", "rerank", _BLEND_PARAMETERS)
+    replaces = reranked and config.rerank.combine != "position_bands"
+    idle(replaces, ": the reranker's score replaces the other", "rerank.bands")
+    idle(config.rerank.expected_misses is None, ": everything is read", "rerank.read_step")
+    idle(not reranked, ": nothing is reranked", "rerank.read_step")
+    adjust, decay = config.adjust, "half_life_days whole_days tiers floor future alpha"
+    idle(adjust.time_decay.mode == "none", ": time decay is off", "adjust.time_decay", decay)
+    idle(not adjust.project.enabled, ": project factors are off", "adjust.project", "same different untagged match")
+    idle(not adjust.feedback.enabled, ": feedback is not used", "adjust.feedback", "base span min_signals")
+    idle(adjust.count.of == "none", ": nothing is counted", "adjust.count.alpha")
+    idle(not config.dedup.enabled, ": duplicates are kept", "dedup.similarity")
     return found
-
-
-def _mode(mode: str) -> str:
-    return "off" if mode == "none" else mode
 
 
 MATCHES: Mapping[str, str] = {

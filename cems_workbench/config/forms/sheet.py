@@ -30,13 +30,24 @@ from cems_workbench.config.presets import preset
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError
 
-BACKENDS = {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"}
-BAND_ENDS = (3, 10, None)
-MEM0_STORES = {"cosine": "qdrant", "inverse_l2": "chroma"}
-ROW_ORDERS = {"score": "bm25(episodes_fts)", "row": "none"}
-TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
-
 Plain = bool | int | float | str
+BAND_ENDS = (3, 10, None)
+NAMED: dict[str, tuple[dict[str, Plain], str]] = {
+    "llm": ({"none": False, "llm": True}, "it expands with an LLM or not at all"),
+    "cems_backend": (
+        {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"},
+        "its rerankers are qwen, llamacpp_server, llm, disabled",
+    ),
+    "llama_server": ({"none": False, "llama_server": True}, "its reranker is a llama.cpp server"),
+    "mem0_rerank": (
+        {"none": False, "cross_encoder": True},
+        "of the rerankers here its only one is cross_encoder, as sentence_transformer",
+    ),
+    "mem0_store": ({"cosine": "qdrant", "inverse_l2": "chroma"}, ""),
+    "row_order": ({"score": "bm25(episodes_fts)", "row": "none"}, ""),
+}
+"""By codec the target's value for each of the parameter's that it has, and why it has no other; empty: it has none of that name."""
+TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
 
 
 class Inexpressible(Exception):
@@ -87,37 +98,23 @@ def _decode_value(spec: FieldSpec, export: ExportName, text: str, present: Pipel
     return {spec.path: value}
 
 
-def _encode_llm(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    if config.expansion.backend not in ("none", "llm"):
-        raise Inexpressible("it expands with an LLM or not at all")
-    return config.expansion.backend == "llm"
+def _encode_named(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+    names, reason = NAMED[export.codec]
+    value = config.get(spec.path)
+    if value not in names:
+        raise Inexpressible(reason or f"it has no {value}")
+    return names[value]
 
 
-def _decode_llm(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    return {spec.path: "llm" if _truth(text) else "none"}
-
-
-def _encode_cems_backend(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    if config.rerank.backend not in BACKENDS:
-        raise Inexpressible(f"its rerankers are {', '.join(BACKENDS.values())}")
-    return BACKENDS[config.rerank.backend]
-
-
-def _decode_cems_backend(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    for ours, theirs in BACKENDS.items():
-        if text == theirs:
-            return {spec.path: ours}
-    raise ValueError(" | ".join(BACKENDS.values()))
-
-
-def _encode_llama_server(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    if config.rerank.backend not in ("none", "llama_server"):
-        raise Inexpressible("its reranker is a llama.cpp server")
-    return config.rerank.backend == "llama_server"
-
-
-def _decode_llama_server(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    return {spec.path: "llama_server" if _truth(text) else "none"}
+def _decode_named(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+    names, _ = NAMED[export.codec]
+    if True in names.values():
+        said: Plain = _truth(text)
+    elif text in names.values():
+        said = text
+    else:
+        raise ValueError(" | ".join(map(str, names.values())))
+    return {spec.path: next(ours for ours, theirs in names.items() if theirs == said)}
 
 
 def _encode_band(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
@@ -154,31 +151,6 @@ def _decode_mem0_threshold(spec: FieldSpec, export: ExportName, text: str, prese
     return value | {"threshold.mode": "fixed", "threshold.applies_to": ["vector"]}
 
 
-def _encode_mem0_rerank(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    if config.rerank.backend not in ("none", "cross_encoder"):
-        raise Inexpressible("of the rerankers here its only one is cross_encoder, as sentence_transformer")
-    return config.rerank.backend == "cross_encoder"
-
-
-def _decode_mem0_rerank(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    return {spec.path: "cross_encoder" if _truth(text) else "none"}
-
-
-def _encode_named(names: dict[str, str], spec: FieldSpec, config: PipelineConfig) -> Plain:
-    """The value that `names` has for the parameter's."""
-    value = config.get(spec.path)
-    if value not in names:
-        raise Inexpressible(f"it has no {value}")
-    return names[value]
-
-
-def _decode_named(names: dict[str, str], spec: FieldSpec, text: str) -> dict[str, Any]:
-    for ours, theirs in names.items():
-        if text == theirs:
-            return {spec.path: ours}
-    raise ValueError(" | ".join(names.values()))
-
-
 def _encode_bonus_constant(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
     return 1 + config.fusion.importance_bonus_ranks
 
@@ -188,26 +160,16 @@ def _decode_bonus_constant(spec: FieldSpec, export: ExportName, text: str, prese
 
 
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
-    "llm": _encode_llm,
-    "cems_backend": _encode_cems_backend,
-    "llama_server": _encode_llama_server,
     "band": _encode_band,
     "mem0_threshold": _encode_mem0_threshold,
-    "mem0_rerank": _encode_mem0_rerank,
-    "mem0_store": lambda spec, export, config: _encode_named(MEM0_STORES, spec, config),
     "bonus_constant": _encode_bonus_constant,
-    "row_order": lambda spec, export, config: _encode_named(ROW_ORDERS, spec, config),
+    **dict.fromkeys(NAMED, _encode_named),
 }
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
-    "llm": _decode_llm,
-    "cems_backend": _decode_cems_backend,
-    "llama_server": _decode_llama_server,
     "band": _decode_band,
     "mem0_threshold": _decode_mem0_threshold,
-    "mem0_rerank": _decode_mem0_rerank,
-    "mem0_store": lambda spec, export, text, present: _decode_named(MEM0_STORES, spec, text),
     "bonus_constant": _decode_bonus_constant,
-    "row_order": lambda spec, export, text, present: _decode_named(ROW_ORDERS, spec, text),
+    **dict.fromkeys(NAMED, _decode_named),
 }
 
 

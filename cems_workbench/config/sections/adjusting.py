@@ -15,6 +15,7 @@ from cems_workbench.config.fields import (
     above,
     cems,
     engram,
+    gathered,
     mem0,
     param,
     within,
@@ -337,11 +338,11 @@ class AssemblyConfig(Section):
 class JudgeConfig(Section):
     """Relevance judgment of the results; never changes the ranking."""
 
-    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
-        "auto", "Judge", "Model that judges the results.", cost="gather"
+    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = gathered(
+        "auto", "Judge", "Model that judges the results."
     )
-    model: str | None = param(
-        None, "Judge model", "Model id or path; null is the backend's default.", cost="gather", null="the default"
+    model: str | None = gathered(
+        None, "Judge model", "Model id or path; null is the backend's default.", null="the default"
     )
     threshold: float | None = param(
         None,
@@ -357,11 +358,10 @@ class JudgeConfig(Section):
         "Lower ends of highly relevant, relevant and weak; null is the judge's own.",
         null="the judge's own",
     )
-    max_chars: int | None = param(
+    max_chars: int | None = gathered(
         None,
         "Judge text",
         "Characters from the start of a memory that the judge reads. Null: the part that the reranker reads, or would read were one on.",
-        cost="gather",
         **within(1, 100_000, step=50, soft=(100, 4000), unit="characters"),
         null="as the reranker",
     )

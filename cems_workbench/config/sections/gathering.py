@@ -24,6 +24,7 @@ from cems_workbench.config.fields import (
     as_tuple,
     cems,
     engram,
+    gathered,
     mem0,
     param,
     within,
@@ -66,21 +67,19 @@ class VectorList(Section):
         "result limit.",
         **FACTOR,
     )
-    text: Literal["indexed", "content", "object", "plain_text", "fact"] = param(
+    text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered(
         "indexed",
         "Vector text",
         "What is embedded of each memory. indexed: the store's text, its chunks or title and content; the others are embedded whole at the "
         "first search, and kept. content: without the title; object: the title, or the content without one; plain_text: the indexed text "
         "without Markdown signs (memory agent, messages); fact: a sentence of author, category, title and content (memory agent, facts).",
-        cost="gather",
     )
-    index: Literal["exact", "graph"] = param(
+    index: Literal["exact", "graph"] = gathered(
         "exact",
         "Vector index",
         "exact compares the query with every memory and misses none. graph searches Chroma's HNSW graph, as a system on it does, and loses "
         "some: of the 150 nearest it found 97 % in a store of 16,000 memories and 93 % in one of 100,000. Each list says how many it missed. The "
         "first such search makes the graph from the store's vectors, or `reindex --graph` does.",
-        cost="gather",
     )
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
         "cosine",
@@ -121,40 +120,35 @@ class LexicalList(Section):
         "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s); logistic is mem0's, with midpoint and slope "
         "by the number of the query's words (Logistic bands).",
     )
-    k1: float = param(
+    k1: float = gathered(
         1.5,
         "BM25 k1",
         "How much more a word counts that a text has several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
         "adds more than k1 times the first. Lucene, SQLite and Qdrant have 1.2.",
-        cost="gather",
         **within(0, 100, step=0.1, soft=(0, 3)),
     )
-    b: float = param(
+    b: float = gathered(
         0.75,
         "BM25 b",
         "How much a long text loses against a short one: 0 is nothing, 1 in full proportion to its length.",
-        cost="gather",
         **SHARE,
     )
-    stemming: Literal["language", "none"] = param(
+    stemming: Literal["language", "none"] = gathered(
         BY_LANGUAGE,
         "Lexical stems",
         "language: words match by the stem that the store's language gives them (“releases” finds “release”); none: as written, in lower case "
         "(Lucene's standard analyser, letta). With other stems or stop words than the language's, the first search makes another index.",
-        cost="gather",
     )
-    stop_words: str = param(
+    stop_words: str = gathered(
         BY_LANGUAGE,
         "Lexical stop words",
         "Words that are not searched. language: those of the store's language; none: every word counts; else a file with the words: a plain "
         "list, or a source file and the name of its list (FILE#NAME).",
-        cost="gather",
     )
-    skip_if_conversational: bool = param(
+    skip_if_conversational: bool = gathered(
         False,
         "No lexical if conversational",
         "ACE: BM25 is polluted by stopwords on conversational queries.",
-        cost="gather",
     )
 
 
@@ -286,12 +280,11 @@ class TsRankList(Section):
 class SourceHybridList(Section):
     """The running system's own fused answer, beside ours."""
 
-    enabled: bool = param(
+    enabled: bool = gathered(
         False,
         "Source's own hybrid list",
         "The running system's own answer of several lists that it fuses itself (Qdrant, Chroma, a library's hybrid search), asked also if the "
         "workbench answers the other lists. Lists and Side by side show it beside ours.",
-        cost="gather",
     )
     depth: int | None = param(
         50,
@@ -368,13 +361,12 @@ class RelationsList(Section):
 
     enabled: bool = param(False, "Relations list", "Add the neighbours of the first hits as a list.")
     weight: float = param(0.5, "Relations weight", "Weight of the relations list in the fusion.", **WEIGHT)
-    mode: Literal["strongest", "each"] = param(
+    mode: Literal["strongest", "each"] = gathered(
         "strongest",
         "Relations counted",
         "How often a neighbour counts. strongest: once, by its strongest relation to a seed, in either direction; seeds are the first of a "
         "plain fusion of vector and lexical. each (CEMS): once for every relation that leads to it from a seed, so that a memory with three "
         "gets three ranks and bonuses; seeds are the first of the hybrid list, else of the vector list, and follow its sliders.",
-        cost="gather",
     )
     seeds: int = param(5, "Relation seeds", "Number of first hits whose neighbours are added (CEMS: 5).", **FEW)
     per_seed: int = param(
@@ -385,12 +377,11 @@ class RelationsList(Section):
 class EntitiesList(Section):
     """Memories that are linked to entities of the query."""
 
-    enabled: bool = param(
+    enabled: bool = gathered(
         False,
         "Entities list",
         "Add the memories that the store links to entities of the query: names, identifiers and quoted text. Links are read from "
         "entities.jsonl in the store's directory; without it the list is empty, and a warning says so.",
-        cost="gather",
     )
     depth: int | None = param(
         500, "Entities depth", "Memories kept of the list.", cost="deepen", **within(1, 10_000, step=5, soft=(5, 500))
@@ -412,11 +403,10 @@ class EntitiesList(Section):
         "Entities ties",
         f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.",
     )
-    min_similarity: float = param(
+    min_similarity: float = gathered(
         0.5,
         "Entity similarity",
         "Cosine from which an entity of the store counts as one of the query (mem0: 0.5).",
-        cost="gather",
         **within(-1, 1, step=0.05, soft=(0, 1)),
     )
     max_entities: int = param(
@@ -427,28 +417,25 @@ class EntitiesList(Section):
 class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
-    mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = param(
+    mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = gathered(
         "all",
         "Candidate set",
         "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF). "
         "newest_created: only the newest by creation, and every lexical hit (engram's memory_recall). lexical_or_newest: the lexical hits "
         "alone, or where there are none the newest by creation (engram's memory_search). Lexical hits are those of the BM25 list and of "
         "the lexical engines that are on; of the BM25 list also where it is off, if no engine is on.",
-        cost="gather",
     )
-    size: int = param(
+    size: int = gathered(
         200,
         "Candidate set size",
         "Newest memories in the candidate set, which all modes but “all” have.",
-        cost="gather",
         **within(1, 1_000_000, step=10, soft=(10, 1000)),
         exports=engram("ORDER BY accessed_at DESC LIMIT"),
     )
-    size_factor: int = param(
+    size_factor: int = gathered(
         0,
         "Candidate set × limit",
         "The candidate set has at least this many times the result limit (engram's tools: 3); 0 leaves its size unchanged.",
-        cost="gather",
         **within(0, 1000, step=1, soft=(0, 20)),
     )
 
@@ -505,12 +492,11 @@ class ListsConfig(Section):
     relations: RelationsList = RelationsList()
     entities: EntitiesList = EntitiesList()
     candidate_set: CandidateSet = CandidateSet()
-    answered_by: Literal["workbench", "source"] = param(
+    answered_by: Literal["workbench", "source"] = gathered(
         "workbench",
         "Lists answered by",
         "workbench: its own indexes. source: the running system that the memories were imported from, whose engine is asked again for "
         "those of the vector, ts_rank, ts_rank_cd, fts5 and sparse lists that it has (connect); the others stay the workbench's.",
-        cost="gather",
     )
     first_stage_factor: int = param(
         1,
@@ -623,12 +609,11 @@ if not TYPE_CHECKING and ADDED_LISTS:
 class VariantWeights(Section):
     """How query variants are searched, and the weight of each kind, which multiplies the list weight."""
 
-    search: Literal["beside", "replaced"] = param(
+    search: Literal["beside", "replaced"] = gathered(
         "beside",
         "Search expansions",
         "beside: the query and its expansions, a list each. replaced: the last expansion instead of the query, as ACE does; "
         "rerankers and judges read the query as typed, with typos corrected.",
-        cost="gather",
     )
     original_weight: float = param(
         2.0,

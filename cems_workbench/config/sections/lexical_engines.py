@@ -15,6 +15,7 @@ from cems_workbench.config.fields import (
     above,
     ace,
     engram,
+    gathered,
     param,
     within,
 )
@@ -29,7 +30,7 @@ class EngineList(Section):
 
 def enabled(title: str, what: str) -> Any:
     """The switch of an engine's list."""
-    return param(False, f"{title} list", what, cost="gather")
+    return gathered(False, f"{title} list", what)
 
 
 def depth(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
@@ -79,21 +80,19 @@ def normalization(title: str) -> Any:
 
 def rows(title: str) -> Any:
     """The order of insertion into the engine, which settles ties."""
-    return param(
+    return gathered(
         "created",
         f"{title} order of rows",
         "Order in which memories are in the engine; it settles equal scores. created: by creation, then as imported; store: as imported.",
-        cost="gather",
     )
 
 
 def column(title: str, default: float = 0.0) -> Any:
     """The weight of one column."""
-    return param(
+    return gathered(
         default,
         f"Column {title}",
         f"Weight of the {title} as a separate column; 0 leaves the column out.",
-        cost="gather",
         **within(0, 100, step=0.5, soft=(0, 10)),
     )
 
@@ -124,61 +123,51 @@ class Fts5List(EngineList):
     ties: Ties = ties("FTS5")
     normalization: Normalization = normalization("FTS5")
     columns: Fts5Columns = Fts5Columns()
-    tokenizer: Literal["unicode61", "porter"] = param(
+    tokenizer: Literal["unicode61", "porter"] = gathered(
         "unicode61",
         "FTS5 tokenizer",
         "unicode61: lower case, without diacritics, no stems; porter: the same with English stems.",
-        cost="gather",
     )
-    match: Literal["any", "all"] = param(
+    match: Literal["any", "all"] = gathered(
         "any",
         "Words that must match",
         "any: words are joined by OR; all: by AND, so that one missing word empties the list.",
-        cost="gather",
     )
-    prefix: bool = param(
-        False, "Words as prefixes", "Each word also matches longer words that begin with it.", cost="gather"
-    )
-    cut: Literal["score", "row"] = param(
+    prefix: bool = gathered(False, "Words as prefixes", "Each word also matches longer words that begin with it.")
+    cut: Literal["score", "row"] = gathered(
         "score",
         "Rows kept",
         "score: the best; row: the first in order of insertion, whatever their score, as a LIMIT without ORDER BY takes them (engram).",
-        cost="gather",
         exports=engram("MATCH query, ORDER BY", codec="row_order"),
     )
     rows: Literal["created", "store"] = rows("FTS5")
-    outside_ascii: Literal["kept", "blanked", "removed"] = param(
+    outside_ascii: Literal["kept", "blanked", "removed"] = gathered(
         "kept",
         "Signs outside ASCII",
         "Of the query, all but ASCII letters and digits: kept, replaced by blanks (engram: Gdańsk asks for Gda and sk), or removed.",
-        cost="gather",
     )
-    stop_words: str | None = param(
+    stop_words: str | None = gathered(
         None,
         "Stop words",
         "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
-        cost="gather",
         null="keep all",
     )
-    operator_words: Literal["dropped", "searched"] = param(
+    operator_words: Literal["dropped", "searched"] = gathered(
         "dropped",
         "AND, OR, NOT, NEAR",
         "These words of the query, in capitals or not, are words of FTS5's query language. dropped: left out (engram); searched: like any "
         "other word, in quotation marks.",
-        cost="gather",
     )
-    split_at_dots: bool = param(
+    split_at_dots: bool = gathered(
         False,
         "Split at dots",
         "A word with dots is searched as several; otherwise, like one with hyphens, as a phrase: its parts must follow each other (QMD "
         "splits).",
-        cost="gather",
     )
-    max_words: int | None = param(
+    max_words: int | None = gathered(
         None,
         "Words searched",
         "Only the first words of the query are searched, counted after the stop words.",
-        cost="gather",
         **WORDS,
         exports=engram("words of ftsQuery, slice(0, …)"),
     )
@@ -197,104 +186,91 @@ class SparseList(EngineList):
     weight: float = weight("Sparse")
     ties: Ties = ties("Sparse")
     normalization: Normalization = normalization("Sparse")
-    k1: float = param(
+    k1: float = gathered(
         1.2,
         "Sparse k1",
         "How much repetitions of a word count: 0 is not at all; a word's weight stays below k1 + 1 (fastembed: 1.2, ACE: 1.5).",
-        cost="gather",
         **within(0, 100, step=0.1, soft=(0, 3)),
         exports=ace("BM25_K1"),
     )
-    b: float = param(
+    b: float = gathered(
         0.75,
         "Sparse b",
         "How much long texts are held back: 0 is not at all, 1 in proportion to the length (fastembed and ACE: 0.75).",
-        cost="gather",
         **SHARE,
         exports=ace("BM25_B"),
     )
-    mean_length: float | None = param(
+    mean_length: float | None = gathered(
         None,
         "Mean length assumed",
         "Words of a text of average length, as the encoder assumes it (fastembed: 256, ACE: 50): with 256 short memories hardly differ by "
         "length. null is the true mean of the store.",
-        cost="gather",
         **above(0, 1_000_000, step=1, soft=(1, 512), unit="words"),
         null="the true mean",
         exports=ace("BM25_AVG_DOC_LENGTH"),
     )
-    idf: Literal["none", "lucene"] = param(
+    idf: Literal["none", "lucene"] = gathered(
         "lucene",
         "Rarity of a word",
         "lucene: ln(1 + (N − n + 0.5) / (n + 0.5)) of the whole store, as Qdrant's modifier idf; none: a common word counts as much as a "
         "rare one (ACE).",
-        cost="gather",
     )
-    query_weight: Literal["one", "document"] = param(
+    query_weight: Literal["one", "document"] = gathered(
         "one",
         "Weight of query words",
         "one: each different word counts 1; document: the query is weighted like a text, about 1.66 a word at fastembed's settings (mem0, "
         "ACE).",
-        cost="gather",
     )
-    tokens: Literal["identifiers", "words"] = param(
+    tokens: Literal["identifiers", "words"] = gathered(
         "words",
         "Sparse tokens",
         "words: runs of letters, digits and _ of every alphabet (fastembed); identifiers: ASCII letters and digits, parted at _ and at a "
         "capital inside a word (ACE).",
-        cost="gather",
     )
-    stems: Literal["none", "english"] = param(
+    stems: Literal["none", "english"] = gathered(
         "none",
         "Sparse stems",
         "english: Snowball's English stems as fastembed has them (“added” is “ad”); none: words as they are written (ACE).",
-        cost="gather",
     )
-    lemmas: Literal["none", "spacy"] = param(
+    lemmas: Literal["none", "spacy"] = gathered(
         "none",
         "Lemmas",
         "spacy: texts and query are brought to spaCy's English lemmas first, without its stop words (mem0 with spaCy). Needs the extra "
         "lemmas; without it words stay as they are, and a warning says so.",
-        cost="gather",
     )
-    stop_words: str | None = param(
+    stop_words: str | None = gathered(
         None,
         "Sparse stop words",
         "Words left out of texts and query: english (NLTK's 179, as fastembed), or a file: a plain list, or a source file and the name of "
         "its list (FILE#NAME); null keeps all.",
-        cost="gather",
         null="keep all",
     )
-    min_token_length: int | None = param(
+    min_token_length: int | None = gathered(
         None,
         "Shortest word",
         "Shorter words are left out (ACE: 2).",
-        cost="gather",
         **within(1, 100, step=1, soft=(1, 5), unit="characters"),
     )
-    max_token_length: int | None = param(
+    max_token_length: int | None = gathered(
         None,
         "Longest word",
         "Longer words are left out, before stems are made (fastembed: 40).",
-        cost="gather",
         **within(1, 10_000, step=1, soft=(10, 100), unit="characters"),
     )
     rows: Literal["created", "store"] = rows("Sparse")
-    skip_if_conversational: bool = param(
+    skip_if_conversational: bool = gathered(
         False,
         "No sparse list if conversational",
         "A conversational query gets no list of sparse vectors (ACE).",
-        cost="gather",
     )
 
 
 def field(title: str, default: float = 0.0) -> Any:
     """The boost of one field."""
-    return param(
+    return gathered(
         default,
         f"Field {title}",
         f"Boost of the {title} as a field; the scores of all fields are added. 0 leaves the field out.",
-        cost="gather",
         **within(0, 100, step=0.5, soft=(0, 10)),
     )
 
@@ -329,80 +305,69 @@ class LuceneList(EngineList):
     ties: Ties = ties("Lucene")
     normalization: Normalization = normalization("Lucene")
     fields: LuceneFields = LuceneFields()
-    k1: float = param(
+    k1: float = gathered(
         1.2,
         "Lucene k1",
         "How much repetitions of a word add: 0 counts a word once, however often it occurs.",
-        cost="gather",
         **within(0, 10, step=0.05, soft=(0, 3)),
     )
-    b: float = param(
+    b: float = gathered(
         0.75,
         "Lucene b",
         "How much longer texts lose: 0 nothing, 1 in full proportion to their length.",
-        cost="gather",
         **SHARE,
     )
-    fuzzy: int = param(
+    fuzzy: int = gathered(
         0,
         "Fuzzy edits",
         "Each word also matches words within so many edits (`word~`), weighted 1 − edits / shorter length; at most 50 words a field. The "
         "memory agent: 2.",
-        cost="gather",
         **within(0, 2, step=1),
     )
-    max_clauses: int | None = param(
+    max_clauses: int | None = gathered(
         1024,
         "Most clauses",
         "A query of more clauses, once its fuzzy words are expanded, is refused, and the list is empty (Lucene: 1,024).",
-        cost="gather",
         **within(1, 1_000_000, step=64, soft=(64, 8192)),
     )
-    equal_scores: Literal["insertion", "heap"] = param(
+    equal_scores: Literal["insertion", "heap"] = gathered(
         "insertion",
         "Order of equal scores",
         "insertion: in the order of rows, as Lucene collects them; heap: as they come out of the binary heap of Neo4j.",
-        cost="gather",
     )
-    documents: Literal["chunks", "memories"] = param(
+    documents: Literal["chunks", "memories"] = gathered(
         "chunks",
         "Lucene documents",
         "chunks: a document for each chunk, if the text as searched is a field; memories: each memory is one document, however long.",
-        cost="gather",
     )
     rows: Literal["created", "store"] = rows("Lucene")
-    outside_ascii: Literal["kept", "blanked", "removed"] = param(
+    outside_ascii: Literal["kept", "blanked", "removed"] = gathered(
         "kept",
         "Lucene signs outside ASCII",
         "Of the query, all but ASCII letters, digits, - and _: kept, replaced by blanks, or removed, so that it's is its (memory agent). "
         "If not kept, words go to Lucene's query parser: a word that begins with - excludes, one with -- is refused.",
-        cost="gather",
     )
-    min_characters: int = param(
+    min_characters: int = gathered(
         1,
         "Lucene shortest word",
         "Shorter words of the query are left out (memory agent: 2).",
-        cost="gather",
         **within(1, 20, step=1, soft=(1, 5)),
     )
-    repeats: bool = param(
+    repeats: bool = gathered(
         True,
         "Repeated words",
         "A word that the query repeats counts again; off, it counts once (memory agent).",
-        cost="gather",
     )
-    stop_words: str | None = param(
+    stop_words: str | None = gathered(
         None,
         "Lucene stop words",
         "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
-        cost="gather",
         null="keep all",
     )
-    max_words: int | None = param(
+    max_words: int | None = gathered(
         None,
         "Lucene words searched",
         "Only the first words of the query are searched, counted after the stop words.",
-        cost="gather",
         **WORDS,
     )
 
@@ -420,31 +385,27 @@ class TsRankCdList(EngineList):
     weight: float = weight("ts_rank_cd")
     ties: Ties = ties("ts_rank_cd")
     normalization: Normalization = normalization("ts_rank_cd")
-    text_config: Literal["english", "simple"] = param(
+    text_config: Literal["english", "simple"] = gathered(
         "english",
         "Text search configuration",
         "english: Snowball stems, without PostgreSQL's stop words; simple: words in lower case, all of them (mem0 on pgvector).",
-        cost="gather",
     )
-    match: Literal["any", "all"] = param(
+    match: Literal["any", "all"] = gathered(
         "any",
         "ts_rank_cd words that must match",
         "any: words are joined by OR (Hindsight); all: by AND, as by plainto_tsquery (mem0), so that one missing word empties the list.",
-        cost="gather",
     )
-    rank_normalization: int = param(
+    rank_normalization: int = gathered(
         0,
         "Rank normalisation",
         "PostgreSQL's flags, added up: 1 divides by the log of the length, 2 by the length, 4 by the distance between covers, 8 by the "
         "number of different words, 16 by its log, 32 takes rank / (rank + 1).",
-        cost="gather",
         **within(0, 63, step=1),
     )
     rows: Literal["created", "store"] = rows("ts_rank_cd")
-    max_words: int | None = param(
+    max_words: int | None = gathered(
         None,
         "ts_rank_cd words searched",
         "At most so many words are searched, those that the fewest texts have (Hindsight: 16).",
-        cost="gather",
         **WORDS,
     )

@@ -17,6 +17,7 @@ from cems_workbench.config.fields import (
     as_tuple,
     cems,
     engram,
+    gathered,
     mem0,
     param,
     planned,
@@ -263,21 +264,19 @@ else:
 class Brief(Section):
     """Where many candidates are long, one short passage is read of the first few."""
 
-    long_chars: int | None = param(
+    long_chars: int | None = gathered(
         None,
         "Brief above",
         "Where a quarter of the candidates are longer than so many characters, a reranker reads in brief: of each the one passage with most of "
         "the query's words, the question before it only with what fits whole, and in their order until the characters in all.",
-        cost="gather",
         **within(1, 1_000_000, step=50, soft=(100, 3000), unit="characters"),
         null="never",
         on=500,
     )
-    chunk_chars: int = param(
+    chunk_chars: int = gathered(
         600,
         "Brief chunk size",
         "In brief, characters of a memory that are sent: all of it where it fits, otherwise one passage.",
-        cost="gather",
         **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
     )
     total_chars: int = param(
@@ -293,61 +292,54 @@ class Brief(Section):
 class RerankConfig(Section):
     """Second opinion of a model on the first candidates."""
 
-    backend: RerankBackend = param(
+    backend: RerankBackend = gathered(
         "none",
         "Reranker",
         "Model that scores query and memory together.",
-        cost="gather",
         exports=planned("RERANKER_BACKEND", codec="cems_backend")
         + agent("ENABLED", codec="llama_server")
         + mem0("search.rerank", codec="mem0_rerank"),
     )
-    model: str | None = param(
+    model: str | None = gathered(
         None,
         "Reranker model",
         "Model id or path; null is the backend's default.",
-        cost="gather",
         null="the default",
         exports=planned("RERANKER_MODEL") + agent("MODEL") + mem0("config.reranker.config.model"),
     )
-    instruction: str = param(
+    instruction: str = gathered(
         "Given a query, retrieve relevant facts that answer the query",
         "Instruction",
         "Task given to an instructed reranker.",
-        cost="gather",
         exports=agent("INSTRUCTION"),
     )
-    query: str | None = param(
+    query: str | None = gathered(
         None,
         "Rerank query",
         "Score against another query than the one searched; null is the query.",
-        cost="gather",
         null="the query",
     )
-    oversample_factor: float = param(
+    oversample_factor: float = gathered(
         1.0,
         "Oversample",
         "List depth is at least this × result limit (memory agent: 3.0).",
-        cost="gather",
         **within(0, 100, step=0.5, soft=(1, 10)),
         exports=agent("OVERSAMPLE"),
     )
     skip_if_few: bool = param(
         False, "Skip if few", "Do not rerank when there are no more candidates than the result limit."
     )
-    max_concurrent: int = param(
+    max_concurrent: int = gathered(
         10,
         "Concurrent requests",
         "Requests in flight to a model server.",
-        cost="gather",
         **within(1, 256, step=1, soft=(1, 32)),
         exports=agent("MAX_CONCURRENT"),
     )
-    timeout_s: float = param(
+    timeout_s: float = gathered(
         30,
         "Timeout",
         "Per request to a model server.",
-        cost="gather",
         **above(0, 3600, step=1, soft=(1, 120), unit="s"),
         exports=agent("TIMEOUT"),
     )
@@ -391,56 +383,49 @@ class RerankConfig(Section):
     below_depth: Literal["drop", "below"] = param(
         "drop", "Below the rerank depth", "Candidates that are not reranked: drop, or keep them below the reranked."
     )
-    chunk_chars: int = param(
+    chunk_chars: int = gathered(
         300,
         "Chunk size",
         "Characters of a memory that are sent.",
-        cost="gather",
         **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
         exports=planned("RERANK_CHUNK_SIZE"),
     )
-    text_source: Literal["memory", "chunk"] = param(
+    text_source: Literal["memory", "chunk"] = gathered(
         "memory",
         "Text source",
         "memory: the text sent is chosen from the whole memory. chunk: from its highest-ranked chunk. Memories that are indexed whole are the "
         "same under both.",
-        cost="gather",
     )
-    chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = param(
+    chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = gathered(
         "seed_overlap",
         "Chunk choice",
         "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning; passages: the whole text where "
         "it fits, else several parts of it, of which the best score counts.",
-        cost="gather",
     )
-    passages: int | None = param(
+    passages: int | None = gathered(
         3,
         "Passages",
         "With chunk choice passages, the number of parts of a long memory that are scored, those with most of the query's words; null: all.",
-        cost="gather",
         **within(1, 1000, step=1, soft=(1, 10)),
     )
-    prepend_question: bool = param(
+    prepend_question: bool = gathered(
         False,
         "Prepend question",
         "If the memory before it in its session ends with a question, a memory is scored a second time with that question in front; the better "
         "score counts.",
-        cost="gather",
     )
-    question_for: Literal["every", "whole"] = param(
+    question_for: Literal["every", "whole"] = gathered(
         "every",
         "Question read with",
         "With prepend question, what is scored with the question a second time: every memory that follows one, a long one by its first part; "
         "or whole: only what fits into the chunk size. A long turn that answers says itself what it is about.",
-        cost="gather",
     )
     brief: Brief = Brief()
-    text_fields: TextFields = param(
+    text_fields: TextFields = gathered(
         (),
         "Fields read with it",
         "What a reranker reads of a memory besides its text: the title before it, as “title. text”, and lines “field: value” (Hindsight: date "
         "and context). None chosen: the text alone.",
-        cost="gather",
     )
     raw_scale: Literal["divide_by_10", "sigmoid", "sigmoid_outside_unit", "minmax", "identity", "raw"] = param(
         "divide_by_10",
