@@ -25,6 +25,7 @@ from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.models.protocol import Float32
+from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, inner_depth, metadata_lists
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
@@ -33,7 +34,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import passes, ranked_list
 from cems_workbench.pipeline.scoring import questions_of
 from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
-from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, Document, truncate_to_memories

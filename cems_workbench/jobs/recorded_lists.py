@@ -21,13 +21,13 @@ from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording
+from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline import Evidence, RankedList
 from cems_workbench.pipeline.evidence import Hit, Variant
 from cems_workbench.pipeline.gather import Request, metadata_lists, search_filter, successors_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, ListSource
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.supersession import SUPERSEDED
-from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.records import RankedIds, RecordedAnswer
 
 WhichLists = Literal["own", "ties", "recorded"]

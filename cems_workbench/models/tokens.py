@@ -1,4 +1,4 @@
-"""cl100k tokens, by which CEMS cuts documents into chunks and fills its answer.
+"""cl100k tokens, by which CEMS cuts documents into chunks and fills its answer; of candidates only where a config asks for them.
 
 The ranks travel with the package (weights/cl100k_base), so that nothing asks the network. Text that looks like a special token, such as
 "<|endoftext|>", is ordinary text here; CEMS 0.9.3 refuses such a document, because tiktoken's `encode` raises for it.
@@ -9,7 +9,7 @@ Source: tiktoken (OpenAI), encoding cl100k_base; CEMS 0.9.3, src/cems/chunking.p
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cems_workbench.records import Chunk, Memory
+
 if TYPE_CHECKING:
     from tiktoken import Encoding
+
 
 RANKS = Path(__file__).parent / "weights" / "cl100k_base" / "cl100k_base.tiktoken"
 CACHE_SIZE = 20_000
@@ -69,3 +72,28 @@ def _encoding() -> Encoding:
     lines = (line.split() for line in RANKS.read_bytes().splitlines() if line)
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
     return Encoding("cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
+
+
+class TokenCounts(Mapping[str, tuple[int, ...]]):
+    """By memory id the cl100k tokens of its content, then of each of its chunks. It is pickled as a dict of the counts."""
+
+    def __init__(self, memories: Mapping[str, Memory], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        self._memories, self._chunks = memories, chunks
+
+    def __getitem__(self, memory_id: str) -> tuple[int, ...]:
+        texts = (self._memories[memory_id].content, *(chunk.text for chunk in self._chunks.get(memory_id, ())))
+        return tuple(map(count, texts))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._memories)
+
+    def __len__(self) -> int:
+        return len(self._memories)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, tuple[int, ...]]]]:
+        return dict, (dict(self),)

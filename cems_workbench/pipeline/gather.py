@@ -23,6 +23,7 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
+from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
@@ -37,7 +38,6 @@ from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, is_conversational
 from cems_workbench.pipeline.supersession import Supersession, find_successors
-from cems_workbench.pipeline.token_counts import TokenCounts
 from cems_workbench.pipeline.understanding import CorrectedQuery, UnderstoodQuery, asker, understand_request
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Memory, Relation

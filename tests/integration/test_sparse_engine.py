@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.models import lemmas
 from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.lexical_engines import sparse
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
@@ -59,8 +59,8 @@ def test_words_keep_identifiers_whole_and_the_depth_cuts(resources: Resources) -
 def test_without_spacy_words_are_searched_as_they_are_and_said_so(
     resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lemmas, "MODELS", ("no_such_model",))
-    lemmas.lemmatizer.cache_clear()
+    monkeypatch.setattr(sparse, "MODELS", ("no_such_model",))
+    sparse.lemmatizer.cache_clear()
     found = gathered(resources, "fails", lemmas="spacy")
     assert hits(found) == ["a", "b"]
     assert any("without lemmas" in line for line in found.notes["warnings"]["lists"])
