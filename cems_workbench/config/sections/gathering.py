@@ -17,7 +17,6 @@ from cems_workbench.config.fields import (
     FACTOR_OR_0,
     FEW,
     SHARE,
-    WEIGHT,
     AsList,
     Section,
     above,
@@ -37,6 +36,9 @@ from cems_workbench.config.sections.lexical_engines import (
     SparseList,
     Ties,
     TsRankCdList,
+    normalization,
+    ties,
+    weight,
 )
 
 SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
@@ -52,14 +54,8 @@ class VectorList(Section):
 
     enabled: bool = param(True, "Vector list", "Use the vector list.")
     depth: int | None = param(150, "Vector depth", "Hits kept of each vector list.", **DEPTH)
-    weight: float = param(
-        1.0, "Vector weight", "Weight of vector lists in the fusion.", **WEIGHT, exports=engram("W_VECTOR")
-    )
-    ties: Ties = param(
-        "ordinal",
-        "Vector ties",
-        f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
-    )
+    weight: float = weight("Vector", "Weight of vector lists in the fusion.", exports=engram("W_VECTOR"))
+    ties: Ties = ties("Vector", f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.")
     first_stage_factor: int = param(
         1,
         "Vector first-stage factor",
@@ -89,9 +85,8 @@ class VectorList(Section):
         "distance) (mem0 on Chroma and FAISS: 0.333 is a cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
         exports=mem0("config.vector_store.provider", codec="mem0_store"),
     )
-    normalization: Normalization = param(
-        "none",
-        "Vector normalisation",
+    normalization: Normalization = normalization(
+        "Vector",
         "none keeps the score on the vector scale; minmax spreads the hits over 0 to 1, so that the last of them counts as much as a memory that was not found.",
     )
 
@@ -101,12 +96,8 @@ class LexicalList(Section):
 
     enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
     depth: int | None = param(50, "Lexical depth", "Hits kept of each lexical list.", **DEPTH)
-    weight: float = param(1.0, "Lexical weight", "Weight of lexical lists in the fusion.", **WEIGHT)
-    ties: Ties = param(
-        "ordinal",
-        "Lexical ties",
-        f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
-    )
+    weight: float = weight("Lexical", "Weight of lexical lists in the fusion.")
+    ties: Ties = ties("Lexical", f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.")
     first_stage_factor: int = param(
         1,
         "Lexical first-stage factor",
@@ -114,11 +105,11 @@ class LexicalList(Section):
         "result limit.",
         **FACTOR,
     )
-    normalization: Normalization = param(
-        "max",
-        "Lexical normalisation",
+    normalization: Normalization = normalization(
+        "Lexical",
         "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s); logistic is mem0's, with midpoint and slope "
         "by the number of the query's words (Logistic bands).",
+        "max",
     )
     k1: float = gathered(
         1.5,
@@ -169,15 +160,12 @@ class HybridList(Section):
         **DEPTH,
         exports=cems("MAX_CANDIDATES_PER_QUERY"),
     )
-    weight: float = param(
-        1.0,
-        "Hybrid weight",
+    weight: float = weight(
+        "Hybrid",
         "Weight of hybrid lists in the fusion with the other lists, times the variant's weight. CEMS has no such setting: it is 1.",
-        **WEIGHT,
     )
-    ties: Ties = param(
-        "ordinal",
-        "Hybrid ties",
+    ties: Ties = ties(
+        "Hybrid",
         f"Rank of equal scores in the fusion. ordinal: consecutive ranks, in the order of the list (CEMS); {SHARED_RANK}.",
     )
     vector_weight: float = param(
@@ -257,23 +245,20 @@ class TsRankList(Section):
         cost="deepen",
         **within(1, 100_000, step=5, soft=(5, 600)),
     )
-    weight: float = param(
-        1.0,
-        "ts_rank weight",
+    weight: float = weight(
+        "ts_rank",
         "Weight of ts_rank lists in the fusion, times the variant's weight. CEMS has no such setting: it is 1.",
-        **WEIGHT,
     )
-    ties: Ties = param(
-        "ordinal",
-        "ts_rank ties",
+    ties: Ties = ties(
+        "ts_rank",
         "Rank of equal ts_ranks, of which there are many. ordinal: consecutive ranks, in the order in which PostgreSQL leaves them (CEMS); "
         f"{SHARED_RANK}.",
     )
-    normalization: Normalization = param(
-        "max",
-        "ts_rank normalisation",
+    normalization: Normalization = normalization(
+        "ts_rank",
         "What makes a ts_rank (mostly below 0.1) comparable with other scores, for the threshold and the score blend. max divides by the "
         "list's best, whose first is then 1.0 however weak it is (CEMS); minmax also takes the list's least to 0; saturating is s / (1 + s).",
+        "max",
     )
 
 
@@ -298,21 +283,17 @@ class SourceHybridList(Section):
         "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
         **FACTOR_OR_0,
     )
-    weight: float = param(
-        0.0,
-        "Source's hybrid weight",
+    weight: float = weight(
+        "Source's hybrid",
         "Weight of the lists in the fusion, times the variant's weight. At 0 they are only shown: they add no candidate and change nothing.",
-        **WEIGHT,
+        0.0,
     )
-    ties: Ties = param(
-        "ordinal",
-        "Source's hybrid ties",
+    ties: Ties = ties(
+        "Source's hybrid",
         f"Rank of equal scores. ordinal: consecutive, in the order in which they came; {SHARED_RANK}.",
     )
-    normalization: Normalization = param(
-        "none",
-        "Source's hybrid normalisation",
-        "none keeps the system's own score; the others make it comparable with those of other lists.",
+    normalization: Normalization = normalization(
+        "Source's hybrid", "none keeps the system's own score; the others make it comparable with those of other lists."
     )
 
 
@@ -320,13 +301,10 @@ class RecencyList(Section):
     """The candidates ranked by created_at, newest first."""
 
     enabled: bool = param(False, "Recency list", "Rank the candidates by age and fuse that list too.")
-    weight: float = param(
-        0.6, "Recency weight", "Weight of the recency list in the fusion.", **WEIGHT, exports=engram("W_RECENCY")
-    )
-    ties: Ties = param("dense", "Recency ties", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.")
-    normalization: Literal["none", "exponential"] = param(
-        "none",
-        "Recency normalisation",
+    weight: float = weight("Recency", "Weight of the recency list in the fusion.", 0.6, exports=engram("W_RECENCY"))
+    ties: Ties = ties("Recency", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.", "dense")
+    normalization: Literal["none", "exponential"] = normalization(
+        "Recency",
         "none: a date is no score, and fusion methods that sum scores leave the list out. exponential: 0.5 ^ (age / half-life), 1 for a new "
         "memory; the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
     )
@@ -344,13 +322,10 @@ class AccessList(Section):
     enabled: bool = param(
         False, "Access list", "Rank the candidates by how often they were used and fuse that list too."
     )
-    weight: float = param(
-        0.4, "Access weight", "Weight of the access list in the fusion.", **WEIGHT, exports=engram("W_ACCESS")
-    )
-    ties: Ties = param("dense", "Access ties", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.")
-    normalization: Literal["none", "smoothed_share"] = param(
-        "none",
-        "Access normalisation",
+    weight: float = weight("Access", "Weight of the access list in the fusion.", 0.4, exports=engram("W_ACCESS"))
+    ties: Ties = ties("Access", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.", "dense")
+    normalization: Literal["none", "smoothed_share"] = normalization(
+        "Access",
         "none: a count is no score, and fusion methods that sum scores leave the list out. smoothed_share: (n + 1) / (largest n of the "
         "candidates, at least 1, + 1); the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
     )
@@ -360,7 +335,7 @@ class RelationsList(Section):
     """Neighbours, in the relation graph, of the first hits."""
 
     enabled: bool = param(False, "Relations list", "Add the neighbours of the first hits as a list.")
-    weight: float = param(0.5, "Relations weight", "Weight of the relations list in the fusion.", **WEIGHT)
+    weight: float = weight("Relations", "Weight of the relations list in the fusion.", 0.5)
     mode: Literal["strongest", "each"] = gathered(
         "strongest",
         "Relations counted",
@@ -392,17 +367,11 @@ class EntitiesList(Section):
         "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
         **FACTOR_OR_0,
     )
-    weight: float = param(
-        1.0,
-        "Entities weight",
+    weight: float = weight(
+        "Entities",
         "Weight of the entities list in the fusion. A score is at most 0.5, so the divisor counts the list with half its weight (mem0).",
-        **WEIGHT,
     )
-    ties: Ties = param(
-        "ordinal",
-        "Entities ties",
-        f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.",
-    )
+    ties: Ties = ties("Entities", f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.")
     min_similarity: float = gathered(
         0.5,
         "Entity similarity",
@@ -574,22 +543,16 @@ def _added_list(name: str) -> Any:
         ),
         weight=(
             float,
-            param(1.0, f"{title} weight", "Weight of the list in the fusion.", **WEIGHT),
+            weight(title, "Weight of the list in the fusion."),
         ),
         ties=(
             Ties,
-            param(
-                "ordinal",
-                f"{title} ties",
-                f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
-            ),
+            ties(title, f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}."),
         ),
         normalization=(
             Normalization,
-            param(
-                "none",
-                f"{title} normalisation",
-                "none keeps the retriever's scores; the others make them comparable with those of other lists.",
+            normalization(
+                title, "none keeps the retriever's scores; the others make them comparable with those of other lists."
             ),
         ),
     )

@@ -48,34 +48,33 @@ def first_stage_factor(title: str) -> Any:
     )
 
 
-def weight(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
-    """Its weight in the fusion."""
-    return param(
-        1.0,
-        f"{title} weight",
-        "Weight of the lists in the fusion, times the variant's weight.",
-        **WEIGHT,
-        exports=exports,
-    )
+def weight(
+    title: str,
+    what: str = "Weight of the lists in the fusion, times the variant's weight.",
+    default: float = 1.0,
+    exports: tuple[ExportName, ...] = (),
+) -> Any:
+    """The weight of a list in the fusion."""
+    return param(default, f"{title} weight", what, **WEIGHT, exports=exports)
 
 
-def ties(title: str) -> Any:
+def ties(
+    title: str,
+    what: str = "Rank of equal scores. ordinal: consecutive, in the engine's order; dense: 1 1 2; competition: 1 1 3.",
+    default: str = "ordinal",
+) -> Any:
     """Ranks of equal scores."""
-    return param(
-        "ordinal",
-        f"{title} ties",
-        "Rank of equal scores. ordinal: consecutive, in the engine's order; dense: 1 1 2; competition: 1 1 3.",
-    )
+    return param(default, f"{title} ties", what)
 
 
-def normalization(title: str) -> Any:
+def normalization(
+    title: str,
+    what: str = "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is "
+    "s / (1 + s); logistic is mem0's, by the number of words (Logistic bands).",
+    default: str = "none",
+) -> Any:
     """Scale of its scores for the threshold and for sums of scores."""
-    return param(
-        "none",
-        f"{title} normalisation",
-        "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is s / (1 + s); "
-        "logistic is mem0's, by the number of words (Logistic bands).",
-    )
+    return param(default, f"{title} normalisation", what)
 
 
 def rows(title: str) -> Any:
@@ -119,7 +118,7 @@ class Fts5List(EngineList):
     )
     depth: int | None = depth("FTS5", engram("MATCH query, LIMIT"))
     first_stage_factor: int = first_stage_factor("FTS5")
-    weight: float = weight("FTS5", engram("W_BM25"))
+    weight: float = weight("FTS5", exports=engram("W_BM25"))
     ties: Ties = ties("FTS5")
     normalization: Normalization = normalization("FTS5")
     columns: Fts5Columns = Fts5Columns()
