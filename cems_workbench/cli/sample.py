@@ -38,14 +38,14 @@ def sample_command(
     Exits 2 if rows of the log were left out.
     """
     from cems_workbench.evaluation import log_sampling
-    from cems_workbench.formats import log_format, query_log, read
-    from cems_workbench.formats.base.logs import askings, not_recorded
+    from cems_workbench.formats import log_format, logs, read
+    from cems_workbench.formats.logs import askings, not_recorded
     from cems_workbench.jobs.factory import open_resources
 
     if strategy not in log_sampling.STRATEGIES:
         raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.STRATEGIES)}")
     with progress_bar() as progress:
-        parsed = read(log, log_format(log) or query_log.NAME, progress)
+        parsed = read(log, log_format(log) or logs.NAME, progress)
         errors = parsed.errors
         if not parsed.queries:
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))

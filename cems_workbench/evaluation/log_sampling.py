@@ -17,8 +17,8 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.logs import TYPE, Asked
 from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.logs import TYPE, Asked
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources

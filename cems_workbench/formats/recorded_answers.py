@@ -23,7 +23,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
-from cems_workbench.formats.base.logs import distinct, with_one_sign
+from cems_workbench.formats.logs import distinct, with_one_sign
 from cems_workbench.formats.responses import ID_FIELDS, parse_response, plain_text, rows_of_answer
 from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 

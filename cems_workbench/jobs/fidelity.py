@@ -43,7 +43,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.formats.base.logs import not_recorded
+from cems_workbench.formats.logs import not_recorded
 from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, request_for

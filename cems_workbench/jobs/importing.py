@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
@@ -166,21 +166,13 @@ def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
         for one in parsed.ungraded
         if one.judgment.kind == HUMAN and one.judgment.judge in (judge, HUMAN)
     ]
-    others = {
-        "memories": parsed.memories,
-        "relations": parsed.relations,
-        "chunks": parsed.chunks,
-        "answers": parsed.answers,
-    }
-    left = [f"{len(given):,} {name}" for name, given in others.items() if given]
+    others: dict[str, Any] = dict.fromkeys(("memories", "relations", "chunks", "answers"), ())
+    left = [f"{len(getattr(parsed, name)):,} {name}" for name in others if getattr(parsed, name)]
     notes = [f"{' and '.join(left)} of the file were left out: an operator imports them"] if left else []
     numbers = {name: of for name, of in numbers.items() if name not in others} | {"judgments": list(own)}
     return replace(
         parsed,
-        memories=(),
-        relations=(),
-        chunks=(),
-        answers=(),
+        **others,
         judgments=tuple(own.values()),
         ungraded=tuple(ungraded),
         errors=tuple(errors),
@@ -209,8 +201,5 @@ def _order(path: Path, format: str) -> int:
 
 def _named(parsed: ParsedInput, path: Path) -> ParsedInput:
     """The same rows with the name of the upload instead of its temporary path."""
-
-    def renamed(error: RowError) -> RowError:
-        return replace(error, source=path.name)
-
-    return replace(parsed, source=path.name, errors=tuple(renamed(error) for error in parsed.errors))
+    errors = tuple(replace(error, source=path.name) for error in parsed.errors)
+    return replace(parsed, source=path.name, errors=errors)

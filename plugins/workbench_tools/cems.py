@@ -33,9 +33,9 @@ from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_objects, read_records, type_name
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import parsed_log
 from cems_workbench.formats.base.records import collect
 from cems_workbench.formats.cems_feedback import JUDGE
+from cems_workbench.formats.logs import parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import (

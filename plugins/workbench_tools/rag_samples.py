@@ -25,9 +25,9 @@ from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_t
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, parse_literal, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
 from cems_workbench.formats.base.records import derived_id, graded
+from cems_workbench.formats.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, RecordedAnswer, RowError

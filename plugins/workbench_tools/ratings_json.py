@@ -1,4 +1,4 @@
-"""Judgments by words as JSON: Quepid's exports, ratings of RRE, and judgments of the OpenSearch Search Relevance Workbench (SRW).
+"""Judgments as one JSON document: Quepid's exports, RRE's ratings, the OpenSearch Search Relevance Workbench (SRW), and ranx.
 
 | from | where the judgments are |
 | Quepid book | `query_doc_pairs: [{query_text, doc_id, judgements: [{rating, user_email}]}]` |
@@ -15,6 +15,9 @@ All are read as `quepid-json`. A query is named by its words. One without rating
 Source: the views of quepid 8.5 (app/views/api/v1/export), and what imports a book there (app/services/book_importer.rb at f80322f,
 August 2026); RRE's ratings files; docs.opensearch.org, judgments; RestPutJudgmentAction.java, ImportJudgmentsProcessor.java and
 TextValidationUtil.java of opensearch-project/search-relevance at d8be5d1, June 2025.
+
+`ranx-json` is `{qid: {docno: grade}}`, all grades whole numbers. A run of ranx has fractions and is none. Source: ranx 0.3.21, which wrote
+and read such files.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
-from cems_workbench.formats.base.files import Sample, read_document
+from cems_workbench.formats.base.files import Sample, read_document, type_name
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgments import ByWords, one_grade_each
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.records import collect_judgments, graded, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -243,4 +246,85 @@ SRW = Format(
     judgments=JudgmentWriter(_write_srw, by_words=True, judges=False, place=5),
     place=25,
     shape="one object with judgmentRatings",
+)
+
+
+MOST_LOOKED_AT = 50
+
+
+def _read_ranx(path: Path, progress: Progress) -> ParsedInput:
+    """Read the judgments of a file; raises InputError when it is no object of objects."""
+    document = read_document(path)
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: must be an object of queries, found {type_name(document)}")
+    errors: list[RowError] = []
+    collected = collect_judgments(str(path), _ranx_rows(document), _parse_ranx, errors)
+    return collected.parsed(path, "ranx-json", "judgments", errors)
+
+
+def _ranx_rows(document: dict[str, Any]) -> Iterator[tuple[int, tuple[str, Any, Any]]]:
+    """(number of the pair, (qid, docno, grade)); a query whose value is no object is one row of it."""
+    number = 0
+    for qid, grades in document.items():
+        for docno, grade in grades.items() if isinstance(grades, dict) else [(None, grades)]:
+            number += 1
+            yield number, (qid, docno, grade)
+
+
+def _parse_ranx(row: tuple[str, Any, Any]) -> Judgment:
+    qid, docno, grade = row
+    if docno is None:
+        raise FieldError(qid, f"must be an object of grades, found {type_name(grade)}")
+    named = {"qid": qid, "docno": docno, "grade": grade}
+    ids = identifier(named, "qid"), identifier(named, "docno")
+    return graded("grade", grade, lambda whole: Judgment(*ids, whole))
+
+
+def _write_ranx(judgments: Iterable[Judgment]) -> str:
+    """The judgments as ranx reads them; the judge is not written: there must be one grade per pair."""
+    grades: dict[str, dict[str, int]] = {}
+    for judgment in judgments:
+        grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
+    return f"{json.dumps(grades, ensure_ascii=False, indent=1)}\n"
+
+
+def _sniff_ranx(sample: Sample) -> bool:
+    """An object of objects of whole numbers."""
+    numbers = _numbers(sample)
+    return bool(numbers) and all(whole_grade(number) is not None for number in numbers)
+
+
+def _numbers(sample: Sample) -> list[int | float]:
+    """The numbers of an object of objects of numbers; none for any other document."""
+    document = sample.document
+    if not isinstance(document, dict) or not document:
+        return []
+    queries = list(document.values())[:MOST_LOOKED_AT]
+    given = [value for query in queries if isinstance(query, dict) for value in list(query.values())[:MOST_LOOKED_AT]]
+    numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
+    return numbers if len(numbers) == len(given) and all(isinstance(query, dict) for query in queries) else []
+
+
+def _doubt(sample: Sample) -> str:
+    """What numbers with fractions may be: grades by a stated mapping, or the scores of a run."""
+    fraction = next((number for number in _numbers(sample) if whole_grade(number) is None), None)
+    if fraction is None:
+        return ""
+    return (
+        f"{{qid: {{docno: number}}}} with fractions such as {fraction} may be judgments whose grades you state, as in --grade 0..0.5=0 "
+        "--grade 0.5..1=1, or a run: what a system returned, with its scores, which is no judgment and is not imported"
+    )
+
+
+RANX = Format(
+    "ranx-json",
+    "judgments of ranx: {qid: {docno: grade}} as .json",
+    order=3,
+    sniff=_sniff_ranx,
+    read=_read_ranx,
+    suffixes=(".json",),
+    judgments=JudgmentWriter(lambda judgments, words: _write_ranx(judgments), judges=False, place=7),
+    place=18,
+    doubt=_doubt,
+    shape="one object {qid: {docno: grade}} of whole numbers",
 )

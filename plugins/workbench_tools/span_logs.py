@@ -31,7 +31,7 @@ from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_t
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.logs import Asked, Asking, parsed_log
+from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError

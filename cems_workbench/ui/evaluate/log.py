@@ -10,8 +10,8 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.log_sampling import LoggedQuery, Strategy, distinct, sampled
-from cems_workbench.formats import log_format, query_log, read
-from cems_workbench.formats.base.logs import askings, not_recorded
+from cems_workbench.formats import log_format, logs, read
+from cems_workbench.formats.logs import askings, not_recorded
 from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
@@ -91,7 +91,7 @@ def _create_query_set(
     try:
         session.require("reviewer")
         with saved(upload.name, upload.getvalue()) as path:
-            parsed = read(path, log_format(path) or query_log.NAME, progress)
+            parsed = read(path, log_format(path) or logs.NAME, progress)
         errors = list(parsed.errors)
         if not parsed.queries:
             raise InputError(f"{upload.name} contains no readable query")

@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.log_sampling import distinct, sample
-from cems_workbench.formats.base.logs import Asking
+from cems_workbench.formats.logs import Asking
 from cems_workbench.records import RecordedAnswer, Returned
 
 DAY = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 9)]
