@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,9 +23,9 @@ from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import SCORES, ClientHit, ClientQuery, CollectionSource, Row
-from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
-from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Vector
+from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
@@ -46,12 +47,6 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     """Open a collection. Raises InputError if it does not exist or a mapping does not fit, and SourceError."""
     check_options(address, OPTIONS)
     return CollectionSource(address, mapping, timeout, _Chroma)
-
-
-def _settings() -> Any:
-    from chromadb.config import Settings
-
-    return Settings(anonymized_telemetry=False)
 
 
 def _headers(address: Address) -> dict[str, str]:
@@ -80,8 +75,9 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
 
     def directory(self, path: str) -> Client:
         import chromadb
+        from chromadb.config import Settings
 
-        return cast("Client", chromadb.PersistentClient(path, _settings()))
+        return cast("Client", chromadb.PersistentClient(path, Settings(anonymized_telemetry=False)))
 
     def names(self) -> Sequence[str]:
         return [each.name for each in self._client.list_collections()]
@@ -146,7 +142,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             kind="chroma",
             engine=f"Chroma {self._client.get_version()}"
             if self._address.host
-            else f"Chroma directory, read by Chroma {_version()}",
+            else f"Chroma directory, read by Chroma {metadata.version('chromadb')}",
             memories=rows,
             vectors=rows,
             dimension=dimension,
@@ -233,16 +229,17 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         vectors = nothing if found["embeddings"] is None else found["embeddings"]
         # Chroma's keys are in another order at each call (findings/chroma_metadata_keys_in_any_order.sh); notes name them in one.
         return [
-            Row(each, dict(sorted((payload or {}).items())), text, _vector(vector))
+            Row(
+                each,
+                dict(sorted((payload or {}).items())),
+                text,
+                None if vector is None else np.asarray(vector, np.float32),
+            )
             for each, text, payload, vector in zip(ids, texts, payloads, vectors, strict=True)
         ]
 
 
 _UNITS = {"ef_search": "nodes of the graph looked at", "search_nprobe": "clusters looked at"}
-
-
-def _vector(value: Any) -> Vector | None:
-    return None if value is None else np.asarray(value, np.float32)
 
 
 def _configuration(collection: Collection) -> dict[str, Any]:
@@ -258,9 +255,3 @@ def _model(configuration: Mapping[str, Any], labels: Mapping[str, Any]) -> str |
     if name == "default":
         return DEFAULT_MODEL
     return f"{model} ({name})" if model and name else model or name
-
-
-def _version() -> str:
-    import chromadb
-
-    return str(chromadb.__version__)

@@ -40,7 +40,7 @@ from cems_workbench.formats.base.payload import (
 )
 from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.requests import ask
+from cems_workbench.sources.connect import ask
 from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
     BATCH_BYTES,
@@ -192,14 +192,8 @@ class _Schema:
     """Paths that no field is read from."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A memory to import: its (number, row id) pairs; the number is None for a memory that is one row."""
-
-    id: str
-    rows: Sequence[tuple[int | None, str]]
-
-
+_Entry = tuple[str, Sequence[tuple[int | None, str]]]
+"""A memory to import: its id and its (number, row id) pairs; the number is None for a memory that is one row."""
 _Parts = Sequence[tuple[int | None, Row, str]]
 """(number, row, text) of the rows of a memory; the number is None for a memory that is one row."""
 
@@ -399,7 +393,7 @@ class CollectionSource:
                     problems.append(RowProblem(row_id, "id", reason, duplicate=True))
                     continue
                 rows[number] = row_id
-        return [_Entry(name, sorted(rows.items(), key=lambda item: item[0] or 0)) for name, rows in documents.items()]
+        return [(name, sorted(rows.items(), key=lambda item: item[0] or 0)) for name, rows in documents.items()]
 
 
 @dataclass
@@ -428,15 +422,15 @@ class CollectionSnapshot(PagedSnapshot):
         start = 0
         while start < len(self._entries):
             end, rows = start, 0
-            while end < len(self._entries) and (end == start or rows + len(self._entries[end].rows) <= self._page_rows):
-                rows += len(self._entries[end].rows)
+            while end < len(self._entries) and (end == start or rows + len(self._entries[end][1]) <= self._page_rows):
+                rows += len(self._entries[end][1])
                 end += 1
             yield self._page(self._entries[start:end])
             start = end
 
     def _page(self, entries: Sequence[_Entry]) -> Page:
         source = self._source
-        ids = [row_id for entry in entries for _, row_id in entry.rows]
+        ids = [row_id for _, of_memory in entries for _, row_id in of_memory]
         sizes = 0
         rows: dict[str, Row] = {}
         digests: dict[str, bytes] = {}
@@ -450,15 +444,15 @@ class CollectionSnapshot(PagedSnapshot):
         problems: list[RowProblem] = []
         markers: list[str] = []
         kept: list[tuple[str, _Parts]] = []
-        for entry in entries:
-            if parts := self._parts(entry, rows, problems):
-                kept.append((entry.id, parts))
+        for memory_id, of_memory in entries:
+            if parts := self._parts(of_memory, rows, problems):
+                kept.append((memory_id, parts))
                 whole = hashlib.blake2b(self._form, digest_size=16)
                 for number, row, _ in parts:
                     whole.update(f"{number} ".encode() + digests[row.id])
                 payload = parts[0][1].payload
                 markers.append((DELETED_MARK if is_deleted(payload) else "") + whole.hexdigest())
-                self.note_state(entry.id, payload)
+                self.note_state(memory_id, payload)
 
         def read(places: Sequence[int]) -> tuple[list[TakenMemory], list[RowProblem]]:
             found: list[RowProblem] = []
@@ -467,10 +461,12 @@ class CollectionSnapshot(PagedSnapshot):
 
         return Page([memory_id for memory_id, _ in kept], markers, read, problems=problems)
 
-    def _parts(self, entry: _Entry, rows: Mapping[str, Row], problems: list[RowProblem]) -> _Parts:
+    def _parts(
+        self, of_memory: Sequence[tuple[int | None, str]], rows: Mapping[str, Row], problems: list[RowProblem]
+    ) -> _Parts:
         """The memory's rows that still exist and have a text."""
         parts = []
-        for number, row_id in entry.rows:
+        for number, row_id in of_memory:
             row = rows.get(row_id)
             # Deleted since the rows were listed.
             if row is None:

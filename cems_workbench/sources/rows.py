@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
@@ -106,6 +106,25 @@ def _paths_in(path: str, value: Any) -> Iterator[str]:
             yield f"{path}.{key}"
         else:
             yield from _paths_in(f"{path}.{key}", inner)
+
+
+def payload_of(
+    columns: Iterable[str],
+    json_columns: Iterable[str],
+    values: Sequence[Any],
+    memory_id: str,
+    problems: list[RowProblem],
+) -> dict[str, Any]:
+    """Values by column, with those of JSON columns read; JSON that Python cannot read is a problem."""
+    found = dict(zip(columns, values, strict=True))
+    for name in json_columns:
+        if isinstance(found[name], str | bytes):
+            try:
+                found[name] = json.loads(found[name])
+            except (ValueError, RecursionError):
+                problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
+                found[name] = None
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import CollectionClient
-from cems_workbench.sources.requests import ask
+from cems_workbench.sources.connect import ask
 from cems_workbench.sources.source import SourceError
 
 

@@ -29,7 +29,7 @@ from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer, RowError
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.requests import ask
+from cems_workbench.sources.connect import ask
 from cems_workbench.sources.source import SourceError
 
 PATH = "/api/memory/search"

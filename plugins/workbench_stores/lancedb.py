@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from cems_workbench.sources.collection import (
     RefusedTextError,
     Row,
 )
-from cems_workbench.sources.requests import ask, check_options
+from cems_workbench.sources.connect import ask, check_options
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial, Vector
 
 OPTIONS = ("table", "distance", "id", "vector", "text", "user")
@@ -136,7 +137,7 @@ class LanceTable(CollectionClient):
         used = stats is not None and self._indexed(stats)
         return SourceInfo(
             kind="lancedb",
-            engine=f"LanceDB {_version()}, version {table.version} of the table",
+            engine=f"LanceDB {metadata.version('lancedb')}, version {table.version} of the table",
             memories=table.count_rows(where),
             vectors=table.count_rows(with_vector),
             dimension=self._schema.field(self._vector).type.list_size,
@@ -350,7 +351,7 @@ class LanceTable(CollectionClient):
         """The filter for the owner's rows and a further condition; None: all rows."""
         conditions = [further] if further else []
         if self.owner is not None:
-            numbers = _is_number(self._type_of(self.owner.field))
+            numbers = pa.types.is_integer(self._type_of(self.owner.field))
             values = [value for value in self.owner.values if isinstance(value, int) == numbers]
             listed = ", ".join(_literal(value) for value in values)
             conditions.append(f"{_path(self.owner.field)} IN ({listed})" if values else "FALSE")
@@ -449,10 +450,6 @@ def _is_binary(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind))
-
-
 def _column(path: str) -> str:
     return path.partition(".")[0]
 
@@ -467,9 +464,3 @@ def _quoted(name: str) -> str:
 
 def _literal(value: str | int) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
-
-
-def _version() -> str:
-    import lancedb
-
-    return str(lancedb.__version__)

@@ -42,7 +42,7 @@ from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
-from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial
 from workbench_stores.qdrant_edge import CONFIG_FILE, PACKAGE, EdgeClient, is_shard

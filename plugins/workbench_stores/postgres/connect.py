@@ -10,7 +10,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 from workbench_stores.mapping import checked_distance
-from workbench_stores.postgres import catalog, cems, hindsight, langgraph, lexical
+from workbench_stores.postgres import catalog, cems, langgraph, lexical
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.cems import TABLES
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader
@@ -25,9 +25,7 @@ from workbench_stores.postgres.mapping import (
 )
 from workbench_stores.postgres.source import TableSource
 
-LAYOUTS: Sequence[PostgresLayout] = sorted(
-    (*LIBRARIES, hindsight.LAYOUT, langgraph.LAYOUT), key=lambda each: each.place
-)
+LAYOUTS: Sequence[PostgresLayout] = sorted((*LIBRARIES, langgraph.LAYOUT), key=lambda each: each.place)
 """Every layout; the first that finds a table has it."""
 
 

@@ -25,7 +25,7 @@ from cems_workbench.formats.base.payload import (
 )
 from cems_workbench.records import TIMES, RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised
+from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised, payload_of
 from cems_workbench.sources.rows import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
 from workbench_stores.mapping import FIELD_NAMES
@@ -222,25 +222,6 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
 def is_short(json: sql.Composable) -> sql.Composed:
     """Whether JSON, as text, is short enough for a sample."""
     return sql.SQL("COALESCE(octet_length({}), 0) < {}").format(json, sql.Literal(MAX_SAMPLE_BYTES))
-
-
-def payload_of(
-    columns: Sequence[str],
-    json_columns: Collection[str],
-    values: Sequence[Any],
-    memory_id: str,
-    problems: list[RowProblem],
-) -> dict[str, Any]:
-    """Values by column, with those of JSON columns read; JSON that Python cannot read is a problem."""
-    found = dict(zip(columns, values, strict=True))
-    for name in json_columns:
-        if isinstance(found[name], str):
-            try:
-                found[name] = json.loads(found[name])
-            except (ValueError, RecursionError):
-                problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
-                found[name] = None
-    return found
 
 
 def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:

@@ -21,7 +21,7 @@ from psycopg import sql
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
-from cems_workbench.sources.rows import SAMPLE_ROWS
+from cems_workbench.sources.rows import SAMPLE_ROWS, payload_of
 from workbench_stores.mapping import check_names, checked_distance, given_fields, no_column
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import Table
@@ -32,7 +32,6 @@ from workbench_stores.postgres.layout import (
     Layout,
     is_short,
     outers_of,
-    payload_of,
     read_columns,
     split_path,
     table_layout,

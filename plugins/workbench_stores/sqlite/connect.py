@@ -9,7 +9,7 @@ from typing import Any
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.source import Source
 from workbench_stores.sqlite import table
 from workbench_stores.sqlite.chroma_beside import JoinedSource

@@ -48,7 +48,7 @@ def state(path: str) -> State:
         try:
             stat = os.stat(path + suffix)
             found.append([stat.st_ino, stat.st_size, stat.st_mtime_ns])
-        except FileNotFoundError:
+        except OSError:
             found.append(None)
     return found
 

@@ -15,7 +15,6 @@ cannot be loaded, statements only read.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sqlite3
@@ -33,6 +32,7 @@ from urllib.parse import quote
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
+from workbench_stores.sqlite.copying import state
 
 Row = tuple[Any, ...]
 
@@ -266,12 +266,12 @@ class DatabaseFile:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="cems-workbench-sqlite-")
         copy = Path(self._folder.name) / "copy.db"
-        if self._copied is not None and self._copied == _state(self.path):
+        if self._copied is not None and self._copied == state(str(self.path)):
             return copy
         self._copied = None
         for each in Path(self._folder.name).iterdir():
             each.unlink()
-        need, free = sum(each[1] for each in _state(self.path) if each), shutil.disk_usage(self._folder.name).free
+        need, free = sum(each[1] for each in state(str(self.path)) if each), shutil.disk_usage(self._folder.name).free
         if need > free:
             self.note = (
                 f"there is no room for a copy of its {need / 1e9:.1f} GB in {self._folder.name}, so the file itself is read in short "
@@ -378,19 +378,6 @@ def _existing(address: Address) -> Path:
     if not path.is_file():
         raise InputError(f"{address.plain}: {path} is no regular file")
     return path
-
-
-def _state(path: Path) -> list[list[int] | None]:
-    """As `copying.state`; it opens nothing."""
-    found: list[list[int] | None] = []
-    for suffix in ("", "-wal", "-journal"):
-        try:
-            stat = os.stat(f"{path}{suffix}")
-        except OSError:
-            found.append(None)
-        else:
-            found.append([stat.st_ino, stat.st_size, stat.st_mtime_ns])
-    return found
 
 
 def _random(header: bytes) -> bool:

@@ -9,7 +9,6 @@ are `FROM` something: name its tables with aliases, and use these in all express
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.payload import ANY_NAMES, Names, Payload
 from cems_workbench.records import EmbeddedText, RowProblem
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.rows import payload_of
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.schema import Schema
 from workbench_stores.sqlite.vec0 import Vec0Column, Vec0Table
@@ -146,15 +146,7 @@ class Layout:
 
     def payload(self, values: Sequence[Any], memory_id: str, problems: list[RowProblem]) -> dict[str, Any]:
         """The payload of a row with these values of `columns`; JSON that cannot be read is a problem."""
-        found = dict(zip(self.columns, values, strict=True))
-        for name in self.json:
-            if isinstance(found[name], str | bytes):
-                try:
-                    found[name] = json.loads(found[name])
-                except (ValueError, RecursionError):
-                    problems.append(RowProblem(memory_id, name, "is JSON that cannot be read; it was left out"))
-                    found[name] = None
-        return found
+        return payload_of(self.columns, self.json, values, memory_id, problems)
 
 
 @dataclass(frozen=True, slots=True)

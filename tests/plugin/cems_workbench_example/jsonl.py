@@ -19,7 +19,7 @@ from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.sources.address import Address, SourceKind
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionClient, CollectionSource, Row
-from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.source import Source, SourceError, SourceInfo
 
 
