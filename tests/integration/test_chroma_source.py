@@ -28,7 +28,7 @@ def vectors(rows: int = ROWS) -> np.ndarray:
     return collection_rows.vectors(rows, DIMENSION)
 
 
-def fill(client: Any, name: str = "notes", space: str = "cosine") -> Any:
+def fill(client: Any, name: str = "notes", space: str = "cosine", users: Sequence[str | int] = ("ann",)) -> Any:
     collection = client.create_collection(
         name,
         embedding_function=None,
@@ -40,7 +40,8 @@ def fill(client: Any, name: str = "notes", space: str = "cosine") -> Any:
         embeddings=vectors(),
         documents=[f"text {n}" for n in range(ROWS)],
         metadatas=[
-            {"title": f"Title {n}", "user_id": "ann", "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)
+            {"title": f"Title {n}", "user_id": users[n % len(users)], "scope": "shared" if n % 2 else "personal"}
+            for n in range(ROWS)
         ],
     )
     return collection
@@ -69,16 +70,7 @@ def address(port: int, rest: str = "notes") -> Address:
 
 @pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
 def test_only_the_memories_of_a_user_are_taken_counted_and_found(client: Any, port: int, user: str, place: int) -> None:
-    users: list[Any] = ["ann", "bob", 42]
-    collection = client.create_collection(
-        "several", embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
-    )
-    collection.add(
-        ids=[f"m{n}" for n in range(ROWS)],
-        embeddings=vectors(),
-        documents=[f"text {n}" for n in range(ROWS)],
-        metadatas=[{"user_id": users[n % 3], "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)],
-    )
+    fill(client, "several", users=("ann", "bob", 42))
     own = {f"m{n}" for n in range(ROWS) if n % 3 == place}
     with closing(open_source(address(port, f"several?user={user}"))) as source:
         probe, found = source.probe(), memories(taken(source))

@@ -43,27 +43,26 @@ def written(directory: Path) -> Iterator[QdrantClient]:
     client.close()
 
 
-def fill(directory: Path, distance: qdrant.Distance = qdrant.Distance.DOT) -> None:
+def fill(
+    directory: Path, distance: qdrant.Distance = qdrant.Distance.DOT, users: Sequence[str | int] = ("ann",)
+) -> None:
     """As mem0 writes it."""
     with written(directory) as client:
         client.create_collection("mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=distance))
+        rows = [
+            {
+                "data": f"text {n}",
+                "user_id": users[n % len(users)],
+                "run_id": "r1",
+                "hash": "x",
+                "created_at": "2026-01-02T03:04:05-08:00",
+                "scope": "team" if n % 2 else "private",
+            }
+            for n in range(ROWS)
+        ]
+        near = vectors(ROWS, DIMENSION).tolist()
         client.upsert(
-            "mem0",
-            [
-                qdrant.PointStruct(
-                    id=ids(n),
-                    vector=vectors(ROWS, DIMENSION)[n].tolist(),
-                    payload={
-                        "data": f"text {n}",
-                        "user_id": "ann",
-                        "run_id": "r1",
-                        "hash": "x",
-                        "created_at": "2026-01-02T03:04:05-08:00",
-                        "scope": "team" if n % 2 else "private",
-                    },
-                )
-                for n in range(ROWS)
-            ],
+            "mem0", [qdrant.PointStruct(id=ids(n), vector=near[n], payload=row) for n, row in enumerate(rows)]
         )
 
 
@@ -73,22 +72,7 @@ def address(directory: Path, rest: str = "mem0") -> Address:
 
 def of_several(directory: Path) -> None:
     """What mem0 keeps of several users: of each their id as a text, of one as a number."""
-    users: list[Any] = ["ann", "bob", 42]
-    with written(directory) as client:
-        client.create_collection(
-            "mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=qdrant.Distance.COSINE)
-        )
-        client.upsert(
-            "mem0",
-            [
-                qdrant.PointStruct(
-                    id=ids(n),
-                    vector=vectors(ROWS, DIMENSION)[n].tolist(),
-                    payload={"data": f"text {n}", "user_id": users[n % 3], "scope": "team" if n % 2 else "private"},
-                )
-                for n in range(ROWS)
-            ],
-        )
+    fill(directory, qdrant.Distance.COSINE, ("ann", "bob", 42))
 
 
 @pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
@@ -146,26 +130,6 @@ def test_memories_of_mem0_are_taken_and_no_byte_is_changed(directory) -> None:
     assert each.vector is not None and np.array_equal(each.vector, vectors(ROWS, DIMENSION)[7])
     rows = vectors(ROWS, DIMENSION)
     assert [hit.memory_id for hit in answer.hits] == [ids(int(n)) for n in np.argsort(-(rows @ rows[3]))[:5]]
-
-
-def test_only_what_changed_is_taken_again(directory) -> None:
-    fill(directory)
-    with closing(open_source(address(directory))) as source:
-        before = {each.memory.id: each.marker for each in memories(taken(source)).values()}
-    with written(directory) as client:
-        client.set_payload("mem0", {"data": "another text"}, [ids(1)])
-        client.update_vectors("mem0", [qdrant.PointVectors(id=ids(2), vector=[1.0] * DIMENSION)])
-        client.delete("mem0", [ids(3)])
-        client.upsert("mem0", [qdrant.PointStruct(id=77, vector=[1.0] * DIMENSION, payload={"data": "new"})])
-
-    def changed(given: Sequence[str], markers: Sequence[str]) -> list[str]:
-        return [each for each, marker in zip(given, markers, strict=True) if before.get(each) != marker]
-
-    with closing(open_source(address(directory))) as source:
-        batches = taken(source, changed)
-    assert sorted(memories(batches)) == sorted(["77", ids(1), ids(2)])
-    seen = {each for batch in batches for each in batch.seen}
-    assert set(before) - seen == {ids(3)} and seen - set(before) == {"77"}
 
 
 def test_a_mapping_says_what_a_field_is_and_takes_all_anew(directory) -> None:

@@ -295,14 +295,14 @@ def id_type(reader: Reader, table: Table, column: str) -> str:
     return str(name)
 
 
-def is_unique(reader: Reader, table: Table, column: str) -> bool:
-    """Whether a unique index guarantees that no two rows have the same value of a column."""
+def unique_columns(reader: Reader, table: Table) -> list[str]:
+    """The columns of which a unique index guarantees that no two rows have the same value, the primary key first."""
     rows = reader.rows(
-        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "WHERE i.indrelid = %(table)s::oid AND a.attname = %(column)s AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL",
-        {"table": table.oid, "column": column},
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
+        {"table": table.oid},
     )
-    return bool(rows)
+    return [row[0] for row in rows]
 
 
 def table_layout(
@@ -334,7 +334,7 @@ def table_layout(
         table,
         sql.Identifier("m", id),
         id_type(reader, table, id),
-        is_unique(reader, table, id),
+        id in unique_columns(reader, table),
         sql.Identifier("m", text) if text in table.columns else text_at(table, text),
         table.columns[vector],
         None,

@@ -35,6 +35,7 @@ from workbench_stores.postgres.layout import (
     read_columns,
     split_path,
     table_layout,
+    unique_columns,
 )
 
 REQUIRED = ("table", "id", "text", "vector")
@@ -132,12 +133,7 @@ def _check_path(table: Table, field: str, path: str) -> None:
 
 def guessed(reader: Reader, table: Table, plain: str) -> Layout:
     """A layout guessed by names and types. Raises InputError if that is ambiguous."""
-    rows = reader.rows(
-        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
-        {"table": table.oid},
-    )
-    ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
+    ids = [*unique_columns(reader, table), *(name for name in ("id", "uuid", "key") if name in table.columns)]
     text = _text_column(table, ids)
     if text is None or text in _OTHER_FIELDS:
         text = _text_key(reader, table) or text
