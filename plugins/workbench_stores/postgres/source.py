@@ -503,7 +503,8 @@ class TableSnapshot(PagedSnapshot):
             problems.append(RowProblem(id, layout.vector.name, reason))
             vector = None
         elif layout.chunks is None:
-            vector = usable_vector(id, layout.vector.name, vector, self._dimension, problems)
+            # pgvector stores numbers only.
+            vector = usable_vector(id, layout.vector.name, vector, self._dimension, problems, finite=True)
         paths, values = found_values(payload, layout.names)
         called = {field: path for field, path in paths.items() if "." in path or field == "valid_until"}
         try:
@@ -534,7 +535,7 @@ class TableSnapshot(PagedSnapshot):
             if found is None or not found.strip():
                 problems.append(RowProblem(id, layout.label(name), layout.WITHOUT_TEXT))
             else:
-                vector = usable_vector(id, layout.label(name), vector, self._dimension, problems)
+                vector = usable_vector(id, layout.label(name), vector, self._dimension, problems, finite=True)
                 kept.append((number, name, found, vector))
         content = layout.content(text, {name: found for _, name, found, _ in kept}, payload)
         chunks = layout.numbered(content, kept)
