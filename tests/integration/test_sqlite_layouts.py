@@ -11,6 +11,8 @@ import io
 import json
 import lzma
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -33,6 +35,7 @@ from tests import recorded_stores
 from workbench_stores.sqlite import libraries, tools
 from workbench_stores.sqlite.connect import LAYOUTS
 
+ROOT = Path(__file__).parents[2]
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "tools"
 NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/answers.json"))
 TOLERANCE = 1e-6
@@ -246,6 +249,19 @@ def test_qmd_chunks_begin_where_its_vectors_do(opened: Opened) -> None:
 
 def long_chunks(source: Source) -> Any:
     return memories(taken(source))["notes/long.md"].chunks
+
+
+def test_markers_are_the_same_in_another_process(opened: Opened) -> None:
+    """An unchanged file of QMD was read again by each `connect`, because its layout has functions (2026-11-29)."""
+    found = memories(taken(opened("qmd")))
+    path = opened("qmd").address
+    code = (
+        "from cems_workbench.sources.address import parse; from cems_workbench.sources.connect import open_source\n"
+        f"with open_source(parse({path!r})).snapshot() as snapshot:\n"
+        "    print(*[m for batch in snapshot.batches(lambda ids, _: ids) for m in [each.marker for each in batch.taken]])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [each.marker for each in found.values()]
 
 
 def test_qmd_starts_count_utf16_units() -> None:

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -85,7 +85,9 @@ class _Read:
     def digest(self) -> bytes:
         """It differs if the same row would become another memory."""
         layout = self.layout
-        said = [MARKER_VERSION, layout.id, layout.text, repr(layout.columns), repr(layout.vectors), repr(layout.chunks)]
+        # A function is written with its place in memory, which is another one in each process.
+        chunks = layout.chunks and replace(layout.chunks, cut=None, embedded=None)
+        said = [MARKER_VERSION, layout.id, layout.text, repr(layout.columns), repr(layout.vectors), repr(chunks)]
         said.append(json.dumps({name: list(paths) for name, paths in layout.names.known.items()}))
         return hashlib.blake2b("|".join(said).encode(), digest_size=8).digest()
 
