@@ -1,4 +1,4 @@
-"""`import`: memories, relations, queries and judgments into the store; bad rows are listed, good rows kept."""
+"""`import`, `imports` and `reindex`: data into the store, what was imported, and new vectors; bad rows are listed, good rows kept."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cems_workbench.cli.next_command import first_search, repeated, say_next, wo
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
+    filled_resources,
     given_options,
     open_existing_store,
     print_table,
@@ -25,14 +26,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
-from cems_workbench.records import (
-    CHUNK_RULES,
-    DEFAULT_CHUNK_RULE,
-    LANGUAGES,
-    TEXT_FIELDS,
-    RowError,
-    TextRule,
-)
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS, RowError, TextRule
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
@@ -40,6 +34,7 @@ if TYPE_CHECKING:
     from cems_workbench.store import ImportReport, RefreshReport, Store
     from cems_workbench.store.imports import ImportEvent, Undo
     from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+
 
 MAX_PROBLEMS = 50
 MAX_NAMES = 5
@@ -486,3 +481,59 @@ def _text_rule(present: TextRule, text: str | None, fields: list[str] | None, fi
         present.fields if fields is None else [name for name in fields if name != "none"],
         present.first_tokens if first_tokens is None else first_tokens or None,
     )
+
+
+GraphOption = Annotated[
+    bool,
+    typer.Option("--graph", help="Also make or refresh Chroma's graph, which `lists.vector.index: graph` searches."),
+]
+
+
+MismatchedOption = Annotated[
+    bool,
+    typer.Option(
+        "--mismatched",
+        help="Embed the memories whose vectors from a source are not of their texts, as connect and doctor name them.",
+    ),
+]
+
+
+def reindex_command(
+    memory_ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MEMORY_ID]...", help="Embed these memories instead of taking the vectors of their source."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    mismatched: MismatchedOption = False,
+    graph: GraphOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-embed with the configured model.
+
+    Vectors of the previous model are kept so that you can switch back. Vectors of this model with another dimension are deleted.
+    """
+    from cems_workbench.analysis.why import require_stored
+    from cems_workbench.jobs.embedder_match import mismatched_memories
+
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        for memory_id in memory_ids or ():
+            require_stored(memory_id, resources.store)
+        named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
+        resources.store.sources.re_embed([*(memory_ids or ()), *named])
+        report = resources.embed_anew(progress)
+        if graph:
+            resources.store.indexes.graph(resources.embedder, progress)
+        told = resources.store.notices
+        to_search = first_search(resources.store, given_options(store=store))
+        embedder, total = resources.embedder.model_id, resources.store.memories.count()
+    embedded = report.embedded if report else 0
+    if as_json:
+        put_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
+        return
+    for note in report.notes if report else ():
+        if note not in told:
+            say(f"note: {note}")
+    say(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")
+    say_next(to_search)

@@ -38,10 +38,10 @@ class _Commands(typer.core.TyperGroup):
 
 
 COMMANDS = {
-    "app": "app:app_command",
+    "app": "serve:app_command",
     "import": "import_:import_command",
     "imports": "import_:imports_command",
-    "reindex": "reindex:reindex_command",
+    "reindex": "import_:reindex_command",
     "connect": "connect:connect_command",
     "search": "search:search_command",
     "replay": "search:replay_command",
@@ -57,20 +57,20 @@ COMMANDS = {
     "calibrate": "evaluate:calibrate_command",
     "fidelity": "fidelity:fidelity_command",
     "tune": "tune:tune_command",
-    "config-history": "config_history:config_history_command",
-    "export": "export:export_command",
-    "dataset": "dataset:dataset_command",
-    "judgments": "judgments:judgments_command",
-    "agreement": "agreement:agreement_command",
-    "supersessions": "supersessions:supersessions_command",
-    "mcp": "mcp:mcp_command",
+    "config-history": "configs:config_history_command",
+    "export": "configs:export_command",
+    "dataset": "label:dataset_command",
+    "judgments": "label:judgments_command",
+    "agreement": "label:agreement_command",
+    "supersessions": "label:supersessions_command",
+    "mcp": "serve:mcp_command",
     "serve": "serve:serve_command",
-    "sample": "sample:sample_command",
-    "watch": "watch:watch_command",
+    "sample": "label:sample_command",
+    "watch": "ci:watch_command",
     "doctor": "doctor:doctor_command",
     "ci": "ci:group",
     "report": "report:group",
-    "team": "team:team_commands",
+    "team": "doctor:team_commands",
 }
 """Module and name of each command, or group of commands, in the order of the help."""
 CLASSES = {"connect": "ConnectCommand"}

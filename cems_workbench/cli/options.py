@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
-from cems_workbench.cli.progress_lines import progress_lines
-from cems_workbench.cli.terminal import literal, put_json, say, say_wrapped
+from cems_workbench.cli.terminal import literal, progress_lines, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
 

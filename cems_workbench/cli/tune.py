@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.builtin import default_preset
-from cems_workbench.cli.export import print_ranking
+from cems_workbench.cli.configs import print_ranking
 from cems_workbench.cli.measuring import (
     GradeOption,
     NameArgument,

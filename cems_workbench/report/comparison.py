@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cems_workbench.analysis.losses_of_set import Losses, LossMap, LostMemory, Rows
+from cems_workbench.analysis.losses_of_set import Losses, LossMap
 from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
@@ -30,115 +30,25 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
-from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render
+from cems_workbench.report.figures import SHAPES, Scale, mark_at, number, scale_of, signed, tone
+from cems_workbench.report.page import Facts, Row, Texts, evidence_facts, facts_of, made, render
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A row of the funnel, in percent of the relevant memories: those that pass, and those that leave here, right of them."""
-
-    label: str
-    passed: float
-    left: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    qid: str
-    query: str
-    memory_id: str
-    grade: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The memories behind a branch, the first of `count`."""
-
-    title: str
-    count: int
-    rows: tuple[_Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Map:
-    name: str
-    sentence: str
-    steps: tuple[_Step, ...]
-    idle: str
-    """The stages that lose none, in words; empty if each loses some."""
-    by_type: Rows | None
-    by_project: Rows | None
-    groups: tuple[_Group, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LossSection:
-    """What the template draws."""
-
-    sentences: tuple[str, ...]
-    k: int
-    maps: tuple[_Map, ...]
-    table: Rows
-    changes: tuple[_Group, ...]
-    remarks: tuple[str, ...]
-
-
-def loss_section(losses: Losses, texts: Texts) -> LossSection:
-    """The section of these losses; in a redacted report queries are left out, and ids stay."""
-    changes = [
-        _group(f"{word} by {change.after}", sum(counts.values()), rows, texts)
-        for change in losses.differences
-        for word, counts, rows in (
-            ("saved", change.saved, change.saved_rows),
-            ("broken", change.broken, change.broken_rows),
-        )
-    ]
-    return LossSection(
-        (*losses.sentences, *losses.mistakes),
-        losses.maps[0].k,
-        tuple(_map(one, texts) for one in losses.maps),
-        losses.table(),
-        tuple(group for group in changes if group.count),
-        tuple(line for line in losses.remarks if not line.startswith("warning")),  # those are the report's own
-    )
-
-
-def _map(found: LossMap, texts: Texts) -> _Map:
-    idle = [stage for stage in found.after if not found.at(stage)]
-    return _Map(
-        found.config_name,
-        found.sentence(),
-        _steps(found),
-        ", ".join(idle),
-        found.groups("type") if len(found.by_type) > 1 else None,
-        found.groups("project") if len(found.by_project) > 1 else None,
-        tuple(
-            _group(branch.words(found.k), count, found.rows_of(branch), texts)
-            for branch, count in found.branches.items()
-        ),
-    )
-
-
-def _steps(found: LossMap) -> tuple[_Step, ...]:
-    """A row for all relevant memories, one for each branch, and one for those that are returned."""
+def funnel(found: LossMap) -> tuple[Row, ...]:
+    """A row for all relevant memories, one for each branch, and one for those that are returned; in percent of all of them, those that
+    pass, and those that leave here, right of them."""
 
     def share(count: int) -> float:
         return round(100 * count / found.relevant, 2)
 
-    rows = [_Step("relevant memories", 100.0, 0.0, str(found.relevant))]
+    rows: list[Row] = [{"label": "relevant memories", "passed": 100.0, "left": 0.0, "words": str(found.relevant)}]
     left = found.relevant
     for branch, count in found.branches.items():
         left -= count
-        rows.append(_Step(branch.words(found.k), share(left), share(count), f"{count} lost, {left} pass"))
-    return (*rows, _Step(f"returned in the first {found.k}", share(left), 0.0, str(left)))
-
-
-def _group(title: str, count: int, rows: Sequence[LostMemory], texts: Texts) -> _Group:
-    shown = tuple(_Row(row.qid, texts.line(row.query), row.memory_id, row.grade, row.words) for row in rows)
-    return _Group(title, count, shown)
+        words = f"{count} lost, {left} pass"
+        rows.append({"label": branch.words(found.k), "passed": share(left), "left": share(count), "words": words})
+    label = f"returned in the first {found.k}"
+    return (*rows, {"label": label, "passed": share(left), "left": 0.0, "words": str(left)})
 
 
 MAX_RESULTS = 10
@@ -186,92 +96,6 @@ class Asserted:
     note: str
     verdicts: Sequence[Verdict] = ()
     """Those on what is asserted, which are shown first; none is that on the measure that queries are ordered by."""
-
-
-@dataclass(frozen=True, slots=True)
-class _MeanRow:
-    measure: str
-    marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _DifferenceRow:
-    found: MeasureDifference
-    mark: Mark
-    tone: str
-    verdict: str
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _TypeRow:
-    name: str
-    won: int
-    lost: int
-    same: int
-    difference: str
-    left: float
-    right: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    rank: int
-    memory_id: str
-    title: str
-    text: str
-    grade: str
-    relevant: bool
-    move: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    qid: str
-    query: str
-    type: str
-    before: str
-    after: str
-    difference: str
-    rankings: tuple[tuple[str, tuple[_Ranked, ...], int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A query's difference: percent across, pixels down; `to` links to its section, if it has one."""
-
-    x: float
-    width: float
-    top: float
-    height: float
-    tone: str
-    words: str
-    to: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Waterfall:
-    """What the queries that changed gained, the largest gain first; `bars` are the largest of `changed`."""
-
-    bars: tuple[_Bar, ...]
-    bars_words: str
-    changed: int
-    measured: int
-    up: tuple[tuple[float, str], ...]
-    zero: float
-    tall: int = FIGURE_HEIGHT_PX
-
-
-@dataclass(frozen=True, slots=True)
-class _Other:
-    name: str
-    overlap: str
-    rows: tuple[_DifferenceRow, ...]
-    scale: Scale
-    types: tuple[_TypeRow, ...]
-    lost: int
-    queries: tuple[_Query, ...]
-    waterfall: _Waterfall
 
 
 def comparison_report(
@@ -389,7 +213,9 @@ def _page(
         by=str(base.measures[column]),
         level=LEVEL,
         asserted=asserted,
-        losses=None if losses is None else loss_section(losses, texts),
+        losses=losses,
+        funnel=funnel,
+        texts=texts,
         verdicts=asserted.verdicts
         if asserted is not None and asserted.verdicts
         else verdicts_of(comparison, [(base.measures[column], None)], tolerance),
@@ -417,13 +243,13 @@ def _column(base: Evaluation, by: str | None) -> int:
     return names.index(by)
 
 
-def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
+def _mean_row(comparison: Comparison, m: int, scale: Scale) -> Row:
     marks = []
     for evaluation, shape in zip(comparison.evaluations, _shapes(len(comparison.evaluations)), strict=True):
         row = evaluation.summaries[m]
         words = f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
         marks.append(mark_at(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
-    return _MeanRow(str(comparison.evaluations[0].measures[m]), tuple(marks))
+    return {"measure": str(comparison.evaluations[0].measures[m]), "marks": tuple(marks)}
 
 
 def _other(
@@ -435,25 +261,25 @@ def _other(
     made_on: Both,
     texts: Texts,
     shown: int,
-) -> _Other:
+) -> Row:
     scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
     found = compared.differences[column]
     lost = _lost_most(base, evaluation, column, found.losses)
-    return _Other(
-        compared.name,
-        number(compared.overlap, ".3f"),
-        tuple(_difference_row(one, scale) for one in compared.differences),
-        scale,
-        _types(base, evaluation, column, found),
-        len(lost),
-        tuple(_query(q, base, evaluation, column, made_on, texts) for q in lost[:shown]),
-        _waterfall(
+    return {
+        "name": compared.name,
+        "overlap": number(compared.overlap, ".3f"),
+        "rows": tuple(_difference_row(one, scale) for one in compared.differences),
+        "scale": scale,
+        "types": _types(base, evaluation, column, found),
+        "lost": len(lost),
+        "queries": tuple(_query(q, base, evaluation, column, made_on, texts) for q in lost[:shown]),
+        "waterfall": _waterfall(
             base, evaluation, column, made_on[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}
         ),
-    )
+    }
 
 
-def _difference_row(found: MeasureDifference, scale: Scale) -> _DifferenceRow:
+def _difference_row(found: MeasureDifference, scale: Scale) -> Row:
     said = significance(found)
     words = (
         f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
@@ -470,10 +296,10 @@ def _difference_row(found: MeasureDifference, scale: Scale) -> _DifferenceRow:
         said,
     )
     mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
-    return _DifferenceRow(found, mark, tone(said), said, cells)
+    return {"mark": mark, "tone": tone(said), "verdict": said, "cells": cells}
 
 
-def _types(base: Evaluation, other: Evaluation, column: int, found: MeasureDifference) -> tuple[_TypeRow, ...]:
+def _types(base: Evaluation, other: Evaluation, column: int, found: MeasureDifference) -> tuple[Row, ...]:
     kinds = {qid: kind or NO_TYPE for qid, kind in zip(base.qids, base.types, strict=True)}
     counts = {kind: [0, 0, 0] for kind in found.by_type}
     for place, qids in enumerate((found.wins, found.losses)):
@@ -484,7 +310,15 @@ def _types(base: Evaluation, other: Evaluation, column: int, found: MeasureDiffe
         counts[kinds[qid]][2] += counted
     most = max((max(won, lost) for won, lost, _ in counts.values()), default=0) or 1
     return tuple(
-        _TypeRow(kind, won, lost, every - won - lost, signed(found.by_type[kind]), 50 * lost / most, 50 * won / most)
+        {
+            "name": kind,
+            "won": won,
+            "lost": lost,
+            "same": every - won - lost,
+            "difference": signed(found.by_type[kind]),
+            "left": 50 * lost / most,
+            "right": 50 * won / most,
+        }
         for kind, (won, lost, every) in counts.items()
     )
 
@@ -514,7 +348,7 @@ def _told(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str],
 
 def _waterfall(
     base: Evaluation, other: Evaluation, column: int, made_on: MadeOn, texts: Texts, told: Mapping[int, str]
-) -> _Waterfall:
+) -> Row:
     """`told` has the positions of the queries that the report shows."""
     better = _better(base, other, column)
     changed = np.flatnonzero(np.isfinite(better) & (better != 0))
@@ -533,44 +367,52 @@ def _waterfall(
         asked = texts.excerpt(made_on.queries[base.qids[q]].query)
         words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}"
         bars.append(
-            _Bar(
-                round(100 * place / len(drawn), 3),
-                round(100 / len(drawn), 3),
-                ends[0],
-                max(1.0, round(ends[1] - ends[0], 1)),
-                "good" if better[q] > 0 else "bad",
-                words,
-                told.get(q, ""),
-            )
+            {
+                "x": round(100 * place / len(drawn), 3),
+                "width": round(100 / len(drawn), 3),
+                "top": ends[0],
+                "height": max(1.0, round(ends[1] - ends[0], 1)),
+                "tone": "good" if better[q] > 0 else "bad",
+                "words": words,
+                "to": told.get(q, ""),
+            }
         )
     won = int((better[changed] > 0).sum())
     said = f"{won} won, {len(changed) - won} lost, {int(np.isfinite(better).sum()) - len(changed)} are the same."
     up = tuple((down(share), words) for share, words in scale.ticks)
-    return _Waterfall(tuple(bars), said, len(changed), int(np.isfinite(better).sum()), up, zero)
+    return {
+        "bars": tuple(bars),
+        "bars_words": said,
+        "changed": len(changed),
+        "measured": int(np.isfinite(better).sum()),
+        "up": up,
+        "zero": zero,
+        "tall": FIGURE_HEIGHT_PX,
+    }
 
 
-def _query(q: int, base: Evaluation, other: Evaluation, column: int, made_on: Both, texts: Texts) -> _Query:
+def _query(q: int, base: Evaluation, other: Evaluation, column: int, made_on: Both, texts: Texts) -> Row:
     query = made_on[0].queries[base.qids[q]]
     was, now = float(base.values[q, column]), float(other.values[q, column])
     old, new = (one.results[query.qid] for one in made_on)
     least = base.relevant_from
-    return _Query(
-        query.qid,
-        texts.line(query.query),
-        base.types[q] or "",
-        number(was),
-        number(now),
-        signed(now - was),
-        (
+    return {
+        "qid": query.qid,
+        "query": texts.line(query.query),
+        "type": base.types[q] or "",
+        "before": number(was),
+        "after": number(now),
+        "difference": signed(now - was),
+        "rankings": (
             (base.config.name, _ranking(query.qid, old, new, made_on[0], least, texts), len(old)),
             (other.config.name, _ranking(query.qid, new, old, made_on[1], least, texts), len(new)),
         ),
-    )
+    }
 
 
 def _ranking(
     qid: str, ids: Sequence[str], others: Sequence[str], made_on: MadeOn, least: int, texts: Texts
-) -> tuple[_Ranked, ...]:
+) -> tuple[Row, ...]:
     memories, grades = made_on.evidences[qid].memories, made_on.grades[qid]
     places = {key: rank for rank, key in enumerate(others, 1)}
     rows = []
@@ -579,7 +421,17 @@ def _ranking(
         move = "only here" if there is None else "same rank" if there == rank else f"{ordinal(there)} in the other"
         said = "not judged" if grade is None else f"grade {grade}"
         relevant = grade is not None and grade >= least
-        rows.append(_Ranked(rank, key, texts.title(memory.title), texts.excerpt(memory.content), said, relevant, move))
+        rows.append(
+            {
+                "rank": rank,
+                "memory_id": key,
+                "title": texts.title(memory.title),
+                "text": texts.excerpt(memory.content),
+                "grade": said,
+                "relevant": relevant,
+                "move": move,
+            }
+        )
     return tuple(rows)
 
 

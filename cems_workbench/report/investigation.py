@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,23 +20,12 @@ from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
 from cems_workbench.records import Memory
 from cems_workbench.report.figures import DASH, Part, Scale, number
-from cems_workbench.report.page import Facts, Texts, made, render
+from cems_workbench.report.page import Facts, Row, Texts, made, render
 
 FIRST, AROUND = 5, 3
 """Candidates whose contributions are shown: the first, and so many on either side of the memory."""
 LIST_COLOURS = 6
 """Colours of lists in the style sheet, taken in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    rank: str
-    memory_id: str
-    title: str
-    score: str
-    parts: tuple[Part, ...]
-    here: bool
-    words: str
 
 
 def investigation_report(
@@ -85,7 +73,7 @@ def _whole(value: int | None) -> str:
     return DASH if value is None else str(value)
 
 
-def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...], tuple[tuple[str, str], ...]]:
+def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[Row, ...], tuple[tuple[str, str], ...]]:
     """Stacked bars of the first candidates after fusion and of those around the memory, and what each colour is."""
     stage = trace.stage(FUSION)
     kept = stage.kept
@@ -113,22 +101,22 @@ def _bar(
     scale: Scale,
     memory_id: str,
     texts: Texts,
-) -> _Bar:
+) -> Row:
     place, drawn = 0.0, []
     for part in parts:
         width = scale.share(part.value) if part.value > 0 else 0.0
         drawn.append(Part(round(place, 2), width, colours[_name(part)], f"{_name(part)} {number(part.value)}"))
         place += width
     words = ", ".join(part.words for part in drawn) or "nothing"
-    return _Bar(
-        _whole(row.rank_out),
-        row.memory_id,
-        texts.title(trace.evidence.memories[row.memory_id].title),
-        number(row.score),
-        tuple(drawn),
-        row.memory_id == memory_id,
-        words,
-    )
+    return {
+        "rank": _whole(row.rank_out),
+        "memory_id": row.memory_id,
+        "title": texts.title(trace.evidence.memories[row.memory_id].title),
+        "score": number(row.score),
+        "parts": tuple(drawn),
+        "here": row.memory_id == memory_id,
+        "words": words,
+    }
 
 
 def evidence_hash(trace: Trace) -> str:

@@ -30,6 +30,8 @@ EXCERPT_CHARS = 200
 REDACTED = "(text left out)"
 Facts = tuple[tuple[str, str], ...]
 """Names and values, in their order."""
+Row = dict[str, Any]
+"""What a template draws of one thing, by name: positions are percent across and pixels down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Figures come from `jobs.tuning_summary`, as on the Tune page, and from the card.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from cems_workbench.config import config_hash, field_spec
@@ -30,7 +29,7 @@ from cems_workbench.jobs.tuning_summary import (
 )
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, evidence_facts, made, render
+from cems_workbench.report.page import Facts, Row, evidence_facts, made, render
 from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.space import Axis
 
@@ -40,72 +39,6 @@ FIGURE_HEIGHT_PX = 240
 """Pixels of the chart of the front."""
 FIGURE_MARGIN_PX = 8
 """Pixels above and below its marks."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gain:
-    """A subset of the queries in the figure and the table; no cells if nothing was measured on it."""
-
-    name: str
-    about: str
-    absent: str
-    tone: str
-    verdict: str
-    cells: tuple[str, ...]
-    mark: Mark
-
-
-@dataclass(frozen=True, slots=True)
-class _Worth:
-    """Gains on one scale: `rows` are drawn, `every` is in the table."""
-
-    name: str
-    scale: Scale
-    every: tuple[_Gain, ...]
-    rows: tuple[_Gain, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """A searched parameter; places are percent of the range, None where there is none."""
-
-    path: str
-    label: str
-    baseline: str
-    proposal: str
-    same: bool
-    stable: str
-    range: str
-    was: float | None = None
-    now: float | None = None
-    low: float = 0.0
-    width: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """A config that was tried: percent across, pixels down; `row` is its place in the table, None where it has none."""
-
-    x: float
-    y: float
-    shape: str
-    colour: str
-    words: str
-    row: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Front:
-    """The objectives of a search, two of them drawn, and the configs that no other is better than in all."""
-
-    names: tuple[str, ...]
-    tried: tuple[_Point, ...]
-    across: tuple[tuple[float, str], ...]
-    up: tuple[tuple[float, str], ...]
-    paths: tuple[str, ...]
-    rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    more: int
-    words: str
 
 
 def tuning_report(result: SearchResult, moment: datetime) -> str:
@@ -141,26 +74,45 @@ def tuning_report(result: SearchResult, moment: datetime) -> str:
     )
 
 
-def _worth(rows: Sequence[GainRow]) -> _Worth:
+def _worth(rows: Sequence[GainRow]) -> Row:
     """The gains on one scale, as the figure of differences takes them."""
     gains = [row.gain for row in rows if row.gain]
     scale = scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
     drawn = tuple(_gain(row, scale) for row in rows)
-    return _Worth("the proposal", scale, drawn, tuple(row for row in drawn if row.cells))
+    return {
+        "name": "the proposal",
+        "scale": scale,
+        "every": drawn,
+        "rows": tuple(row for row in drawn if row["cells"]),
+    }
 
 
-def _gain(row: GainRow, scale: Scale) -> _Gain:
+def _gain(row: GainRow, scale: Scale) -> Row:
     found = row.gain
     if found is None:
-        return _Gain(
-            row.name, row.about, row.absent or "not measured", "same", "", (), Mark(row.name, "none", 0, 0, 0, "")
-        )
+        return {
+            "name": row.name,
+            "about": row.about,
+            "absent": row.absent or "not measured",
+            "tone": "same",
+            "verdict": "",
+            "cells": (),
+            "mark": Mark(row.name, "none", 0, 0, 0, ""),
+        }
     said = verdict(found) if row.fair else "–"
     interval, p = f"{signed(found.low)} to {signed(found.high)}", number(found.p) if row.fair else "–"
     cells = (str(found.queries), number(found.baseline), number(found.tuned), signed(found.difference), interval, p)
     words = f"{signed(found.difference)} ({interval}), {said if row.fair else row.about}"
     mark = mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
-    return _Gain(row.name, row.about, "", tone(said), said, cells, mark)
+    return {
+        "name": row.name,
+        "about": row.about,
+        "absent": "",
+        "tone": tone(said),
+        "verdict": said,
+        "cells": cells,
+        "mark": mark,
+    }
 
 
 def _holdout_line(result: SearchResult) -> str:
@@ -173,7 +125,7 @@ def _holdout_line(result: SearchResult) -> str:
     return f"{sealed} queries are sealed; this was look {looks} at them, and each makes them worth less."
 
 
-def _axes(result: SearchResult) -> tuple[_Axis, ...]:
+def _axes(result: SearchResult) -> tuple[Row, ...]:
     space = result.planned.plan.space
     regions = {region.path: region for region in result.regions}
     before, after = space.values_of(space.baseline), result.tuned.proposal.values
@@ -182,53 +134,58 @@ def _axes(result: SearchResult) -> tuple[_Axis, ...]:
     )
 
 
-def _axis(axis: Axis, was: object, now: object, region: Region | None) -> _Axis:
-    said = (
-        axis.path,
-        field_spec(axis.path).label,
-        short_value(was),
-        short_value(now),
-        was == now,
-        stable_words(region),
-    )
+def _axis(axis: Axis, was: object, now: object, region: Region | None) -> Row:
+    """A searched parameter; places are percent of the range, None where there is none."""
+    row: Row = {
+        "path": axis.path,
+        "label": field_spec(axis.path).label,
+        "baseline": short_value(was),
+        "proposal": short_value(now),
+        "same": was == now,
+        "stable": stable_words(region),
+        "was": None,
+        "now": None,
+        "low": 0.0,
+        "width": 0.0,
+    }
     if axis.choices:
-        return _Axis(*said, range=", ".join(short_value(choice) for choice in axis.choices))
+        return row | {"range": ", ".join(short_value(choice) for choice in axis.choices)}
     scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
-    from_to = [scale.share(float(value)) if isinstance(value, int | float) else None for value in (was, now)]
-    low, width = 0.0, 0.0
+    for name, value in (("was", was), ("now", now)):
+        row[name] = scale.share(float(value)) if isinstance(value, int | float) else None
     if region is not None and region.low is not None:
-        low = scale.share(region.low)
-        width = round(max(scale.share(region.high) - low, 0.8), 2)
-    return _Axis(
-        *said,
-        f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}",
-        was=from_to[0],
-        now=from_to[1],
-        low=low,
-        width=width,
-    )
+        row["low"] = scale.share(region.low)
+        row["width"] = round(max(scale.share(region.high) - row["low"], 0.8), 2)
+    return row | {"range": f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}"}
 
 
-def _front(result: SearchResult) -> _Front:
+def _front(result: SearchResult) -> Row:
     """The first objective up against the second across."""
     names, reached, search = objective_names(result), all_reached(result), result.tuned.search
     x, y = _close_around(reached[:, 1]), _close_around(reached[:, 0])
     rows, front = front_of(result), set(search.front)
+    paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
 
     def told(i: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True))
         return found, tuple(short_value(value) for value in search.trials[i].values)
 
-    def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> _Point:
+    def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> Row:
         down = FIGURE_MARGIN_PX + (100 - y.share(float(reached[i, 0]))) / 100 * (
             FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX
         )
         has, values = told(i)
         said = [f"{name} {value}" for name, value in zip((*names, *paths), (*has, *values), strict=True)]
-        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour, f"{what}: {', '.join(said)}", row)
+        return {
+            "x": x.share(float(reached[i, 1])),
+            "y": round(down, 1),
+            "shape": shape,
+            "colour": colour,
+            "words": f"{what}: {', '.join(said)}",
+            "row": row,
+        }
 
-    paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     tried = [
         point(i, "dot", "same", "tried") for i, trial in enumerate(search.trials) if trial.usable and i not in front
     ]
@@ -248,7 +205,16 @@ def _front(result: SearchResult) -> _Front:
     words = f"{count} on the front; the best by {names[0]} has " + ", ".join(
         f"{name} {value}" for name, value in zip(names, best, strict=False)
     )
-    return _Front(tuple(names), tuple(tried), x.ticks, up, paths, listed, max(0, len(rows) - MAX_FRONT), words)
+    return {
+        "names": tuple(names),
+        "tried": tuple(tried),
+        "across": x.ticks,
+        "up": up,
+        "paths": paths,
+        "rows": listed,
+        "more": max(0, len(rows) - MAX_FRONT),
+        "words": words,
+    }
 
 
 def _close_around(values: Floats) -> Scale:

@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.cli import options
 from cems_workbench.cli.options import progress_bar
-from cems_workbench.cli.progress_lines import ProgressLines, progress_lines
+from cems_workbench.cli.terminal import ProgressLines, progress_lines
 
 
 class Clock:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench.cli.progress_lines import ProgressLines
+from cems_workbench.cli.terminal import ProgressLines
 from cems_workbench.platform import process_lock, waiting
 from cems_workbench.platform.process_lock import SharedLock
 from cems_workbench.platform.waiting import WaitNotices

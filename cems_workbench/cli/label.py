@@ -1,0 +1,417 @@
+"""`judgments`, `agreement`, `supersessions`, `dataset` and `sample`: judgments and how far judges agree, and data in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cems_workbench.cli.next_command import first_search, repeated, say_next, unused, words_of
+from cems_workbench.cli.options import (
+    JsonOption,
+    StoreOption,
+    account,
+    filled_resources,
+    given_options,
+    open_existing_store,
+    print_table,
+    progress_bar,
+    queries_of,
+    settings_for,
+)
+from cems_workbench.cli.terminal import put, put_json, say
+from cems_workbench.errors import InputError
+from cems_workbench.platform.atomic_write import write_text
+
+if TYPE_CHECKING:
+    from cems_workbench.formats import DataSet, Exported
+    from cems_workbench.records import Judgment
+    from cems_workbench.store import Store
+
+
+QUERIES_FORMAT = "queries-jsonl"
+QuerySetOption = Annotated[
+    str | None, typer.Option("--query-set", metavar="NAME", help="Only queries of this query set.")
+]
+JudgeKindOption = Annotated[
+    str,
+    typer.Option("--judge-kind", metavar="human|model|all", help="Only labels of people, of models, or all of them."),
+]
+
+
+def judgments_command(
+    format: Annotated[
+        str, typer.Option("--format", help="Output format: a judgment format of import, or queries-jsonl.")
+    ] = "judgments-jsonl",
+    query_set: QuerySetOption = None,
+    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
+    judge_kind: JudgeKindOption = "human",
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Export judgments, or the queries.
+
+    What the format cannot hold is listed on stderr, with exit code 1.
+    """
+    from cems_workbench.formats import write_judgments
+    from cems_workbench.formats.queries import write as queries_written
+
+    left_out: tuple[str, ...] = ()
+    with open_existing_store(store) as opened:
+        every_label = opened.judgments.read()
+        queries = {query.qid: query for query in queries_of(opened, query_set)}
+        if format == QUERIES_FORMAT:
+            text = queries_written(queries.values())
+        else:
+            every = {query.qid: query for query in opened.queries.read()}  # others may have the same words
+            written = write_judgments(format, chosen_labels(opened, set(queries), judge, judge_kind, rule), every)
+            text, left_out = written.text, written.left_out
+    if out is None:
+        put(text)
+    else:
+        write_text(out, text, newline="")
+        if every_label:
+            say_next(words_of("evaluate", query_set or "all", options=["--losses", *given_options(store=store)]))
+    for line in left_out:
+        say(f"left out: {line}", err=True)
+    if left_out:
+        raise typer.Exit(1)
+
+
+def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
+    """The labels asked for, raw or one per pair; what a rule leaves open is named on stderr."""
+    from cems_workbench.evaluation.labelling.agreement import choose_judgments
+
+    try:
+        chosen = choose_judgments(store, qids, judge, kind, rule)  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+    for line in chosen.still_open:
+        say(f"open: {line}", err=True)
+    return list(chosen.judgments)
+
+
+def agreement_command(
+    query_set: QuerySetOption = None,
+    weights: Annotated[
+        str, typer.Option("--weights", help="Disagreement weights of kappa: linear or quadratic.")
+    ] = "quadratic",
+    level: Annotated[
+        str, typer.Option("--level", help="Level of measurement of alpha: nominal, ordinal or interval.")
+    ] = "ordinal",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how far reviewers agree.
+
+    Cohen's kappa of each pair of reviewers, Krippendorff's alpha of all and by query type, each with its 95 % interval.
+    """
+    from cems_workbench.evaluation.labelling import agreement
+    from cems_workbench.formats.base.judgments import of_memories
+
+    if weights not in ("linear", "quadratic"):
+        raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
+    if level not in ("nominal", "ordinal", "interval"):
+        raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
+    with open_existing_store(store) as opened:
+        queries = {query.qid: query for query in queries_of(opened, query_set)}
+        every = chosen_labels(opened, set(queries), None, "human", None)
+        labels, of_store = of_memories(every)
+        relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
+        scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
+    table = agreement.label_table(labels, scale)
+    rows: list[tuple[str, agreement.Estimate, str]] = [
+        (f"{agreement.KAPPA_NAME}, {one.first} and {one.second}", one.kappa, agreement.kappa_reading(one.kappa))
+        for one in agreement.pairwise_kappa(table, weights, seed=seed)  # type: ignore[arg-type]
+    ]
+    whole = agreement.alpha(table, level, seed=seed)  # type: ignore[arg-type]
+    rows.append((f"{agreement.ALPHA_NAME}, all", whole, agreement.alpha_reading(whole)))
+    types = {qid: query.type for qid, query in queries.items()}
+    by_type = agreement.alpha_by_type(labels, types, scale, level, seed=seed)  # type: ignore[arg-type]
+    rows += [
+        (f"{agreement.ALPHA_NAME}, {name or 'no type'}", estimate, agreement.alpha_reading(estimate))
+        for name, estimate in by_type.items()
+    ]
+    differing = agreement.disagreements(labels)
+    whole_queries = agreement.no_answer_agreement(every, relevant_from)
+    if as_json:
+        values: dict[str, Any] = {
+            name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows
+        }
+        said = {"no_answer": dataclasses.asdict(whole_queries)} if whole_queries.queries else {}
+        put_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing], **said})
+        return
+    shared = [(name, estimate, reading) for name, estimate, reading in rows if estimate.pairs or estimate is whole]
+    print_table(
+        ["", "coefficient", "pairs", "read as"], [[name, str(e), e.pairs, reading] for name, e, reading in shared]
+    )
+    print_table(
+        ["query", "memory", "grades"],
+        [
+            [one.qid, one.memory_id, ", ".join(f"{who} {grade}" for who, grade in one.grades.items())]
+            for one in differing
+        ],
+        title=f"{len(differing)} pairs with different grades",
+    )
+    if line := str(whole_queries):
+        say(line)
+    options = given_options(store=store)
+    say_next(
+        words_of("app", options=options) if differing else words_of("evaluate", query_set or "all", options=options)
+    )
+
+
+SOME_ROWS = 1
+
+
+def supersessions_command(
+    minimum: Annotated[
+        float | None,
+        typer.Option("--minimum", metavar="X", help="Propose pairs with this score or more, 0 to 1 (default: 0.1)."),
+    ] = None,
+    shown: Annotated[int, typer.Option("--show", metavar="N", min=1, help="Number of proposals, best first.")] = 50,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--contradiction-model",
+            metavar="MODEL",
+            help="Let this natural language inference cross-encoder read the best pairs: a folder or model id.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the proposals as CSV with a column for verdicts."),
+    ] = None,
+    accept: Annotated[
+        Path | None,
+        typer.Option("--accept", metavar="FILE", help="Save the verdicts in such a CSV: accept, reject or swap."),
+    ] = None,
+    reviewer: Annotated[
+        str | None, typer.Option("--reviewer", metavar="NAME", help="Who decides (default: the current account).")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose which memories supersede earlier ones, or save decisions on proposals.
+
+    Nothing changes until a proposal is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the
+    reviewer's name.
+    """
+    with filled_resources(store) as resources:
+        resources.store.supersessions.apply()
+        if accept is not None:
+            from cems_workbench.jobs.supersessions import decide_from_file
+
+            name = reviewer or account()
+            if name is None:
+                raise InputError("--reviewer: name who decides")
+            with progress_bar() as progress:
+                decided = decide_from_file(resources.store, accept, name, progress)
+            if as_json:
+                rows = [{"row": error.row, "reason": error.reason} for error in decided.errors]
+                put_json({"accepted": decided.accepted, "rejected": decided.rejected, "errors": rows})
+            else:
+                say(f"{decided.sentence}; saved under {name}")
+                say_next(first_search(resources.store, given_options(store=store)))
+            for error in decided.errors:
+                say(str(error), err=True)
+            if decided.errors:
+                raise typer.Exit(SOME_ROWS)
+            return
+        from cems_workbench.analysis.proposed_edges import MINIMUM, proposed_edges
+        from cems_workbench.jobs.supersessions import write_proposals
+        from cems_workbench.models.cross_encoder import ContradictionScorer
+
+        with progress_bar() as progress:
+            resources.refresh(progress)
+            found = proposed_edges(
+                resources,
+                most=shown,
+                minimum=MINIMUM if minimum is None else minimum,
+                model=ContradictionScorer(model) if model else None,
+                progress=progress,
+            )
+        to_search = None if as_json else first_search(resources.store, given_options(store=store))
+    if out is not None:
+        write_proposals(found, out)
+    if as_json:
+        return put_json(found.to_json())
+    say(found.sentence)
+    for note in found.notes:
+        say(note)
+    if out is not None:
+        say(
+            f"wrote {len(found.edges)} to {out}: fill in the column verdict (accept, reject or swap), then save the verdicts"
+        )
+    elif found.edges:
+        print_table(
+            ["newer", "older", "score", "why"], [[edge.newer, edge.older, edge.score, edge.why] for edge in found.edges]
+        )
+    if not found.edges:
+        say_next(to_search)
+    elif out is not None:
+        say_next(words_of("supersessions", options=["--accept", str(out), *given_options(store=store)]))
+    else:
+        say_next(repeated("--out", unused("supersessions.csv")))
+
+
+MAX_PROBLEMS = 50
+"""Rows that were left out that are named."""
+
+
+def dataset_command(
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Output format: beir or mteb (a directory), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, "
+            "queries-jsonl.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="The file or new directory to write.")],
+    query_set: QuerySetOption = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            "--project",
+            metavar="ORG/REPO",
+            help="Only memories of this project, with their relations, queries and judgments.",
+        ),
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
+    judge_kind: JudgeKindOption = "human",
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Export memories, queries and judgments together.
+
+    `judgments` exports judgments alone, `export` a config. What the format cannot hold is listed on stderr, with exit code 1.
+    """
+    from cems_workbench.formats import dataset_writers, write_dataset
+
+    with open_existing_store(store) as opened, progress_bar(as_json) as progress:
+        dataset = _dataset(opened, query_set, project, (judge, judge_kind, rule))
+        done = write_dataset(format, dataset, out, progress)
+    kinds = dataset_writers()[format].kinds
+    others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
+    left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
+    if as_json:
+        put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
+    else:
+        _print_report(done, left, format, out)
+        say_next(words_of("import", out, options=["--store", unused(f"{out.stem}-store")]))
+    if done.left_out or done.not_kept:
+        raise typer.Exit(1)
+
+
+def _dataset(
+    store: Store, query_set: str | None, project: str | None, labels: tuple[str | None, str, str | None]
+) -> DataSet:
+    """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
+    from cems_workbench.formats import DataSet
+
+    queries = queries_of(store, query_set)
+    counts = dict(store.memories.projects())
+    if problem := store.memories.project_problem(project):
+        raise InputError(f"--project: {problem}")
+    relations = store.relations.read()
+    judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
+    if project is not None:
+        queries = [query for query in queries if query.project in (None, project)]
+        about = {memory.id for memory in store.memories.iterate(project)}
+        asked = {query.qid for query in queries}
+        judgments = [label for label in judgments if label.memory_id in about and label.qid in asked]
+        relations = [one for one in relations if one.source_id in about and one.target_id in about]
+    total = store.memories.count() if project is None else counts[project]
+    memories = store.memories.iterate(project)
+    return DataSet(memories, total, relations, queries, judgments, store.memories.any_validity())
+
+
+def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
+    say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {format}")
+    for kind, count in left.items():
+        other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
+        say(f"note: {format} cannot hold the {count} {kind}; `{other}` writes them")
+    for note in done.notes:
+        say(f"note: {note}")
+    for line in done.not_kept:
+        say(f"not kept: {line}", err=True)
+    for line in done.left_out[:MAX_PROBLEMS]:
+        say(f"left out: {line}", err=True)
+    if len(done.left_out) > MAX_PROBLEMS:
+        say(f"left out: {len(done.left_out) - MAX_PROBLEMS} more; --json lists them all", err=True)
+
+
+def sample_command(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="Query log: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
+        ),
+    ],
+    query_set: Annotated[
+        str, typer.Option("--query-set", metavar="NAME", help="Query set that receives the sampled queries.")
+    ],
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="Sampling strategy: frequent, random, or worst (lowest judge score).")
+    ] = "frequent",
+    size: Annotated[int, typer.Option("--size", min=1, metavar="N", help="Number of queries.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
+    store: StoreOption = None,
+) -> None:
+    """Sample a query log into a query set.
+
+    Exits 2 if rows of the log were left out.
+    """
+    from cems_workbench.evaluation import log_sampling
+    from cems_workbench.formats import log_format, logs, read
+    from cems_workbench.formats.logs import askings, not_recorded
+    from cems_workbench.jobs.factory import open_resources
+
+    if strategy not in log_sampling.STRATEGIES:
+        raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.STRATEGIES)}")
+    with progress_bar() as progress:
+        parsed = read(log, log_format(log) or logs.NAME, progress)
+        errors = parsed.errors
+        if not parsed.queries:
+            raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
+        with closing(open_resources(settings_for(store))) as resources:
+            answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+            entries = askings(parsed.queries, answers)
+            chosen, scores = log_sampling.sampled(entries, strategy, size, seed, resources, progress)
+            made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
+    rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
+    print_table(["qid", "query", "times", "judge"], rows)
+    if len(answers) < len(entries):
+        say(not_recorded(len(entries) - len(answers), len(entries)))
+    say(f"query set {made.name}, version {made.version}: {made.size} queries")
+    options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
+    say_next(words_of("gather", made.name, options=options))
+    for error in errors[:MAX_PROBLEMS]:
+        say(f"left out: {error}", err=True)
+    if len(errors) > MAX_PROBLEMS:
+        say(f"left out: {len(errors) - MAX_PROBLEMS} more rows", err=True)
+    if errors:
+        raise typer.Exit(2)
