@@ -26,15 +26,18 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
 _HOMES = {
     "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
     "api.blame": ("BlameReport", "blame"),
-    "api.configs": ("load_config", "presets", "save_config"),
-    "api.drift": ("DriftReport", "drift"),
-    "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
+    "api.evidence": ("DriftReport", "LoadedEvidence", "drift", "gather", "load_evidence"),
     "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
-    "api.memories": ("MemoryReport", "WhatIfReport", "memory_use", "what_if"),
-    "api.open_store": ("OpenStore", "open_store"),
-    "api.results": ("WorkbenchWarning",),
-    "api.stability": ("ExperimentalWarning",),
-    "api.supersessions": ("SupersessionReport", "supersessions"),
+    "api.memories": ("MemoryReport", "SupersessionReport", "WhatIfReport", "memory_use", "supersessions", "what_if"),
+    "api.open_store": (
+        "ExperimentalWarning",
+        "OpenStore",
+        "WorkbenchWarning",
+        "load_config",
+        "open_store",
+        "presets",
+        "save_config",
+    ),
     "api.terrier": ("SearchTransformer", "as_transformer"),
     "api.tuning": ("TuningReport", "tune"),
     "config": ("PipelineConfig",),
@@ -55,16 +58,26 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     import cems_trace as trace
     from cems_workbench.api.blame import BlameReport, blame
-    from cems_workbench.api.configs import load_config, presets, save_config
-    from cems_workbench.api.drift import DriftReport, drift
-    from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
+    from cems_workbench.api.evidence import DriftReport, LoadedEvidence, drift, gather, load_evidence
     from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
-    from cems_workbench.api.memories import MemoryReport, WhatIfReport, memory_use, what_if
-    from cems_workbench.api.open_store import OpenStore, open_store
-    from cems_workbench.api.results import WorkbenchWarning
+    from cems_workbench.api.memories import (
+        MemoryReport,
+        SupersessionReport,
+        WhatIfReport,
+        memory_use,
+        supersessions,
+        what_if,
+    )
+    from cems_workbench.api.open_store import (
+        ExperimentalWarning,
+        OpenStore,
+        WorkbenchWarning,
+        load_config,
+        open_store,
+        presets,
+        save_config,
+    )
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
-    from cems_workbench.api.stability import ExperimentalWarning
-    from cems_workbench.api.supersessions import SupersessionReport, supersessions
     from cems_workbench.api.terrier import SearchTransformer, as_transformer
     from cems_workbench.api.tuning import TuningReport, tune
     from cems_workbench.config import PipelineConfig

@@ -1,11 +1,11 @@
 """The Python API: the names of `from cems_workbench import …`, over the functions that pages and commands call.
 
-    open_store, load_config, save_config    what is asked, and with which config       opening, configs
-    search, replay, why                     one query                                  asking
+    open_store, load_config, save_config    what is asked, and with which config       open_store
+    search, replay, why                     one query                                  single_query
     blame                                   what an agent said, back to its memories   blame
-    gather, load_evidence                   the evidence of a query set                evidence
-    evaluate, compare, check                configs measured on it                     measuring
-    drift                                   what other evidence changes                drifting
+    memory_use, what_if, supersessions      memories                                   memories
+    gather, load_evidence, drift            the evidence of a query set                evidence
+    evaluate, compare, check                configs measured on it                     measures
     tune                                    a better config searched                   tuning
     as_transformer                          a config as a stage of PyTerrier           terrier
 

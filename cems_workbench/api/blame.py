@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.results import collect_warnings
+from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
-    from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.api.single_query import Answer
 
 
@@ -149,7 +148,7 @@ def blame(
         ModelError, StoreError: a model or the store cannot be used.
     """
     from cems_workbench.api import single_query
-    from cems_workbench.api.configs import load_config
+    from cems_workbench.api.open_store import load_config
     from cems_workbench.jobs.blaming import blame_answer
 
     if query is None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
+from cems_workbench.api.open_store import load_config
 from cems_workbench.errors import InputError
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.losses_of_set import Losses
-    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.api.open_store import ConfigLike
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation

@@ -1,23 +1,194 @@
-"""A store, opened with the models that search it."""
+"""An open store, configs, and what a result should be read with: warnings, and marks of stability.
+
+A name without a mark is covered by the promise in CONTRIBUTING.md, "Versions". The marks are modelled on
+Optuna's `experimental_func` and `deprecated_func`.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cems_workbench.api.results import warn
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, one_line
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Memory, Query
     from cems_workbench.store.imports import ImportEvent, Undo
+
+
+class WorkbenchWarning(UserWarning):
+    """What a result should be read with: a fallback, a skipped row, what a config file could not say."""
+
+
+_collected: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+
+
+def warn(line: str) -> None:
+    """Warn the caller of the API through `warnings`, or through `collect_warnings` if that is active."""
+    noted = _collected.get()
+    if noted is None:
+        warnings.warn(one_line(line, 500), WorkbenchWarning, stacklevel=3)
+    else:
+        noted.append(one_line(line, 500))
+
+
+@contextmanager
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect this thread's warnings in the yielded list; `warnings.catch_warnings` would affect all threads."""
+    lines: list[str] = []
+    token = _collected.set(lines)
+    try:
+        yield lines
+    finally:
+        _collected.reset(token)
+
+
+Marked = TypeVar("Marked", bound=Callable[..., Any])
+
+
+class ExperimentalWarning(UserWarning):
+    """A name may change in any version; it is outside the promise of CONTRIBUTING.md."""
+
+
+def experimental(*, since: str) -> Callable[[Marked], Marked]:
+    """Mark a function, method or class that may change in any version.
+
+    Args:
+        since: the version that added it.
+    """
+
+    def mark(target: Marked) -> Marked:
+        line = f"{target.__qualname__} is experimental since {since}: it may change in any version"
+        return _mark(target, f"Experimental since {since}: may change in any version.", line, ExperimentalWarning)
+
+    return mark
+
+
+def deprecated(*, since: str, use: str, removed_in: str) -> Callable[[Marked], Marked]:
+    """Mark a function, method or class that another one replaces. It still works.
+
+    Args:
+        since: the version that deprecated it.
+        use: the name to use instead.
+        removed_in: the version that removes it.
+
+    The warning is a FutureWarning, which Python shows to users by default; a DeprecationWarning is hidden outside `__main__`.
+    """
+
+    def mark(target: Marked) -> Marked:
+        rest = f"deprecated since {since} and is removed in {removed_in}: use {use}"
+        note = f"Deprecated since {since}, removed in {removed_in}: use `{use}`."
+        return _mark(target, note, f"{target.__qualname__} is {rest}", FutureWarning)
+
+    return mark
+
+
+def _mark(target: Marked, note: str, line: str, category: type[Warning]) -> Marked:
+    target.__doc__ = f"{inspect.cleandoc(target.__doc__ or '')}\n\n{note}".lstrip()
+    function: Callable[..., Any] = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+    warned = False
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **values: Any) -> Any:
+        nonlocal warned
+        if not warned:
+            warned = True
+            warnings.warn(line, category, stacklevel=2)
+        return function(*args, **values)
+
+    if not isinstance(target, type):
+        return wrapper  # type: ignore[return-value]
+    target.__init__ = wrapper  # type: ignore[misc]
+    return target
+
+
+if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+
+    ConfigLike = PipelineConfig | str | Path
+    """A config, the name of a shipped preset, or the path of a config file."""
+
+
+def presets() -> tuple[str, ...]:
+    """The names of the shipped presets, each of which `load_config` takes."""
+    from cems_workbench.builtin import preset_names
+
+    return preset_names()
+
+
+def load_config(source: ConfigLike | None = None, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
+    """The config of a preset or of a file, with some of its parameters changed.
+
+    Args:
+        source: name of a preset, path of a config file (YAML, JSON, TOML, `.env` or Python), or a config; None is the default preset,
+            that of `CEMS_WORKBENCH_PRESET` or `workbench`.
+        changes: new values by path, such as `{"fusion.k": 30, "rerank.backend": "none"}`.
+
+    Returns:
+        A frozen, validated config; `config.get("fusion.k")` reads a parameter, `config.name` its name.
+
+    Raises:
+        InputError: nothing is found under that name, or the file, a path or a value is not valid.
+
+    What a file could not say is a `WorkbenchWarning`.
+    """
+    from cems_workbench.config import PipelineConfig, with_values
+
+    config = source if isinstance(source, PipelineConfig) else _found(source)
+    return with_values(config, dict(changes), source="changes") if changes else config
+
+
+def _found(source: str | Path | None) -> PipelineConfig:
+    from cems_workbench.builtin import DEFAULT_PRESET, default_preset
+    from cems_workbench.jobs.catalogue import config_named
+    from cems_workbench.settings import settings_for
+
+    default, problem = (DEFAULT_PRESET, None) if source is not None else default_preset(settings_for().preset)
+    found = config_named(None, None if source is None else Path(source), default)
+    for line in (*([problem] if problem else []), *found.warnings):
+        warn(line)
+    return found.config
+
+
+def save_config(config: ConfigLike, path: str | Path) -> Path:
+    """Write a config with every key stated, in the form that the suffix says: yaml, json, toml, env or py.
+
+    Args:
+        config: a config, the name of a preset, or the path of a config file.
+        path: the file to write; one that is there is replaced, whole or not at all.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+
+    What the form cannot express is listed in its comments, and is a `WorkbenchWarning`.
+    """
+    from cems_workbench.config.forms.files import SUFFIXES
+    from cems_workbench.jobs.exporting import exported
+    from cems_workbench.platform.atomic_write import write_text
+
+    out = Path(path)
+    form = SUFFIXES.get(out.suffix.lower())
+    if form is None:
+        raise InputError(f"{out}: expected a suffix of {', '.join(sorted(SUFFIXES))}")
+    export = exported(load_config(config), form)
+    write_text(out, export.text)
+    if export.lost:
+        warn(f"{out} cannot say {', '.join(name for name, _, _ in export.lost)}")
+    return out
 
 
 @dataclass(frozen=True, eq=False, repr=False)

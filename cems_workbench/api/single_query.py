@@ -9,8 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.configs import load_config
-from cems_workbench.api.results import warn
+from cems_workbench.api.open_store import load_config, warn
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import EXCERPT_CHARS, Result, Table
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.stage_mistakes import KnownMistake
     from cems_workbench.analysis.supersession import Staleness
     from cems_workbench.analysis.why import Why
-    from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence, Trace
     from cems_workbench.pipeline.gather import JudgeScope, Request

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.configs import load_config
+from cems_workbench.api.open_store import load_config
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.config import PipelineConfig
 
 RESULT_COLUMNS = ("docno", "score", "rank", "pipeline_score", "text")

@@ -8,15 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
-from cems_workbench.api.results import warn
+from cems_workbench.api.open_store import load_config, warn
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.tuning.holdout import Gain

@@ -329,7 +329,7 @@ def drift_command(
     Measures change, not quality: no judgments are used.
     """
     from cems_workbench.analysis.drift import drift
-    from cems_workbench.api.drift import DriftReport
+    from cems_workbench.api.evidence import DriftReport
 
     read = read_evidence(before)
     chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
-from cems_workbench.api.open_store import OpenStore, open_store
+from cems_workbench.api.open_store import OpenStore, load_config, open_store
 from cems_workbench.builtin import preset_names
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.files import SUFFIXES

@@ -28,7 +28,7 @@ from pydantic_core import from_json, to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cems_workbench import __version__
-from cems_workbench.api.results import collect_warnings
+from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError, nearest, one_line, short, user_message
 from cems_workbench.jobs.access import may
 from cems_workbench.mcp import memories, queries, query_sets

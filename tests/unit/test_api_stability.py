@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 import cems_workbench as cw
-from cems_workbench.api.stability import ExperimentalWarning, deprecated, experimental
+from cems_workbench.api.open_store import ExperimentalWarning, deprecated, experimental
 
 
 def test_experimental_function_warns_on_first_use_only() -> None:
