@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.cli.measuring import (
+    ConfigsChoice,
     asserted_json,
     chosen_configs,
     exit_unless_all_hold,
@@ -20,9 +21,7 @@ from cems_workbench.cli.measuring import (
 from cems_workbench.cli.next_command import repeated, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
-    ConfigsOption,
     JsonOption,
-    SetOption,
     StoreOption,
     chosen_config,
     filled_resources,
@@ -63,6 +62,18 @@ MAX_TRIALS, MAX_SCORES = 6000, 4000
 """Configs that a search for the nearest replays at most, and results that rerankers read."""
 
 
+@dataclasses.dataclass(frozen=True)
+class AgreeingConfigs(ConfigsChoice):
+    """The configs that are compared with a real system."""
+
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--preset", metavar="NAME", help=preset_help("cems_head, CEMS with its default settings; repeatable")
+        ),
+    ] = None
+
+
 def fidelity_command(
     answers: Annotated[
         list[Path] | None,
@@ -88,14 +99,8 @@ def fidelity_command(
             "--query-set", metavar="SET", help="Query set to send with --ask (default: every query of the store)."
         ),
     ] = None,
-    preset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--preset", metavar="NAME", help=preset_help("cems_head, CEMS with its default settings; repeatable")
-        ),
-    ] = None,
-    config: ConfigsOption = None,
-    changes: SetOption = None,
+    *,
+    choice: AgreeingConfigs,
     store: StoreOption = None,
     data: Annotated[
         Path | None,
@@ -272,7 +277,8 @@ def fidelity_command(
         require_usable(recording)
         if line := bad_rows(recording):
             say(line, err=True)
-    chosen = chosen_configs(config, preset, changes)
+    changes = choice.changes
+    chosen = chosen_configs(choice.config, choice.preset, changes)
     if not chosen:
         chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,8 @@ from cems_workbench.cli.options import (
     filled_resources,
     given_options,
     open_existing_store,
+    present,
+    print_parts,
     print_table,
     progress_bar,
     queries_of,
@@ -42,13 +45,12 @@ JudgeKindOption = Annotated[
 ]
 
 
-def judgments_command(
-    format: Annotated[
-        str, typer.Option("--format", help="Output format: a judgment format of import, or queries-jsonl.")
-    ] = "judgments-jsonl",
-    query_set: QuerySetOption = None,
-    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
-    judge_kind: JudgeKindOption = "human",
+@dataclass(frozen=True)
+class Labels:
+    """Which labels a command takes, raw or one per pair."""
+
+    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None
+    judge_kind: JudgeKindOption = "human"
     rule: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +58,28 @@ def judgments_command(
             metavar="NAME",
             help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
         ),
-    ] = None,
+    ] = None
+
+    def read(self, store: Store, qids: set[str]) -> list[Judgment]:
+        """The labels of these queries; what a rule leaves open is named on stderr."""
+        from cems_workbench.evaluation.labelling.agreement import choose_judgments
+
+        try:
+            chosen = choose_judgments(store, qids, self.judge, self.judge_kind, self.rule)  # type: ignore[arg-type]
+        except InputError as error:
+            raise InputError(f"--{error}") from None
+        for line in chosen.still_open:
+            say(f"open: {line}", err=True)
+        return list(chosen.judgments)
+
+
+def judgments_command(
+    format: Annotated[
+        str, typer.Option("--format", help="Output format: a judgment format of import, or queries-jsonl.")
+    ] = "judgments-jsonl",
+    query_set: QuerySetOption = None,
+    *,
+    labels: Labels,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
     ] = None,
@@ -77,7 +100,7 @@ def judgments_command(
             text = queries_written(queries.values())
         else:
             every = {query.qid: query for query in opened.queries.read()}  # others may have the same words
-            written = write_judgments(format, chosen_labels(opened, set(queries), judge, judge_kind, rule), every)
+            written = write_judgments(format, labels.read(opened, set(queries)), every)
             text, left_out = written.text, written.left_out
     if out is None:
         put(text)
@@ -89,19 +112,6 @@ def judgments_command(
         say(f"left out: {line}", err=True)
     if left_out:
         raise typer.Exit(1)
-
-
-def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
-    """The labels asked for, raw or one per pair; what a rule leaves open is named on stderr."""
-    from cems_workbench.evaluation.labelling.agreement import choose_judgments
-
-    try:
-        chosen = choose_judgments(store, qids, judge, kind, rule)  # type: ignore[arg-type]
-    except InputError as error:
-        raise InputError(f"--{error}") from None
-    for line in chosen.still_open:
-        say(f"open: {line}", err=True)
-    return list(chosen.judgments)
 
 
 def agreement_command(
@@ -129,7 +139,7 @@ def agreement_command(
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
     with open_existing_store(store) as opened:
         queries = {query.qid: query for query in queries_of(opened, query_set)}
-        every = chosen_labels(opened, set(queries), None, "human", None)
+        every = Labels().read(opened, set(queries))
         labels, of_store = of_memories(every)
         relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
         scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
@@ -211,6 +221,8 @@ def supersessions_command(
     Nothing changes until a proposal is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the
     reviewer's name.
     """
+    from cems_workbench.api.memories import SupersessionReport
+
     with filled_resources(store) as resources:
         resources.store.supersessions.apply()
         if accept is not None:
@@ -248,19 +260,16 @@ def supersessions_command(
         to_search = None if as_json else first_search(resources.store, given_options(store=store))
     if out is not None:
         write_proposals(found, out)
-    if as_json:
-        return put_json(found.to_json())
-    say(found.sentence)
-    for note in found.notes:
-        say(note)
-    if out is not None:
+    report = SupersessionReport(found)
+    if out is None or as_json:
+        present(report, as_json, titled=True)
+    else:
+        print_parts([report.title, *report.notes], (), ())
         say(
             f"wrote {len(found.edges)} to {out}: fill in the column verdict (accept, reject or swap), then save the verdicts"
         )
-    elif found.edges:
-        print_table(
-            ["newer", "older", "score", "why"], [[edge.newer, edge.older, edge.score, edge.why] for edge in found.edges]
-        )
+    if as_json:
+        return
     if not found.edges:
         say_next(to_search)
     elif out is not None:
@@ -292,16 +301,8 @@ def dataset_command(
             help="Only memories of this project, with their relations, queries and judgments.",
         ),
     ] = None,
-    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
-    judge_kind: JudgeKindOption = "human",
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            "--rule",
-            metavar="NAME",
-            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
-        ),
-    ] = None,
+    *,
+    labels: Labels,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -312,7 +313,7 @@ def dataset_command(
     from cems_workbench.formats import dataset_writers, write_dataset
 
     with open_existing_store(store) as opened, progress_bar(as_json) as progress:
-        dataset = _dataset(opened, query_set, project, (judge, judge_kind, rule))
+        dataset = _dataset(opened, query_set, project, labels)
         done = write_dataset(format, dataset, out, progress)
     kinds = dataset_writers()[format].kinds
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
@@ -326,9 +327,7 @@ def dataset_command(
         raise typer.Exit(1)
 
 
-def _dataset(
-    store: Store, query_set: str | None, project: str | None, labels: tuple[str | None, str, str | None]
-) -> DataSet:
+def _dataset(store: Store, query_set: str | None, project: str | None, labels: Labels) -> DataSet:
     """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
     from cems_workbench.formats import DataSet
 
@@ -337,7 +336,7 @@ def _dataset(
     if problem := store.memories.project_problem(project):
         raise InputError(f"--project: {problem}")
     relations = store.relations.read()
-    judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
+    judgments = labels.read(store, {query.qid for query in queries})
     if project is not None:
         queries = [query for query in queries if query.project in (None, project)]
         about = {memory.id for memory in store.memories.iterate(project)}
