@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
 from cems_workbench.api.open_store import load_config, warn
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.jobs.tuning import SearchResult
+    from cems_workbench.jobs.tuning_summary import GainRow
     from cems_workbench.tuning.holdout import Gain
     from cems_workbench.tuning.optimizer import Trial, Watch
 
@@ -92,37 +93,160 @@ class TuningReport(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What became of the guards, and that nothing is better, where that is so."""
+        """That no judgment chose it, that nothing is better, and what became of the guards, where that is so."""
         from cems_workbench.jobs.tuning import guard_lines
 
-        kept = () if self.better else ("Nothing that was tried is surely better than the baseline, which is kept.",)
-        return (*kept, *guard_lines(self.result))
+        unlabelled = ("UNLABELLED: chosen by a reranker's order instead of judgments",)
+        kept = () if self.better else ("nothing tried is significantly better than the baseline, which is kept",)
+        return (*(unlabelled if self._stands_in else ()), *kept, *guard_lines(self.result))
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What the proposal changes, and what it gains with its interval."""
-        rows = tuple(
-            (name, gain.queries, gain.baseline, gain.tuned, gain.difference, gain.low, gain.high, gain.p)
-            for name, gain in (("cross-validated", self.validation), ("hold-out", self.holdout))
-            if gain is not None
-        )
-        gains = Table(("queries of", "queries", "baseline", "tuned", "difference", "low", "high", "p"), rows, "gain")
+        """Changes and gains; without labels how far each list can be trusted, and the gain by judgments; a Pareto front if there is one."""
+        from cems_workbench.jobs.tuning_summary import gain_rows, judged_rows
+
+        planned, found = self.result.planned, self.result.by_judgments
+        what = "proposed" if self._stands_in else "tuned"
         changed = tuple((path, str(was), str(now)) for path, (was, now) in self.changes.items())
-        return Table(("parameter", "baseline", "tuned"), changed, "changes"), gains
+        tables = [
+            Table(("parameter", "baseline", what), changed, "changes"),
+            _gains(gain_rows(self.result), what, planned.measure),
+        ]
+        if self._stands_in:
+            columns = ("list", "queries", "agreement", "low", "high", "read", "shared", "lead")
+            rows = (
+                (one.source, one.queries, one.agreement, one.low, one.high, one.read, one.shared, one.lead)
+                for one in self._trust()
+            )
+            tables.append(Table(columns, tuple(rows), f"each list alone: {planned.measure}"))
+        if found is not None:
+            title = f"{planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels"
+            tables.append(_gains(judged_rows(found), what, title))
+        if len(planned.plan.goal.names) > 1 and (points := self._front()):
+            cells = (tuple(one if isinstance(one, float) else str(one) for one in point.values()) for point in points)
+            tables.append(Table(tuple(points[0]), tuple(cells), "Pareto front"))
+        return tuple(tables)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What counts as relevant, what is never split, how often the hold-out was looked at, and what the evidence lacks."""
-        tuned = self.result.tuned
-        looks = (f"looks at the hold-out: {tuned.looks}",) if tuned.looks else ()
-        not_kept = (f"its scores could not be kept: {self.result.not_kept}",) if self.result.not_kept else ()
-        return (
-            self.result.planned.relevance,
-            f"never split: {self.result.planned.group_by}; on the queries searched on: {tuned.train:.4f}",
-            *looks,
-            *self.result.lacking,
-            *not_kept,
+        from cems_workbench.jobs.tuning_summary import gap_line
+
+        result, found = self.result, self.result.by_judgments
+        tuned, planned = result.tuned, result.planned
+        said = [planned.relevance, gap_line(result)]
+        said.append(f"{len(tuned.search.trials) - 1} configs tried; never split: {planned.group_by}")
+        if tuned.looks:
+            said.append(f"looks at the hold-out: {tuned.looks}")
+        if self._stands_in:
+            said.append(
+                "read: share of its first ten that the reranker scored; shared: that another list has too; "
+                "lead: of its first score over its second"
+            )
+        if found is not None:
+            said.append(
+                f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too"
+            )
+            said += [f"warning: as ranked: {line}" for line in found.lacking]
+        said += [f"warning: {line}" for line in result.lacking]
+        if result.not_kept:
+            said.append(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}")
+        return tuple(said)
+
+    @property
+    def _stands_in(self) -> str:
+        return self.result.planned.data.stands_in
+
+    def _trust(self) -> list[Any]:
+        from cems_workbench.jobs.unlabelled import trust_in_lists
+
+        planned = self.result.planned
+        return list(trust_in_lists(planned.data, str(planned.plan.goal.objectives[0]), planned.plan.seed))
+
+    def _front(self) -> list[dict[str, Any]]:
+        """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
+        from cems_workbench.jobs.tuning_summary import front_of
+
+        plan, trials = self.result.tuned.plan, self.result.tuned.search.trials
+        points = []
+        for trial in (trials[i] for i in front_of(self.result)):
+            reached = dict(zip(plan.goal.names, plan.goal.as_measured(trial.reached).tolist(), strict=True))
+            values = {axis.path: _plain(value) for axis, value in zip(plan.space.axes, trial.values, strict=True)}
+            points.append(reached | values)
+        return points
+
+    def to_json(self) -> dict[str, Any]:
+        """The search as plain values, as `tune --json` prints it."""
+        tuned, planned, found = self.result.tuned, self.result.planned, self.result.by_judgments
+        values = {
+            "config": self.config.name,
+            "changes": [[path, _plain(was), _plain(now)] for path, (was, now) in self.changes.items()],
+            "trials": len(tuned.search.trials) - 1,
+            "cancelled": tuned.search.cancelled,
+            "group_by": planned.group_by,
+            "relevant_from": planned.plan.goal.objectives[0].grade,
+            "counted": len(planned.batch.queries),
+            "train": tuned.train,
+            "validation": _gain(self.validation),
+            "holdout": _gain(self.holdout),
+            "looks": tuned.looks,
+            "pareto_front": self._front(),
+            "needs": self.result.lacking,
+        }
+        if not self._stands_in:
+            return values
+        held = found and {
+            "proposal": _gain(found.proposal),
+            "as_ranked": _gain(found.as_ranked),
+            "labelled": _gain(found.labelled),
+            "hindsight": _gain(found.hindsight),
+            "lacking": list(found.lacking),
+            "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()},
+            "share": found.share,
+        }
+        trust = [asdict(row) for row in self._trust()]
+        return values | {"unlabelled": {"stands_in": self._stands_in, "lists": trust, "by_judgments": held}}
+
+
+def _gains(rows: Sequence[GainRow], found: str, title: str) -> Table:
+    """A row for each part of the queries that was measured, with what it says where the choice did not see it."""
+    from cems_workbench.jobs.tuning_summary import verdict
+
+    cells = (
+        (
+            row.name,
+            gain.queries,
+            gain.baseline,
+            gain.tuned,
+            gain.difference,
+            gain.low,
+            gain.high,
+            gain.p if row.fair else None,
+            verdict(gain) if row.fair else row.about,
         )
+        for row in rows
+        if (gain := row.gain) is not None
+    )
+    columns = ("queries of", "queries", "baseline", found, "difference", "low", "high", "p", "what it says")
+    return Table(columns, tuple(cells), title)
+
+
+def _gain(measured: Gain | None) -> dict[str, Any] | None:
+    if measured is None:
+        return None
+    return {
+        "queries": measured.queries,
+        "baseline": measured.baseline,
+        "tuned": measured.tuned,
+        "difference": measured.difference,
+        "interval": [measured.low, measured.high],
+        "p": measured.p,
+        "p_greater": measured.p_greater,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def tune(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,7 +31,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     account,
     given_options,
-    print_table,
+    present,
     progress_bar,
     settings_for,
 )
@@ -44,10 +43,8 @@ from cems_workbench.progress import Cancelled, Progress
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.evaluation import LabelledEvidence
-    from cems_workbench.jobs.exporting import ExportedRanking
     from cems_workbench.jobs.tuning import SearchResult, SearchSettings
-    from cems_workbench.jobs.tuning_summary import GainRow
-    from cems_workbench.tuning.holdout import Gain, GroupBy
+    from cems_workbench.tuning.holdout import GroupBy
     from cems_workbench.tuning.optimizer import Trial, Watch
 
 INTERRUPTED = 130
@@ -140,6 +137,7 @@ def tune_command(
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = choice.read()
+    from cems_workbench.api.tuning import TuningReport
     from cems_workbench.jobs.cluster import cluster_at
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.jobs.tuning import (
@@ -183,15 +181,19 @@ def tune_command(
             result = _compare_with_judgments(result, of_baseline, sealing, relevant_from, progress, interrupted)
     if result.not_sent:
         say(result.not_sent, err=True)
-    if result.not_kept:
-        say(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _with_open_holdout(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     if html is not None:
         _write_page(html, result, as_json)
-    _report(result, as_json, rankings)
-    if not as_json:
+    report = TuningReport(result)
+    if as_json:
+        put_json(report.to_json() | {"as_read": [ranking.to_json() for ranking in rankings]})
+    else:
+        present(report)
+        for ranking in rankings:
+            if ranking.export.lost:
+                print_ranking(ranking)
         for line in _score_lines(result, read.path, out, _config_options(choice), store):
             say(line, err=True)
         say_next(*_next_commands(result, evidence, out, _config_options(choice), store))
@@ -309,173 +311,3 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(pressed)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRanking]) -> None:
-    from cems_workbench.config import difference
-
-    tuned, by = result.tuned, result.planned.group_by
-    changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
-    measure = tuned.plan.goal.objectives[0]
-    if as_json:
-        put_json(
-            {
-                "config": tuned.config.name,
-                "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
-                "trials": len(tuned.search.trials) - 1,
-                "cancelled": tuned.search.cancelled,
-                "group_by": by,
-                "relevant_from": measure.grade,
-                "counted": len(result.planned.batch.queries),
-                "train": tuned.train,
-                "validation": _gain(tuned.validation),
-                "holdout": _gain(tuned.holdout),
-                "looks": tuned.looks,
-                "pareto_front": _front(result),
-                "needs": result.lacking,
-                "as_read": [ranking.to_json() for ranking in rankings],
-                **_unlabelled(result),
-            }
-        )
-        return
-    if result.planned.data.stands_in:
-        say("UNLABELLED: chosen by a reranker's order instead of judgments")
-        _print_lists(result)
-    if changed:
-        print_table(
-            ["parameter", "baseline", "proposed" if result.planned.data.stands_in else "tuned"],
-            [[path, str(was), str(now)] for path, was, now in changed],
-        )
-    else:
-        say("nothing tried is significantly better than the baseline, which is kept")
-    from cems_workbench.jobs.tuning import guard_lines
-    from cems_workbench.jobs.tuning_summary import gain_rows, gap_line
-
-    for line in guard_lines(result):
-        say(line)
-    found = "proposed" if result.planned.data.stands_in else "tuned"
-    _print_gains(gain_rows(result), found, result.planned.measure)
-    say(result.planned.relevance)
-    _print_by_judgments(result)
-    say(gap_line(result))
-    say(f"{len(tuned.search.trials) - 1} configs tried; never split: {by}")
-    if tuned.looks:
-        say(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
-    if len(tuned.plan.goal.names) > 1:
-        points = _front(result)
-        rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
-        print_table(list(points[0]) if points else [], rows, title="Pareto front")
-    for ranking in rankings:
-        if ranking.export.lost:
-            print_ranking(ranking)
-    for line in result.lacking:
-        say(f"warning: {line}", err=True)
-
-
-def _unlabelled(result: SearchResult) -> dict[str, Any]:
-    """What is added of a search without labels."""
-    from cems_workbench.jobs.unlabelled import trust_in_lists
-
-    planned, found = result.planned, result.by_judgments
-    if not planned.data.stands_in:
-        return {}
-    trust = trust_in_lists(planned.data, str(planned.plan.goal.objectives[0]), planned.plan.seed)
-    held = found and {
-        "proposal": _gain(found.proposal),
-        "as_ranked": _gain(found.as_ranked),
-        "labelled": _gain(found.labelled),
-        "hindsight": _gain(found.hindsight),
-        "lacking": list(found.lacking),
-        "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()},
-        "share": found.share,
-    }
-    return {
-        "unlabelled": {
-            "stands_in": planned.data.stands_in,
-            "lists": [asdict(row) for row in trust],
-            "by_judgments": held,
-        }
-    }
-
-
-def _print_lists(result: SearchResult) -> None:
-    """How far each list can be trusted as far as that shows without labels."""
-    from cems_workbench.jobs.unlabelled import trust_in_lists
-
-    planned = result.planned
-    measure = str(planned.plan.goal.objectives[0])
-    rows = [
-        [one.source, one.queries, one.agreement, f"{one.low:.4f} to {one.high:.4f}", one.read, one.shared, one.lead]
-        for one in trust_in_lists(planned.data, measure, planned.plan.seed)
-    ]
-    columns = ["list", "queries", "agreement", "95 % interval", "read", "shared", "lead"]
-    print_table(columns, rows, title=f"each list alone: {planned.measure}")
-    say(
-        "read: share of its first ten that the reranker scored; shared: that another list has too; lead: of its first score over its second"
-    )
-
-
-def _print_gains(rows: Sequence[GainRow], found: str, title: str) -> None:
-    """A row for each part of the queries that was measured, named as on Tune, with what it says where the choice did not see it."""
-    from cems_workbench.jobs.tuning_summary import verdict
-
-    measured = [(row, row.gain) for row in rows if row.gain is not None]
-    cells: list[list[object]] = [
-        [
-            row.name,
-            gain.queries,
-            gain.baseline,
-            gain.tuned,
-            gain.difference,
-            f"{gain.low:+.4f} to {gain.high:+.4f}",
-            gain.p if row.fair else None,
-            verdict(gain) if row.fair else row.about,
-        ]
-        for row, gain in measured
-    ]
-    print_table(["", "queries", "baseline", found, "difference", "95 % interval", "p", ""], cells, title=title)
-
-
-def _print_by_judgments(result: SearchResult) -> None:
-    """Print the gain of an unlabelled proposal on existing judgments, compared with labelled tuning."""
-    from cems_workbench.jobs.tuning_summary import judged_rows
-
-    found = result.by_judgments
-    if found is None:
-        return
-    title = f"{result.planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels"
-    _print_gains(judged_rows(found), "proposed", title)
-    say(f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too")
-    for line in found.lacking:
-        say(f"warning: as ranked: {line}", err=True)
-
-
-def _front(result: SearchResult) -> list[dict[str, Any]]:
-    """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
-    from cems_workbench.jobs.tuning_summary import front_of
-
-    plan, trials = result.tuned.plan, result.tuned.search.trials
-    points = []
-    for trial in (trials[i] for i in front_of(result)):
-        reached = dict(zip(plan.goal.names, plan.goal.as_measured(trial.reached).tolist(), strict=True))
-        values = {axis.path: _plain(value) for axis, value in zip(plan.space.axes, trial.values, strict=True)}
-        points.append(reached | values)
-    return points
-
-
-def _gain(measured: Gain | None) -> dict[str, Any] | None:
-    if measured is None:
-        return None
-    return {
-        "queries": measured.queries,
-        "baseline": measured.baseline,
-        "tuned": measured.tuned,
-        "difference": measured.difference,
-        "interval": [measured.low, measured.high],
-        "p": measured.p,
-        "p_greater": measured.p_greater,
-    }
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
