@@ -10,7 +10,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
+from cems_workbench.ui.inspect.results import draw_side_by_side
 from cems_workbench.ui.kit.html import begin_page
 
 ROWS = 900

@@ -43,8 +43,14 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, token_count_text, views_in
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
-from cems_workbench.ui.inspect.results import judged_summary, mistakes_html, results_html, strip_html, warnings_html
-from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
+from cems_workbench.ui.inspect.results import (
+    draw_side_by_side,
+    judged_summary,
+    mistakes_html,
+    results_html,
+    strip_html,
+    warnings_html,
+)
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.widgets import draw_provenance, switch

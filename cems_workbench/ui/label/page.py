@@ -9,7 +9,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.widgets import errors_shown, switch
-from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded
+from cems_workbench.ui.label import agreement, card, files, queues, state, superseded
 
 CACHE_S = 60
 """Cache time of the lines."""
@@ -62,7 +62,7 @@ VIEWS = {
     "Queue": draw_queue,
     "Superseded": superseded.draw,
     "Agreement": agreement.draw,
-    "People and judge": judge.draw_judge,
+    "People and judge": agreement.draw_judge,
     "Files": files.draw,
 }
 

@@ -23,7 +23,7 @@ from cems_workbench.store.statistics import Sort
 from cems_workbench.ui.kit import html, widgets
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.memories import detail, importing, state
+from cems_workbench.ui.memories import detail, sources, state
 
 MAX_ROWS = 1_000
 
@@ -313,4 +313,4 @@ def _empty(resources: Resources, place: DeltaGenerator) -> None:
             help="Choose files with memories, queries or judgments.",
             on_click=lambda: st.session_state.update({state.VIEW: "Import"}),
         )
-        importing.offer_sample(resources, place, "browse")
+        sources.offer_sample(resources, place, "browse")

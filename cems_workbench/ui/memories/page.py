@@ -9,13 +9,13 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.widgets import switch
-from cems_workbench.ui.memories import browse, detail, importing, sources, state, statistics, store
+from cems_workbench.ui.memories import browse, detail, sources, state, store
 
 VIEWS = {
     "Browse": browse.draw_browse,
-    "Import": importing.draw_importing,
+    "Import": sources.draw_importing,
     "Sources": sources.draw,
-    "Statistics": statistics.draw,
+    "Statistics": store.draw_statistics,
     "Deleted": browse.draw_deleted,
     "Store": store.draw,
 }

@@ -33,7 +33,7 @@ from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, dra
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 from cems_workbench.ui.kit.widgets import progress_in
-from cems_workbench.ui.tune.space import label
+from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import page
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.widgets import empty, switch
-from cems_workbench.ui.tune import export, history, learned, result, search, setup, space, unlabelled
+from cems_workbench.ui.tune import export, learned, result, search, setup
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
@@ -22,12 +22,12 @@ def set_up(resources: Resources) -> None:
     data = setup.choose(resources)
     if data is None:
         if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.NO_JUDGMENTS:
-            setup.draw(resources, st.session_state["tune:set"])
+            result.draw_sample(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
-        unlabelled.draw_lists(data)
+        setup.draw_lists(data)
     st.markdown("## Parameters to tune")
-    searched = space.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
+    searched = search.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
     if searched is None:
         return
     st.markdown("## Goal and measurement")
@@ -52,7 +52,7 @@ def result_view(
         if warning:
             st.warning(plain(warning), icon=":material/history:")
         if searched.planned.data.stands_in:
-            st.info(unlabelled.UNLABELLED_NOTICE, icon=":material/label_off:")
+            st.info(setup.UNLABELLED_NOTICE, icon=":material/label_off:")
         draw(searched, resources)
 
     return drawn
@@ -60,11 +60,11 @@ def result_view(
 
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
-    "Result": result_view(result.draw, setup.draw),
+    "Result": result_view(result.draw, result.draw_sample),
     "What it learned": result_view(lambda result, _: learned.draw_learned(result)),
     "By query": result_view(lambda result, _: learned.draw_queries(result)),
     "Export": result_view(export.draw),
-    "History": history.draw,
+    "History": export.draw_history,
 }
 
 

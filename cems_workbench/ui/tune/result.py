@@ -1,4 +1,4 @@
-"""Result of a search: verdict, gains on each part of the queries, Pareto front, and changed parameters."""
+"""Result of a search: verdict, gains on each part of the queries, Pareto front, changed parameters; and the bundled result of the sample set."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.config import EvidenceCard, PipelineConfig, preset
 from cems_workbench.config.fields import short_value
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.config_history import restored_config
+from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
+from cems_workbench.jobs.sample_figures import SampleFigures, sample_figures
 from cems_workbench.jobs.scoring import Lacking, read_again
-from cems_workbench.jobs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
+from cems_workbench.jobs.tuning import (
+    SearchResult,
+    SearchSettings,
+    guard_lines,
+    looks_at,
+    open_holdout,
+    searched_anew,
+)
 from cems_workbench.jobs.tuning_summary import (
     COST,
+    CROSS_VALIDATED,
     GainRow,
     about_lines,
     all_reached,
@@ -21,26 +34,34 @@ from cems_workbench.jobs.tuning_summary import (
     gain_rows,
     gap_line,
     headline,
+    headline_of,
     judged_lines,
     judged_rows,
     objective_names,
     stable_words,
     verdict,
 )
+from cems_workbench.jobs.unlabelled import by_judgments
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.learned import Region
+from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import announce, plain, render
-from cems_workbench.ui.kit.session import may, reviewer
+from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
-from cems_workbench.ui.tune import unlabelled
-from cems_workbench.ui.tune.search import start
-from cems_workbench.ui.tune.space import label
-from cems_workbench.ui.tune.state import page
+from cems_workbench.ui.kit.widgets import (
+    draw_bundled_notice,
+    offer_job,
+)
+from cems_workbench.ui.tune.search import label, start
+from cems_workbench.ui.tune.state import VIEW, page
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -83,7 +104,7 @@ def _by_judgments(result: SearchResult, resources: Resources) -> None:
     st.markdown("## By judgments")
     comparison = result.by_judgments
     if comparison is None:
-        unlabelled.offer_judgments(result, resources)
+        offer_judgments(result, resources)
         return
     st.html(gains_html(judged_rows(comparison), str(result.planned.plan.goal.objectives[0])))
     for line in judged_lines(comparison):
@@ -282,3 +303,103 @@ def _at(axis: Axis, value: Any) -> float:
     """Where a value is in its range, in percent."""
     share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)
     return 100 * min(1.0, max(0.0, share))
+
+
+SEALED_SHARE = 0.2
+"""The share of judged queries sealed when a proposal is validated on judgments, as in a labelled search."""
+
+
+def current_judgments(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
+    """The evidence of an unlabelled search with the store's current judgments; None if none of its queries is judged."""
+    grades = agreed(resources.store.judgments.read(), None)
+    found = labelled(result.planned.data.evidence, grades, for_all_sessions)
+    return found if found.batch.queries else None
+
+
+def offer_judgments(result: SearchResult, resources: Resources) -> None:
+    """Draw the offer to validate the proposal on existing judgments, if there are any."""
+    if result.tuned.search.cancelled:
+        return
+    judged = current_judgments(result, resources)
+    if judged is None:
+        st.caption("None of these queries is judged, so the proposal cannot be validated on judgments yet.")
+        return
+    planned = result.planned
+    settings = SearchSettings(
+        planned.group_by, len(planned.plan.split.folds), SEALED_SHARE, planned.plan.trials, planned.plan.seed
+    )
+
+    def compare(progress: Progress) -> None:
+        relevant_from = resources.store.query_sets.relevant_from(planned.data.query_set)
+        held = by_judgments(result, judged, settings, relevant_from, lambda name: _watch(name, progress))
+        page.update(result=held)
+
+    message = (
+        f"{len(judged.batch.queries)} of these queries are judged. Validate the proposal on them, and compare it with one tuned "
+        "on judgments."
+    )
+    if offer_job(
+        "tune:by_judgments",
+        message,
+        "Validate on judgments",
+        compare,
+        icon=":material/balance:",
+        kept="Tried configs are kept.",
+        help="Also runs the same search with judgments, for comparison. A fifth of the judged queries stays sealed.",
+    ):
+        st.rerun()
+
+
+def _watch(name: str, progress: Progress) -> Watch:
+    def watch(done: int, total: int, best: Trial) -> None:
+        progress(f"{name}, with judgments", done, total)
+
+    return watch
+
+
+def draw_sample(resources: Resources, query_set: str | None = None) -> bool:
+    """Draw the bundled result if the store holds the unmodified sample set; False if nothing was drawn."""
+    figures = sample_figures(resources, query_set)
+    if figures is None:
+        return False
+    restored = restored_config(figures.tuned, resources.store)
+    assert restored.card is not None, "bundled results include a card"
+    _draw_sample(figures, restored.config, restored.card)
+    return True
+
+
+def _draw_sample(figures: SampleFigures, config: PipelineConfig, card: EvidenceCard) -> None:
+    base = preset(card.baseline).config
+    first = card.measured[0]
+    gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
+    about = " · ".join(
+        (f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}")
+    )
+    st.html(
+        render(
+            "tune/verdict.html",
+            headline=headline_of(first.metric, card.baseline, not card.kept, gained),
+            about=about,
+            doubt="",
+        )
+    )
+    draw_bundled_notice(
+        "tune",
+        figures,
+        "A search under Set up measures on this machine.",
+        "Choose this baseline",
+        lambda: _choose_baseline(card.baseline),
+    )
+    st.html(
+        gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)], first.metric)
+    )
+    st.caption(f"Split: {card.split}; these stay sealed.")
+    st.markdown("## Changed parameters")
+    diff_table(base, named(base.name, config), "tune:shipped")
+    with st.expander("Its evidence card"):
+        st.code(card.text, language=None, wrap_lines=True)
+
+
+def _choose_baseline(baseline: str) -> None:
+    st.session_state["tune:baseline"] = baseline
+    st.session_state[VIEW] = "Set up"

@@ -1,15 +1,12 @@
-"""Setup of the Tune page: query set, baseline, judgments, and the offer to gather evidence.
-
-Bundled search result of the sample set, shown until a search has run on the page.
-"""
+"""Setup of the Tune page: query set, baseline, the offer to gather evidence, and tuning without judgments."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.config import EvidenceCard, PipelineConfig, preset, with_values
-from cems_workbench.jobs.catalogue import PRESENT_NAME, named
-from cems_workbench.jobs.config_history import restored_config
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.jobs.catalogue import PRESENT_NAME
+from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
@@ -19,78 +16,125 @@ from cems_workbench.jobs.query_set_evidence import (
     pending_gathers,
     seconds_left,
 )
-from cems_workbench.jobs.sample_figures import SampleFigures, sample_figures
 from cems_workbench.jobs.tuning import TuningData, tuning_data
-from cems_workbench.jobs.tuning_summary import CROSS_VALIDATED, GainRow, headline_of
-from cems_workbench.jobs.unlabelled import unlabelled_selection
+from cems_workbench.jobs.unlabelled import (
+    gather_reference,
+    store_data,
+    trust_in_lists,
+    unlabelled_selection,
+    with_reference_reranker,
+)
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
-from cems_workbench.tuning.holdout import Gain
+from cems_workbench.settings import Settings
+from cems_workbench.tuning.unlabelled import ListTrust
+from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import (
-    draw_bundled_notice,
     draw_effects,
     draw_provenance,
     empty,
     offer_gather,
+    offer_job,
     search_cost_text,
 )
-from cems_workbench.ui.tune import unlabelled
-from cems_workbench.ui.tune.result import gains_html
-from cems_workbench.ui.tune.state import VIEW
+
+UNLABELLED_NOTICE = (
+    "Unlabelled: no judgments are used here. A reranker’s order, with its mistakes, replaces them; labels decide "
+    "better."
+)
 
 
-def draw(resources: Resources, query_set: str | None = None) -> bool:
-    """Draw the bundled result if the store holds the unmodified sample set; False if nothing was drawn."""
-    figures = sample_figures(resources, query_set)
-    if figures is None:
-        return False
-    restored = restored_config(figures.tuned, resources.store)
-    assert restored.card is not None, "bundled results include a card"
-    _draw(figures, restored.config, restored.card)
-    return True
-
-
-def _draw(figures: SampleFigures, config: PipelineConfig, card: EvidenceCard) -> None:
-    base = preset(card.baseline).config
-    first = card.measured[0]
-    gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
-    about = " · ".join(
-        (f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}")
-    )
-    st.html(
-        render(
-            "tune/verdict.html",
-            headline=headline_of(first.metric, card.baseline, not card.kept, gained),
-            about=about,
-            doubt="",
+def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> TuningData | None:
+    """The tuning data; None while reranker scores are missing, with the offer to gather them drawn in place."""
+    data = store_data(config, selection, resources, for_all_sessions)
+    if data is not None:
+        st.info(UNLABELLED_NOTICE, icon=":material/label_off:")
+        return data
+    asking = with_reference_reranker(config)
+    why_not = cannot_rerank(Settings(), asking, server_answers)
+    if why_not:
+        st.warning(
+            f"Tuning without judgments needs a reranker, and none is available: {plain(why_not)}",
+            icon=":material/block:",
         )
+        return None
+    message = (
+        f"{UNLABELLED_NOTICE}\n\nEach of {len(selection.queries)} queries{_sample_text(selection, resources)} is searched once, and "
+        f"{plain(model_key(asking.rerank))} scores the top of each list: seconds per query. After that, trying a config "
+        "takes milliseconds."
     )
-    draw_bundled_notice(
-        "tune",
-        figures,
-        "A search under Set up measures on this machine.",
-        "Choose this baseline",
-        lambda: _choose(card.baseline),
-    )
-    st.html(
-        gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)], first.metric)
-    )
-    st.caption(f"Split: {card.split}; these stay sealed.")
-    st.markdown("## Changed parameters")
-    diff_table(base, named(base.name, config), "tune:shipped")
-    with st.expander("Its evidence card"):
-        st.code(card.text, language=None, wrap_lines=True)
+
+    def gather(progress: Progress) -> None:
+        gather_reference(config, selection, resources, progress)
+
+    if offer_job(
+        "tune:stand_in",
+        message,
+        "Gather and score",
+        gather,
+        icon=":material/label_off:",
+        kept="Gathered evidence and scores are kept; the job can be resumed.",
+    ):
+        st.rerun()
+    return None
 
 
-def _choose(baseline: str) -> None:
-    st.session_state["tune:baseline"] = baseline
-    st.session_state[VIEW] = "Set up"
+def _sample_text(selection: QuerySelection, resources: Resources) -> str:
+    """A phrase saying that the queries are a sample of their set, or empty."""
+    size = resources.store.query_sets.get(selection.query_set).size
+    return f", drawn from {size}," if size > len(selection.queries) else ""
+
+
+def draw_lists(data: TuningData) -> None:
+    """Draw the diagnostics of each list that need no judgments."""
+    trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: trust_in_lists(data))
+    st.markdown("## Reliability of each list")
+    draw_table(trust, TRUST, key="tune:trust", width="content", placeholder="–")
+    st.caption(
+        "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
+    )
+
+
+TRUST: list[Column[ListTrust]] = [
+    Column("list", lambda one: one.source, 110),
+    Column("queries", lambda one: one.queries, 70, help="Queries for which it returned results"),
+    Column(
+        "agreement",
+        lambda one: one.agreement,
+        90,
+        "%.3f",
+        "nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
+    ),
+    Column(
+        "95 % interval",
+        lambda one: f"{one.low:.3f}–{one.high:.3f}",
+        120,
+        help="Of the agreement: bootstrap over queries",
+    ),
+    Column("read", lambda one: 100 * one.read, 70, "%.0f %%", "Share of its first ten that the reranker scored"),
+    Column(
+        "shared",
+        lambda one: 100 * one.shared,
+        70,
+        "%.0f %%",
+        "Share of its first ten that are also in another list’s first ten",
+    ),
+    Column(
+        "lead",
+        lambda one: one.lead,
+        70,
+        "%.2f",
+        "Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged sets it did not "
+        "predict the better list.",
+    ),
+]
 
 
 NO_JUDGMENTS = "None: a reranker’s order"
@@ -140,7 +184,7 @@ def choose(resources: Resources) -> TuningData | None:
     config = options.under_its_name(base)
     draw_effects({base: config}, bool(within))
     if kind == NO_JUDGMENTS:
-        return unlabelled.gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
+        return gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some results on the Label page, or import judgments.")

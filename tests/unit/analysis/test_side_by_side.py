@@ -13,7 +13,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.side_by_side import message
+from cems_workbench.ui.inspect.results import message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 SCORES = {"a": 1.0, "b": 6.0, "c": 9.0, "d": 2.0}

@@ -40,12 +40,11 @@ from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
 from cems_workbench.ui.inspect.views.rerank import model_html
 from cems_workbench.ui.kit.html import render
+from cems_workbench.ui.label.agreement import confusion_html
 from cems_workbench.ui.label.card import card_html
-from cems_workbench.ui.label.judge import confusion_html
 from cems_workbench.ui.label.superseded import pair_html as superseded_html
 from cems_workbench.ui.memories.detail import facts_html
-from cems_workbench.ui.memories.statistics import exact_html, near_html
-from cems_workbench.ui.memories.store import indexes_html
+from cems_workbench.ui.memories.store import exact_html, indexes_html, near_html
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"

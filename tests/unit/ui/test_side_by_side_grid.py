@@ -13,7 +13,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.side_by_side import message
+from cems_workbench.ui.inspect.results import message
 from cems_workbench.ui.kit.html import render
 
 
