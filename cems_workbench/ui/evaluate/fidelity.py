@@ -48,14 +48,12 @@ from cems_workbench.jobs.fidelity import (
 )
 from cems_workbench.jobs.importing import upload
 from cems_workbench.jobs.nearest import REPORTED, Nearest, PresetNearness, find_nearest, lists_for
-from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
+from cems_workbench.jobs.query_set_evidence import discard_evidence, read_evidence
 from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.setup import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.html import plain, render
@@ -68,7 +66,6 @@ from cems_workbench.ui.kit.widgets import (
     errors_shown,
     offer_gather,
     progress_in,
-    search_cost_text,
     switch,
 )
 
@@ -392,29 +389,12 @@ def _short(recording: Recording) -> str:
 def _gathered(asked: Sequence[SettingQueries], resources: Resources) -> bool:
     """Draw the offer to gather missing evidence; True once it has been gathered."""
     missing = [(setting, queries) for setting, queries in asked if _evidence(setting, queries, resources) is None]
-    if not missing:
-        return False
-    finished = [
-        pending_gathers([(one.name, one.searched)], selection_for(one, queries), resources)[0].finished
-        for one, queries in missing
-    ]
-    total = sum(len(queries) for _, queries in missing)
-    names = ", ".join(
-        plain(setting.name) + (f" ({there} of {len(queries)} done)" if there else "")
-        for (setting, queries), there in zip(missing, finished, strict=True)
-    )
-
-    def gather(progress: Progress) -> None:
-        for i, (setting, queries) in enumerate(missing):
-            which = f"{setting.name} ({i + 1} of {len(missing)})" if len(missing) > 1 else setting.name
-            gather_evidence(setting.searched, selection_for(setting, queries), (), resources, under(which, progress))
-
-    return offer_gather(
+    return bool(missing) and offer_gather(
         "evaluate:fidelity",
-        f"Not gathered yet: {names}. {search_cost_text(total, None, [setting.searched for setting, _ in missing])}; after that, every "
-        "change of a weight or threshold is compared immediately.",
-        gather,
-        resumable=any(finished),
+        [(setting.name, setting.searched, selection_for(setting, queries)) for setting, queries in missing],
+        "after that, every change of a weight or threshold is compared immediately",
+        resources,
+        judgments=(),
     )
 
 

@@ -31,14 +31,10 @@ from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import (
-    PendingGather,
     QuerySelection,
     discard_evidence,
-    gather_evidence,
     judged_selection,
     measurable,
-    pending_gathers,
-    seconds_left,
     set_relevant_from,
     store_mismatch,
 )
@@ -74,7 +70,6 @@ from cems_workbench.ui.kit.widgets import (
     errors_shown,
     offer_gather,
     offer_job,
-    search_cost_text,
 )
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
@@ -518,24 +513,13 @@ Missing = Sequence[tuple[str, PipelineConfig]]
 
 def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> bool:
     """Show what is missing and gather it on request; True once everything is gathered."""
-    for line in page.get().left_out:
-        st.warning(plain(f"{line} (left out)"))
-    page.update(left_out=())
-    if not missing:
-        return False
-    pending = pending_gathers(missing, choice.selection, resources)
-    total = len(choice.selection.queries)
-    names = ", ".join(
-        plain(config.name) + (f" ({config.finished} of {total} are there)" if config.finished else "")
-        for config in pending
-    )
-    left = seconds_left(pending, _paces(measured))
-    once = search_cost_text(total, left, [config.config for config in pending])
-    return offer_gather(
+    paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
+    return bool(missing) and offer_gather(
         "evaluate",
-        f"Not gathered yet: {names}. {once}; after that every change of a weight or threshold is measured at once.",
-        lambda progress: _gather(pending, choice, resources, progress),
-        resumable=any(config.finished for config in pending),
+        [(name, config, choice.selection) for name, config in missing],
+        "after that every change of a weight or threshold is measured at once",
+        resources,
+        paces=[(config, pace / 1000) for config, pace in paces if pace],
     )
 
 
@@ -551,27 +535,6 @@ def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources
 
     said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
     draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
-
-
-def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:
-    """Seconds per query of the gathers of the measured configs."""
-    paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
-    return [(config, pace / 1000) for config, pace in paces if pace]
-
-
-def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resources, progress: Progress) -> None:
-    judgments = resources.store.judgments.read()
-    left_out: list[str] = []
-    for i, config in enumerate(pending):
-        which = f"{config.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else config.name
-        report = gather_evidence(config.config, choice.selection, judgments, resources, under(which, progress))
-        left_out += [str(error) for error in report.left_out]
-    page.update(left_out=tuple(left_out))
-
-
-def under(name: str, progress: Progress) -> Progress:
-    """A progress labelled with the name of a config."""
-    return lambda _, done, total: progress(name, done, total)
 
 
 def draw_sample(choice: Choice, resources: Resources) -> None:

@@ -81,7 +81,6 @@ class EvaluateState:
     offered: OpenedFile | None = None
     """An evidence file of another store, until the user decides whether to use it."""
     log_sample: LogSample | None = None
-    left_out: tuple[str, ...] = ()
     """Queries that could not be gathered in the previous rerun, with the reason; shown once."""
     next_query_set: str | None = None
     """Selection requested in the previous rerun; the next rerun sets the box to it, as with the two below."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import streamlit as st
 from markupsafe import Markup
@@ -23,7 +23,10 @@ from cems_workbench.ui.kit.html import draw, plain, render
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.jobs.query_set_evidence import QuerySelection
     from cems_workbench.jobs.sample_figures import SampleFigures
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.records import Judgment
 
 
 REDRAW_INTERVAL_S = 0.7
@@ -156,35 +159,71 @@ def watch_work(
     button.button(stop, key=key, on_click=at_work.stop, width="stretch", help=help)
 
 
-def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *, resumable: bool) -> bool:
-    """Offer to gather missing evidence, with progress and Cancel; True once it has been gathered.
+Wanted: TypeAlias = "Sequence[tuple[str, PipelineConfig, QuerySelection]]"
+"""Configs whose evidence is wanted, under their names, each with its queries."""
 
-    `message` is Markdown. `resumable`: an earlier gather was interrupted and will be resumed. An error becomes one line on the page.
+
+def offer_gather(
+    page: str,
+    wanted: Wanted,
+    then: str,
+    resources: Resources,
+    *,
+    judgments: Sequence[Judgment] | None = None,
+    paces: Sequence[tuple[PipelineConfig, float]] = (),
+) -> bool:
+    """Offer to gather missing evidence, or to resume that, with progress and Cancel; True once it has been gathered.
+
+    `then` says what it is good for; `paces` are the seconds per query of other configs. An error becomes one line on the page.
     """
+    from cems_workbench.jobs.query_set_evidence import pending_gathers, seconds_left
+
+    pending = [pending_gathers([(name, config)], selection, resources)[0] for name, config, selection in wanted]
+    resumable = any(one.finished for one in pending)
+    names = ", ".join(
+        plain(one.name) + (f" ({one.finished} of {one.total} are there)" if one.finished else "") for one in pending
+    )
+    sizes = {selection.query_set: len(selection.queries) for _, _, selection in wanted}
+    cost = search_cost_text(sum(sizes.values()), seconds_left(pending, paces), [config for _, config, _ in wanted])
     return offer_job(
         f"{page}:gather",
-        message,
+        f"Not gathered yet: {names}. {cost}; {then}.",
         "Resume" if resumable else "Gather",
-        gather,
+        lambda progress: gather_wanted(wanted, resources, progress, judgments),
         icon=":material/pause_circle:" if resumable else ":material/hourglass_empty:",
         cancel=f"{page}:cancel",
         kept="What was gathered is kept; gathering can be resumed.",
     )
 
 
-def search_cost_text(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
+def gather_wanted(
+    wanted: Wanted, resources: Resources, progress: Progress, judgments: Sequence[Judgment] | None = None
+) -> None:
+    """Gather evidence with these judgments, else those of the store; a query that is left out is said in a message that stays."""
+    from cems_workbench.jobs.query_set_evidence import gather_evidence
+
+    def under(name: str) -> Progress:
+        return lambda _, done, total: progress(name, done, total)
+
+    graded = resources.store.judgments.read() if judgments is None else judgments
+    for i, (name, config, selection) in enumerate(wanted):
+        which = f"{name} ({i + 1} of {len(wanted)})" if len(wanted) > 1 else name
+        for row in gather_evidence(config, selection, graded, resources, under(which)).left_out:
+            st.toast(plain(f"{row} (left out)"), icon=":material/warning:", duration="infinite")
+
+
+def search_cost_text(total: int, left: float | None, configs: Sequence[PipelineConfig]) -> str:
     """`Each of 129 queries is searched once, about 3 min in all`: the time in `left` seconds if known, else what it depends on."""
     text = f"Each of {total} queries is searched once"
     if left is not None:
-        return f"{text}, about {duration(left)} {word}"
+        return f"{text}, about {duration(left)} in all"
     from cems_workbench.pipeline.stages import RERANK
 
-    every = list(configs)
-    limits = [config.rerank.depth for config in every if not RERANK.is_off(config)]
+    limits = [config.rerank.depth for config in configs if not RERANK.is_off(config)]
     if not limits:
         return text
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
-    who = "a reranker reads" if len(limits) == len(every) else "where a config reranks, its reranker reads"
+    who = "a reranker reads" if len(limits) == len(configs) else "where a config reranks, its reranker reads"
     return f"{text}, and {who} {read} of each, which can take minutes (the progress bar estimates the time)"
 
 

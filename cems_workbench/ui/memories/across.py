@@ -19,22 +19,18 @@ from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled_se
 from cems_workbench.jobs.memory_use import UsesOf
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
-    gather_evidence,
     judged_selection,
     measurable,
-    pending_gathers,
     request_for,
-    seconds_left,
 )
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import offer_gather, search_cost_text
+from cems_workbench.ui.kit.widgets import offer_gather
 from cems_workbench.ui.memories import state
 
 MAX_QUERIES_UNASKED = 1_000
@@ -114,7 +110,8 @@ def count(resources: Resources, key: str, followed: tuple[str, ...], first: str 
         return None
     labelled = _labelled(asked, resources)
     if labelled is None:
-        if _offer_gather(asked, resources, key):
+        wanted = [(asked.name, asked.config, asked.selection)]
+        if offer_gather(key, wanted, "Evaluate and Tune use the same evidence", resources):
             st.rerun()
         return None
     cached = (*labelled.key, asked.config, asked.k, asked.relevant_from, followed)
@@ -180,24 +177,6 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
 def _labelled(asked: Asked, resources: Resources) -> LabelledEvidence | None:
     grades = agreed(resources.store.judgments.read(), None)
     return labelled_selection(asked.config, asked.selection, grades, resources, for_all_sessions)
-
-
-def _offer_gather(asked: Asked, resources: Resources, key: str) -> bool:
-    pending = pending_gathers([(asked.name, asked.config)], asked.selection, resources)
-    once = search_cost_text(len(asked.selection.queries), seconds_left(pending), [asked.config])
-    return offer_gather(
-        key,
-        f"Not gathered yet for {plain(asked.name)}. {once}; Evaluate and Tune use the same evidence.",
-        lambda progress: _gather(asked, resources, progress),
-        resumable=any(one.finished for one in pending),
-    )
-
-
-def _gather(asked: Asked, resources: Resources, progress: Progress) -> None:
-    judgments = resources.store.judgments.read()
-    report = gather_evidence(asked.config, asked.selection, judgments, resources, progress)
-    for error in report.left_out:
-        st.warning(plain(f"{error} (left out)"))
 
 
 def _uses(asked: Asked, labelled: LabelledEvidence, followed: tuple[str, ...]) -> MemoryUses:

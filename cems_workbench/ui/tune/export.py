@@ -34,7 +34,6 @@ from cems_workbench.jobs.exporting import (
     selection_of,
     with_figures,
 )
-from cems_workbench.jobs.query_set_evidence import gather_evidence
 from cems_workbench.jobs.scoring import Lacking
 from cems_workbench.jobs.tuning import SearchResult, card_of
 from cems_workbench.jobs.tuning_summary import headline
@@ -51,7 +50,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import empty, offer_job, report_button
+from cems_workbench.ui.kit.widgets import empty, gather_wanted, offer_job, report_button
 from cems_workbench.ui.tune.state import outdated, page
 
 FORM_WITHOUT_COMMENTS = "json"
@@ -316,9 +315,7 @@ def _fill(
         return
 
     def gather(progress: Progress) -> None:
-        report = gather_evidence(export.read, selection, resources.store.judgments.read(), resources, progress)
-        for row in report.left_out:
-            st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
+        gather_wanted([(export.read.name, export.read, selection)], resources, progress)
 
     message = f"{head} Gather the {len(selection.queries)} queries to measure its exact ranking.\n\n{lines}"
     kept = "Gathered evidence is kept; gathering can be resumed."

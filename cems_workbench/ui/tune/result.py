@@ -1,4 +1,4 @@
-"""Result of a search: verdict, gains on each part of the queries, Pareto front, changed parameters; and the bundled result of the sample set."""
+"""Result of a search: verdict, gains on each part of the queries, Pareto front, changed parameters; and the bundled result."""
 
 from __future__ import annotations
 

@@ -11,10 +11,7 @@ from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
-    gather_evidence,
     judged_selection,
-    pending_gathers,
-    seconds_left,
 )
 from cems_workbench.jobs.tuning import TuningData, tuning_data
 from cems_workbench.jobs.unlabelled import (
@@ -42,7 +39,6 @@ from cems_workbench.ui.kit.widgets import (
     empty,
     offer_gather,
     offer_job,
-    search_cost_text,
 )
 
 UNLABELLED_NOTICE = (
@@ -206,23 +202,12 @@ def _gathered(
                 "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
             )
         return data
-    pending = pending_gathers([(config.name, config)], selection, resources)
-    total, done = pending[0].total, pending[0].finished
-    there = f" ({done} of {total} queries done)" if done else ""
-    left = seconds_left(pending)
-    once = search_cost_text(total, left, [config], "more")
-    message = (
-        f"Not gathered yet for {plain(config.name)}{there}. {once}; after that, trying a config takes milliseconds."
-    )
-
-    def gather(progress: Progress) -> None:
-        # A search tries other heads: whatever it reads has a score.
-        whole = with_values(config, {"rerank.expected_misses": None})
-        report = gather_evidence(whole, selection, resources.store.judgments.read(), resources, progress)
-        for row in report.left_out:
-            st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
-
-    if offer_gather("tune", message, gather, resumable=bool(done)):
+    whole = with_values(
+        config, {"rerank.expected_misses": None}
+    )  # a search tries other heads: what it reads has a score
+    if offer_gather(
+        "tune", [(config.name, whole, selection)], "after that, trying a config takes milliseconds", resources
+    ):
         st.rerun()
     return None
 
