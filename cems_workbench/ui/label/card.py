@@ -6,7 +6,7 @@ The card is a fragment, so that a key press reruns only the card. Keys press the
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from datetime import UTC, datetime
 
 import streamlit as st
@@ -64,7 +64,7 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             _draw_grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
         _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
-            _draw_help(None if card is None else queue.scale(card.query.qid))
+            draw_help(help_text(None if card is None else queue.scale(card.query.qid)), state.toggle_help)
 
 
 def _standing(card: Card, resources: Resources, now: datetime) -> str:
@@ -183,41 +183,32 @@ def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resourc
     """The other buttons, the note and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     box.button(
-        _with_key("Undo", "U"),
+        with_key("Undo", "U"),
         key="label:undo",
         icon=":material/undo:",
         on_click=state.undo,
         args=(resources, queue, reviewer),
     )
     if card is not None:
-        answer = (resources, reviewer, shown.card_no)
+        unclear = "It is not clear what the query asks for: you get no more cards of it."
+        nothing = "Nothing in the store answers the query. Saved with the memories you looked at; you get no more cards of it."
+        for words, key, name, icon, press, help in (
+            ("Skip", "S", "skip", ":material/skip_next:", state.skip, None),
+            ("Query is unclear", "Q", "unclear", ":material/help_center:", state.unclear, unclear),
+            ("Nothing answers this", "X", "nothing", ":material/block:", state.no_answer, nothing),
+        ):
+            box.button(
+                with_key(words, key),
+                key=f"label:{name}:{shown.card_no}",
+                icon=icon,
+                on_click=press,
+                args=(resources, reviewer, shown.card_no),
+                help=help,
+            )
         box.button(
-            _with_key("Skip", "S"),
-            key=f"label:skip:{shown.card_no}",
-            icon=":material/skip_next:",
-            on_click=state.skip,
-            args=answer,
+            with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
         )
-        box.button(
-            _with_key("Query is unclear", "Q"),
-            key=f"label:unclear:{shown.card_no}",
-            icon=":material/help_center:",
-            on_click=state.unclear,
-            args=answer,
-            help="It is not clear what the query asks for: you get no more cards of it.",
-        )
-        box.button(
-            _with_key("Nothing answers this", "X"),
-            key=f"label:nothing:{shown.card_no}",
-            icon=":material/block:",
-            on_click=state.no_answer,
-            args=answer,
-            help="Nothing in the store answers the query. Saved with the memories you looked at; you get no more cards of it.",
-        )
-        box.button(
-            _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
-        )
-    box.button(_with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=state.toggle_help)
+    box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=state.toggle_help)
     box.caption(shown.message)
     if card is not None and shown.note_open:
         st.text_area(
@@ -229,16 +220,14 @@ def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resourc
         )
 
 
-def _draw_help(scale: GradeScale | None) -> None:
-    """An overlay, drawn last: always visible, and nothing else moves when it opens or closes."""
+def draw_help(text: str, toggle: Callable[[], None]) -> None:
+    """Draw an overlay, last: always visible, and nothing else moves when it opens or closes."""
     box = st.container(key="label:keys")
-    box.info(help_text(scale), icon=":material/keyboard:")
-    box.button(
-        "Close the help", key="label:keys:close", icon=":material/close:", type="tertiary", on_click=state.toggle_help
-    )
+    box.info(text, icon=":material/keyboard:")
+    box.button("Close the help", key="label:keys:close", icon=":material/close:", type="tertiary", on_click=toggle)
 
 
-def _with_key(words: str, key: str) -> str:
+def with_key(words: str, key: str) -> str:
     """A button label with its key."""
     return f"{words} :gray-badge[{key}]"
 

@@ -6,8 +6,9 @@ a key press reruns only the pair. Keys press its buttons (`ui/assets/label_keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -23,6 +24,7 @@ from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
+from cems_workbench.ui.label.card import draw_help, with_key
 
 MOST = 500
 """Pairs of a review, best first."""
@@ -128,15 +130,7 @@ def _draw(found: Proposals, resources: Resources, name: str) -> None:
             st.html(progress + pair_html(edge, older, newer, present().pair_no))
             _draw_answers(edge, resources, name)
         if present().help_open:
-            box = st.container(key="label:keys")
-            box.info(KEYS_HELP, icon=":material/keyboard:")
-            box.button(
-                "Close the help",
-                key="label:keys:close",
-                icon=":material/close:",
-                type="tertiary",
-                on_click=toggle_help,
-            )
+            draw_help(KEYS_HELP, toggle_help)
 
 
 def review_of(found: Proposals, resources: Resources, name: str) -> Review:
@@ -204,35 +198,30 @@ def progress_html(review: Review, total: int) -> Markup:
 
 def _draw_answers(edge: ProposedEdge, resources: Resources, name: str) -> None:
     number = present().pair_no
-    answers: list[tuple[str, str, Callable[..., None], tuple[object, ...], str]] = [
-        ("Accept :gray-badge[A]", "accept", decide, ("accepted",), "The newer memory replaces the older one."),
-        ("Reject :gray-badge[X]", "reject", decide, ("rejected",), "Neither replaces the other."),
-        (
-            "Other way :gray-badge[W]",
-            "swap",
-            decide,
-            ("accepted", True),
-            "The older memory replaces the newer one.",
-        ),
-        ("Skip :gray-badge[S]", "skip", decide, ("skipped",), "Leave the pair to others."),
+    answers: list[tuple[str, str, tuple[Any, ...], str]] = [
+        ("Accept", "A", ("accepted",), "The newer memory replaces the older one."),
+        ("Reject", "X", ("rejected",), "Neither replaces the other."),
+        ("Other way", "W", ("accepted", True), "The older memory replaces the newer one."),
+        ("Skip", "S", ("skipped",), "Leave the pair to others."),
     ]
     columns = st.container(key="label:grades").columns(len(answers))
-    for column, (label, key, press, arguments, words) in zip(columns, answers, strict=True):
+    keys = ("accept", "reject", "swap", "skip")
+    for column, key, (words, letter, verdict, about) in zip(columns, keys, answers, strict=True):
         column.button(
-            label,
+            with_key(words, letter),
             key=f"label:{key}:p{number}",
             width="stretch",
-            help=words,
-            on_click=press,
-            args=(resources, name, number, edge, *arguments),
+            help=about,
+            on_click=decide,
+            args=(resources, name, number, edge, *verdict),
         )
     _draw_undo(resources, name)
 
 
 def _draw_undo(resources: Resources, name: str) -> None:
     box = st.container(horizontal=True, vertical_alignment="center")
-    box.button("Undo :gray-badge[U]", key="label:undo", icon=":material/undo:", on_click=undo, args=(resources, name))
-    box.button("Help :gray-badge[?]", key="label:help", icon=":material/keyboard:", on_click=toggle_help)
+    box.button(with_key("Undo", "U"), key="label:undo", icon=":material/undo:", on_click=undo, args=(resources, name))
+    box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=toggle_help)
     box.caption(plain(present().message))
 
 
