@@ -34,7 +34,7 @@ from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_t
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_in, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -219,10 +219,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
     name = left.selectbox("Config", list(by_name), key="evaluate:ablate:config", persist_state="session")
-    table = right.segmented_control(
-        "Table", list(TABLES), default="Each stage off", required=True, key="evaluate:ablate:table"
-    )
-    kind, about = TABLES[table or "Each stage off"]
+    table = switch("Table", list(TABLES), "evaluate:ablate:table", "Each stage off", labelled=True, box=right)
+    kind, about = TABLES[table]
     evaluated = by_name[name]
     rows = _evaluations(evaluated, kind)
     asked = [EvaluatedConfig(row.config.name, evaluated.labelled, row) for row in rows]

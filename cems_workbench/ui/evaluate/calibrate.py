@@ -13,6 +13,7 @@ from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LIST_COLOURS, dashed_diagonal, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -106,10 +107,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     for line in without.values():
         st.caption(plain(f"Left out: {line}"))
     by_signal = {one.signal: one for one in found}
-    chosen = st.segmented_control(
-        "Signal", list(by_signal), default=found[0].signal, required=True, key="evaluate:calibrate:signal"
-    )
-    shown = by_signal.get(chosen or "", found[0])
+    chosen = switch("Signal", list(by_signal), "evaluate:calibrate:signal", found[0].signal, labelled=True)
+    shown = by_signal[chosen]
     draw_chart(
         reliability_figure(shown),
         key="evaluate:calibrate:reliability",

@@ -26,6 +26,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import csv_bytes, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row
+from cems_workbench.ui.kit.widgets import download
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -107,28 +108,20 @@ def _hash(measured: Sequence[EvaluatedConfig]) -> str:
 
 def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, _hash(measured))
-    files: list[tuple[str, str, str, Callable[[], str | bytes], str | None]] = [
-        ("Report (Markdown)", "md", "text/markdown", lambda: markdown_report(comparison, *whole), None),
-        ("Per query (CSV)", "csv", "text/csv", lambda: csv_bytes(*per_query_rows(comparison)), None),
-        (
-            "Everything (JSON)",
-            "json",
-            "application/json",
-            lambda: json.dumps(experiment_card(comparison, *whole), ensure_ascii=False, indent=1),
-            None,
-        ),
-        (
-            "Run (TREC)",
-            "run",
-            "text/plain",
-            lambda: _run(measured[-1]),
-            f"The results of {plain(measured[-1].name)}, in the run format of trec_eval and ir-measures.",
-        ),
+    last, box = measured[-1], st.container(horizontal=True)
+    about = f"The results of {plain(last.name)}, in the run format of trec_eval and ir-measures."
+    files: list[tuple[str, str, Callable[[], str | bytes], str | None]] = [
+        ("Report (Markdown)", "md", lambda: markdown_report(comparison, *whole), None),
+        ("Per query (CSV)", "csv", lambda: csv_bytes(*per_query_rows(comparison)), None),
+        ("Everything (JSON)", "json", lambda: _json(experiment_card(comparison, *whole)), None),
+        ("Run (TREC)", "run", lambda: _run(last), about),
     ]
-    box = st.container(horizontal=True)
-    for label, suffix, kind, write, help in files:
-        key = f"evaluate:{suffix}"
-        box.download_button(label, write, f"{name}.{suffix}", kind, key=key, on_click="ignore", help=help)
+    for label, suffix, write, help in files:
+        download(label, write, f"{name}.{suffix}", f"evaluate:{suffix}", box, help=help)
+
+
+def _json(card: object) -> str:
+    return json.dumps(card, ensure_ascii=False, indent=1)
 
 
 def _run(evaluated: EvaluatedConfig) -> str:
@@ -160,13 +153,8 @@ def _draw_experiment(experiment: ConfigRecord) -> None:
         )
     else:
         left.caption("Its config is already chosen above.")
-    right.download_button(
-        "Config (YAML)",
-        experiment.config_yaml,
-        f"experiment-{experiment.id}.yaml",
-        "text/yaml",
-        key="evaluate:kept_yaml",
-        on_click="ignore",
+    download(
+        "Config (YAML)", experiment.config_yaml, f"experiment-{experiment.id}.yaml", "evaluate:kept_yaml", box=right
     )
 
 

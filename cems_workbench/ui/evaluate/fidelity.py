@@ -61,6 +61,7 @@ from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
 from cems_workbench.ui.kit.widgets import (
     cancellable,
+    download,
     draw_provenance,
     empty,
     errors_shown,
@@ -138,13 +139,11 @@ def _result(found: Nearest) -> None:
         draw_table(found.presets[:MAX_PRESETS], PRESETS, key="evaluate:nearest_presets")
         for name, why in found.left_out.items():
             st.caption(f":orange[⚠] {plain(name)} is left out: {plain(why)}")
-    st.download_button(
+    download(
         "Config (YAML)",
         dump_config(found.config, "\n".join(found.lines())),
         f"nearest-{Path(found.recording.name).stem}.yaml",
-        "text/yaml",
-        key="evaluate:nearest_yaml",
-        on_click="ignore",
+        "evaluate:nearest_yaml",
         help="A config file for every command, and for Configs › Upload.",
     )
 

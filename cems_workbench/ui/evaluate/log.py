@@ -19,7 +19,7 @@ from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import opened_popover, progress_in, switch
 
 STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
@@ -32,16 +32,16 @@ ERRORS: list[Column[RowError]] = [
 
 def draw(resources: Resources) -> None:
     """Draw a popover with the log, the sampling strategy, and the name of the set."""
-    popover = st.popover(
+    box = opened_popover(
         "Queries of a log",
-        icon=":material/history:",
-        key="evaluate:log",
-        on_change="rerun",
-        help="Sample a query set from a log of real queries",
+        "evaluate:log",
+        ":material/history:",
+        "Sample a query set from a log of real queries",
+        width=520,
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover, st.container(width=520):
+    with box:
         upload = st.file_uploader(
             "Log of queries",
             SUFFIXES,
@@ -49,14 +49,14 @@ def draw(resources: Resources) -> None:
             help="JSON lines or CSV with query and, optionally, time, project and results (memory ids, best first); "
             "hook_events.jsonl of CEMS; retriever spans of OpenInference.",
         )
-        way = st.segmented_control(
+        way = switch(
             "Choose",
             list(STRATEGIES),
-            default="Most frequent",
-            required=True,
-            key="evaluate:log_way",
+            "evaluate:log_way",
+            "Most frequent",
             help="At random: in proportion to frequency. Worst by the judge: queries whose best result has the lowest score from "
             "the model judge; a query without results counts as worst.",
+            labelled=True,
         )
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
@@ -76,9 +76,7 @@ def draw(resources: Resources) -> None:
         )
         if pressed and upload:
             with place.container():
-                _create_query_set(
-                    upload, STRATEGIES[way or "Most frequent"], int(size), int(seed), name.strip(), resources
-                )
+                _create_query_set(upload, STRATEGIES[way], int(size), int(seed), name.strip(), resources)
         _outcome()
 
 

@@ -70,6 +70,7 @@ from cems_workbench.ui.kit.widgets import (
     errors_shown,
     offer_gather,
     offer_job,
+    opened_popover,
 )
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
@@ -251,16 +252,16 @@ def _further(resources: Resources) -> None:
 
 
 def _config_file() -> None:
-    popover = st.popover(
+    box = opened_popover(
         "Config file",
-        icon=":material/upload_file:",
-        key="evaluate:config",
-        on_change="rerun",
-        help="Compare a config from a file, in any export format",
+        "evaluate:config",
+        ":material/upload_file:",
+        "Compare a config from a file, in any export format",
+        width=360,
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover, st.container(width=360):
+    with box:
         upload = st.file_uploader(
             "Config",
             ["yaml", "yml", "json", "toml", "env", "py"],
@@ -331,16 +332,16 @@ MAX_UPLOAD_MB = 2000
 
 def draw_files(resources: Resources) -> None:
     """Draw a popover with a path and an upload, and the reason if the file is refused."""
-    popover = st.popover(
+    box = opened_popover(
         "Evidence file",
-        icon=":material/folder_open:",
-        key="evaluate:file",
-        on_change="rerun",
-        help="Measure on a file written by the command gather, here or elsewhere; no models are called",
+        "evaluate:file",
+        ":material/folder_open:",
+        "Measure on a file written by the command gather, here or elsewhere; no models are called",
+        width=420,
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover, st.container(width=420):
+    with box:
         path = st.text_input(
             "Path",
             key="evaluate:file_path",

@@ -18,6 +18,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import opened_popover
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.ranks import RankComparison, RankDelta
@@ -101,15 +102,14 @@ def _parameters(baseline: Trace) -> list[str]:
 def draw_baseline() -> None:
     """Draw a popover to pin the current config or a preset; while pinned, the differences, and Unpin."""
     base = state.present().baseline
-    box = st.popover(
+    box = opened_popover(
         "Baseline pinned" if base else "Baseline",
-        icon=":material/keep:",
-        key=f"inspect:baseline:{base is not None}",
+        f"inspect:baseline:{base is not None}",
+        ":material/keep:",
+        "Pin a config as the baseline; all ranks then show their difference from it.",
         type="tertiary",
-        on_change="rerun",
-        help="Pin a config as the baseline; all ranks then show their difference from it.",
     )
-    if not box.open:
+    if box is None:
         return
     with box:
         if base is None:

@@ -31,6 +31,7 @@ from cems_workbench.ui.inspect.fetch_evidence import labelled_set
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.widgets import opened_popover
 from cems_workbench.ui.memories.state import open_in_memories
 
 WHY = {
@@ -290,17 +291,16 @@ def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Re
 
 def draw_add_to_set(request: Request, resources: Resources) -> None:
     """Draw a popover that adds the query to an existing or new query set."""
-    popover = st.popover(
+    box = opened_popover(
         "Add to a set",
-        icon=":material/playlist_add:",
-        key="inspect:add_to_set_popover",
+        "inspect:add_to_set_popover",
+        ":material/playlist_add:",
+        "Saves this query, with its project and date, in a query set, to be labelled and measured.",
         type="tertiary",
-        on_change="rerun",
-        help="Saves this query, with its project and date, in a query set, to be labelled and measured.",
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover:
+    with box:
         sets = [each.name for each in resources.store.query_sets.latest()]
         query = stored_query(request, resources.store)
         held = [] if query is None else resources.store.query_sets.holding(query.qid)

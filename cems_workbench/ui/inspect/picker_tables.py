@@ -26,6 +26,7 @@ from cems_workbench.ui.inspect.fetch_evidence import evidence_memory, evidence_o
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import opened_popover
 
 Row = TypeVar("Row")
 SET = "inspect:picker_set"
@@ -45,16 +46,15 @@ def draw_picker(resources: Resources) -> None:
         for kind, count in (("judged", judged), ("recorded", sum(recorded.values())), ("traced", sum(traced.values())))
         if count
     ]
-    popover = st.popover(
+    box = opened_popover(
         f"{' · '.join(counted)} queries",
-        icon=":material/checklist:",
-        key=state.PICKER,
+        state.PICKER,
+        ":material/checklist:",
+        "Queries of this store that people judged, that a live system received, or that were traced in another pipeline.",
         type="tertiary",
-        on_change="rerun",
-        help="Queries of this store that people judged, that a live system received, or that were traced in another pipeline.",
     )
-    if popover.open:
-        with popover:
+    if box is not None:
+        with box:
             chosen = _chosen_set(judged, recorded, traced)
             if chosen in traced:
                 draw_traced(chosen, resources)

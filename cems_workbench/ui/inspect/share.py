@@ -30,6 +30,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.html import csv_bytes, plain
+from cems_workbench.ui.kit.widgets import download, opened_popover
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.side_by_side import SideBySide
@@ -241,17 +242,16 @@ def _save(request: Request, resources: Resources) -> None:
 
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
     """Draw a popover with the link, the command line, the ranking side by side, and the evidence."""
-    popover = st.popover(
+    box = opened_popover(
         "Share",
-        icon=":material/share:",
-        key="inspect:share",
+        "inspect:share",
+        ":material/share:",
+        "A link to this page, the equivalent command, the ranking as a file, and the evidence",
         type="tertiary",
-        on_change="rerun",
-        help="A link to this page, the equivalent command, the ranking as a file, and the evidence",
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover:
+    with box:
         _link(resources, request)
         st.caption(
             "Command line",
@@ -306,21 +306,12 @@ def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None
     def table() -> SideBySide:
         return side_by_side(replay(evidence, config, switched_off=off), grades)
 
-    files = (
-        ("CSV", lambda: csv_bytes(*table().to_table()), "csv", "text/csv"),
-        ("JSON", lambda: json.dumps(table().to_json(), ensure_ascii=False), "json", "application/json"),
-    )
+    def as_json() -> str:
+        return json.dumps(table().to_json(), ensure_ascii=False)
+
     buttons = st.container(horizontal=True)
-    for title, content, ending, kind in files:
-        buttons.download_button(
-            title,
-            content,
-            f"{name}.{ending}",
-            kind,
-            key=f"inspect:ranking:{ending}",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+    download("CSV", lambda: csv_bytes(*table().to_table()), f"{name}.csv", "inspect:ranking:csv", buttons)
+    download("JSON", as_json, f"{name}.json", "inspect:ranking:json", buttons)
 
 
 def _bundle(evidence: Evidence) -> None:
@@ -338,14 +329,11 @@ def _bundle(evidence: Evidence) -> None:
         "categories, scores, model names, and query words that a detector matches.",
     )
     name = "redacted" if without else _slug(evidence.query)
-    st.download_button(
+    download(
         "Download",
         lambda: json.dumps(bundle_from(redacted(evidence) if without else evidence), ensure_ascii=False),
         f"evidence-{name}.json",
-        "application/json",
-        key="inspect:bundle",
-        icon=":material/download:",
-        on_click="ignore",
+        "inspect:bundle",
     )
 
 

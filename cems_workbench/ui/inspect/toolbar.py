@@ -17,6 +17,7 @@ from cems_workbench.pipeline.understanding import read_dictionary, write_diction
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import download, opened_popover
 
 if TYPE_CHECKING:
     from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -26,17 +27,16 @@ if TYPE_CHECKING:
 
 def draw_dictionary(resources: Resources) -> None:
     """Draw a popover with the entries; saving gathers the query again."""
-    popover = st.popover(
+    box = opened_popover(
         "Expansion dictionary",
-        icon=":material/menu_book:",
-        key="inspect:dictionary",
+        "inspect:dictionary",
+        ":material/menu_book:",
+        "Replacements of query words; each adds a query variant.",
         type="tertiary",
-        on_change="rerun",
-        help="Replacements of query words; each adds a query variant.",
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover:
+    with box:
         path = resources.dictionary_path
         try:
             entries = read_dictionary(path)
@@ -90,17 +90,16 @@ MAX_ROWS = 40
 
 def draw_typos(resources: Resources) -> None:
     """Draw a popover with the pairs and buttons to forget one or all, which search the query again."""
-    popover = st.popover(
+    box = opened_popover(
         "Typos",
-        icon=":material/spellcheck:",
-        key="inspect:typos",
+        "inspect:typos",
+        ":material/spellcheck:",
+        "Corrections used in searches; they are tried first when the same typo occurs again.",
         type="tertiary",
-        on_change="rerun",
-        help="Corrections used in searches; they are tried first when the same typo occurs again.",
     )
-    if not popover.open:
+    if box is None:
         return
-    with popover:
+    with box:
         pairs = resources.store.corrections.read()
         if not pairs:
             st.caption("Nothing is learned yet. A typo that a search corrects is listed here.")
@@ -159,19 +158,12 @@ CARD_SUFFIX = ".card.json"
 
 def draw_transfer(resources: Resources) -> None:
     """Draw a popover with downloads and the import of a config."""
-    popover = st.popover(
-        "Config",
-        icon=":material/swap_vert:",
-        key="inspect:transfer",
-        type="tertiary",
-        on_change="rerun",
-        help="Export or import",
-    )
-    if not popover.open:
+    box = opened_popover("Config", "inspect:transfer", ":material/swap_vert:", "Export or import", type="tertiary")
+    if box is None:
         return
     from cems_workbench.jobs.exporting import exported
 
-    with popover:
+    with box:
         st.caption(
             "Export",
             help="The file contains all parameters. A form of another system lists those it cannot express as comments.",
@@ -181,9 +173,7 @@ def draw_transfer(resources: Resources) -> None:
         for form in FORMS:
             export = exported(state.present_config(), form)
             name = file_name(state.present_config(), form)
-            buttons.download_button(
-                FORM_TITLES[form], export.text, name, key=f"inspect:export:{form}", on_click="ignore"
-            )
+            download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)
             if export.lost:
                 lost.append(f"{len(export.lost)} parameters to {export.reader}")
         if lost:

@@ -22,7 +22,7 @@ from cems_workbench.store.query_matching import MATCHES
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.ui.kit.html import csv_bytes, excerpt
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import errors_shown
+from cems_workbench.ui.kit.widgets import download, errors_shown
 
 REPLACE_HELP = (
     "Also change memories and queries that another file, a live source or an edit brought (`--replace`). Otherwise they stay and are "
@@ -148,16 +148,14 @@ def draw_errors(imports: Sequence[FileImport], title: str, key: str, file: str, 
     head.markdown(title.format(count=f"{len(errors):,} row{'s' if len(errors) != 1 else ''}"))
     if len(errors) > shown:
         head.caption(f"The first {shown:,} are shown; the CSV has all of them.")
-    button.download_button(
+    download(
         "Download as CSV",
         errors_csv(imports),
         file,
-        "text/csv",
-        key=f"{key}:csv",
-        on_click="ignore",
-        icon=":material/download:",
+        f"{key}:csv",
         width="stretch",
         help="All rows that were left out, or taken in part, with reasons.",
+        box=button,
     )
     draw_table(errors[:shown], ERRORS, key=key, most=most)
 

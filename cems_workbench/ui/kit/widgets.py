@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import streamlit as st
 from markupsafe import Markup
@@ -28,27 +29,63 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Judgment
 
+Option = TypeVar("Option")
+
 
 REDRAW_INTERVAL_S = 0.7
 """Interval between redraws of work in the background."""
 
 
-def switch(label: str, views: Sequence[str], key: str, *, remember: bool = True) -> str:
-    """The chosen one of `views`, initially the first. With `remember` the choice survives a visit to another page.
+def switch(
+    label: str,
+    options: Sequence[Option],
+    key: str,
+    first: Option | None = None,
+    *,
+    remember: bool = True,
+    labelled: bool = False,
+    box: Any = st,
+    **more: Any,
+) -> Option:
+    """The chosen one of `options`, initially `first`, or the first. With `remember` the choice survives a visit to another page.
 
-    To open a view from code, set `st.session_state[key]` before this is drawn.
+    To choose from code, set `st.session_state[key]` before this is drawn. `more` goes to Streamlit.
     """
-    if st.session_state.get(key) not in views:
-        st.session_state[key] = views[0]
-    chosen = st.segmented_control(
+    first = options[0] if first is None else first
+    if st.session_state.get(key) not in options:
+        st.session_state[key] = first
+    chosen: Option | None = box.segmented_control(
         label,
-        views,
+        options,
         required=True,
         key=key,
-        label_visibility="collapsed",
+        label_visibility="visible" if labelled else "collapsed",
         persist_state="session" if remember else None,
+        **more,
     )
-    return chosen or views[0]
+    return first if chosen is None else chosen
+
+
+def opened_popover(
+    label: str, key: str, icon: str, help: str, width: int | None = None, **more: Any
+) -> DeltaGenerator | None:
+    """A popover that is drawn only while it is open: its content, or None."""
+    popover = st.popover(label, icon=icon, key=key, on_change="rerun", help=help, **more)
+    if not popover.open:
+        return None
+    return popover if width is None else popover.container(width=width)
+
+
+KINDS = {".yaml": "text/yaml", ".json": "application/json", ".html": "text/html", ".csv": "text/csv"}
+"""MIME types of downloads by the ending of their name; text otherwise."""
+
+
+def download(
+    label: str, content: Any, file: str, key: str, box: Any = st, icon: str = ":material/download:", **more: Any
+) -> None:
+    """A button that downloads a file without a rerun; a function as `content` is called when it is pressed."""
+    kind = KINDS.get(PurePath(file).suffix, "text/plain")
+    box.download_button(label, content, file, kind, key=key, on_click="ignore", icon=icon, **more)
 
 
 def numbers(cells: Iterable[tuple[str, str, str]], columns: int | None = None) -> Markup:
@@ -341,13 +378,4 @@ def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: b
             persist_state="session",
             help="Leaves out queries, titles and contents; ids and numbers stay.",
         )
-        st.download_button(
-            "Download HTML",
-            lambda: write(redact),
-            f"{file}.html",
-            "text/html",
-            key=f"{key}:html",
-            on_click="ignore",
-            icon=":material/download:",
-            type="primary",
-        )
+        download("Download HTML", lambda: write(redact), f"{file}.html", f"{key}:html", type="primary")

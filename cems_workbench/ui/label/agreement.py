@@ -55,7 +55,7 @@ from cems_workbench.ui.kit.charts import dashed_diagonal, draw_chart, hover, lay
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.session import reviewer
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import cancellable
+from cems_workbench.ui.kit.widgets import cancellable, switch
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import split_meaning
 from cems_workbench.ui.label.state import JudgeComparison, JudgeScores
@@ -121,16 +121,9 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
     if not conflicts:
         st.caption("No two reviewers disagree.")
         return
-    rule = st.segmented_control(
-        "Rule",
-        list(RULES),
-        default="Majority",
-        required=True,
-        key="label:rule",
-        help=RULE_HELP,
-    )
+    rule = switch("Rule", list(RULES), "label:rule", "Majority", help=RULE_HELP, labelled=True)
     decisions = resources.store.decisions.read()
-    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, RULES[rule or "Majority"], decisions)}
+    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, RULES[rule], decisions)}
     memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
 
     def verdict(one: Disagreement) -> Verdict:

@@ -16,7 +16,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.forms import COUNTS, count_rows, draw_errors, draw_options, notes, problems
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.kit.widgets import cancellable, errors_shown
+from cems_workbench.ui.kit.widgets import cancellable, download, errors_shown
 from cems_workbench.ui.label import state
 
 MAX_ROWS = 500
@@ -137,22 +137,21 @@ def _choose(resources: Resources) -> _Choice | None:
 
 def _export(choice: _Choice, resources: Resources) -> None:
     written, left_out = choice.written, (*choice.chosen.still_open, *choice.written.left_out)
-    line, download, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
+    line, button, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
     line.caption(
         f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments can be exported"
         + (f"; {len(left_out):,} are left out, listed below." if left_out else ".")
     )
     suffix = FORMATS[choice.form].suffixes[0]
-    download.download_button(
+    download(
         "Download",
         written.text.encode(),
         f"{choice.form}{suffix}",
-        key="label:out:get",
-        on_click="ignore",
+        "label:out:get",
         type="primary",
-        icon=":material/download:",
         width="stretch",
         disabled=not written.rows,
+        box=button,
     )
     feedback = cems_feedback.feedback_of(choice.chosen.judgments)
     if feedback_box.button(

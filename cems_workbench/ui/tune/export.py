@@ -50,7 +50,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import empty, gather_wanted, offer_job, report_button
+from cems_workbench.ui.kit.widgets import download, empty, gather_wanted, offer_job, report_button, switch
 from cems_workbench.ui.tune.state import outdated, page
 
 FORM_WITHOUT_COMMENTS = "json"
@@ -130,15 +130,13 @@ def _apply(
             icon=":material/bookmark_add:",
             help="A named config with author, date, reason and evidence card; it can be a baseline, and is restored from History.",
         )
-        st.download_button(
+        download(
             "Preset file",
             preset_text(config, why, card),
             file_name(config, "yaml"),
-            "text/yaml",
-            key="tune:preset",
-            on_click="ignore",
-            icon=":material/description:",
+            "tune:preset",
             help="YAML that starts with summary and card, like the built-in presets.",
+            icon=":material/description:",
         )
         report_button(
             "tune:report",
@@ -177,19 +175,7 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
-    form = (
-        st.segmented_control(
-            "Form",
-            FORMS,
-            default="yaml",
-            key="tune:form",
-            format_func=lambda form: FORM_TITLES[form],
-            required=True,
-            label_visibility="collapsed",
-            persist_state="session",
-        )
-        or "yaml"
-    )
+    form = switch("Form", FORMS, "tune:form", "yaml", format_func=lambda form: FORM_TITLES[form])
     export = exported(config, form, card)
     own = _own_evidence(export, result, resources)
     export, rankings, card = with_figures(config, form, card, lambda export: _cached_rankings(result, export, own))
@@ -204,23 +190,12 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
             st.caption(plain(f"Not complete: {line}; see Result."))
     text = export.text
     with st.container(horizontal=True):
-        st.download_button(
-            f"Download {FORM_TITLES[form]}",
-            text,
-            file_name(config, form),
-            "text/plain",
-            key=f"tune:export:{form}",
-            on_click="ignore",
-            icon=":material/download:",
-            type="primary",
-        )
-        st.download_button(
+        download(f"Download {FORM_TITLES[form]}", text, file_name(config, form), f"tune:export:{form}", type="primary")
+        download(
             "Evidence card (JSON)",
             card.to_json(),
             f"{file_name(config, 'card')}.json",
-            "application/json",
-            key="tune:card",
-            on_click="ignore",
+            "tune:card",
             help="The card as a separate file" + (": JSON has no comments." if form == FORM_WITHOUT_COMMENTS else "."),
         )
     with st.container(key="tune-code"):
@@ -404,15 +379,7 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
             args=(config,),
             disabled=not changed,
         )
-        st.download_button(
-            "YAML",
-            export_config(config, "yaml", card),
-            file_name(config, "yaml"),
-            "text/yaml",
-            key="tune:kept_yaml",
-            on_click="ignore",
-            icon=":material/download:",
-        )
+        download("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "tune:kept_yaml")
         _reword(record, resources)
     if changed:
         diff_table(state.present_config(), config, "tune:kept_diff")

@@ -59,6 +59,7 @@ from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import (
     draw_bundled_notice,
     offer_job,
+    switch,
 )
 from cems_workbench.ui.tune.search import label, start
 from cems_workbench.ui.tune.state import VIEW, page
@@ -200,9 +201,7 @@ def _front(result: SearchResult) -> None:
     st.markdown("## The Pareto front")
     second = 1
     if len(names) > 2:
-        second = names.index(
-            st.segmented_control("Against", names[1:], default=names[1], required=True, key="tune:against") or names[1]
-        )
+        second = names.index(switch("Against", names[1:], "tune:against", labelled=True))
     draw_chart(
         front_figure(result, second),
         key="tune:pareto",

@@ -31,7 +31,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.html import render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_in, switch
 
 MAX_MATRIX_RESULTS = 15
 """Maximum results in the matrix, limited by the width of the numbers."""
@@ -151,14 +151,7 @@ def _duplicates_html(trace: Trace, line: str, rows: Sequence[DuplicateRow], othe
 def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: Sequence[str]) -> None:
     """Draw the choice of a range of limit or λ, the results before and after, and Apply."""
     st.markdown("## Results with another value")
-    of = st.segmented_control(
-        "Parameter",
-        (LIMIT, LAMBDA),
-        default=LIMIT,
-        required=True,
-        key="inspect:diversity:of",
-        label_visibility="collapsed",
-    )
+    of = switch("Parameter", (LIMIT, LAMBDA), "inspect:diversity:of", LIMIT)
     stretches = list(limits) if of == LIMIT else _stretches(context, LAMBDA)
     others = [i for i, stretch in enumerate(stretches) if set(stretch.results) != set(ids)]
     if not others:

@@ -35,7 +35,7 @@ from cems_workbench.ui.inspect.tools.weight_map import SIZES, draw_map
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row, short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_in, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -238,20 +238,19 @@ def draw(context: InspectContext) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path, second = _choose(trace.config)
         if second is not None:
-            size = st.segmented_control(
+            size = switch(
                 "Cells",
                 list(SIZES),
-                default=24,
+                "inspect:map:size",
+                24,
                 format_func=SIZES.__getitem__,
-                required=True,
-                key="inspect:map:size",
-                persist_state="session",
                 help="Each cell is one replay; values between cells are not tried.",
+                labelled=True,
             )
         else:
             k, counted = _choose_change()
     if second is not None:
-        draw_map(context, path, second, size or 24)
+        draw_map(context, path, second, size)
         return
     swept = context.remembered(
         "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
@@ -316,25 +315,16 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
 
 
 def _choose_change() -> tuple[int, str]:
-    k = st.segmented_control(
-        "First",
-        DEPTHS,
-        default=5,
-        required=True,
-        key="inspect:sensitivity:k",
-        persist_state="session",
-        help="Number of top results compared.",
-    )
-    counted = st.segmented_control(
+    k = switch("First", DEPTHS, "inspect:sensitivity:k", 5, help="Number of top results compared.", labelled=True)
+    counted = switch(
         "Count as a change",
         (NEW_ORDER, NEW_MEMBER),
-        default=NEW_ORDER,
-        required=True,
-        key="inspect:sensitivity:counted",
-        persist_state="session",
+        "inspect:sensitivity:counted",
+        NEW_ORDER,
         help="Any new order, or only added or removed results.",
+        labelled=True,
     )
-    return k or 5, counted or NEW_ORDER
+    return k, counted
 
 
 def _draw_summary(swept: Sweep) -> None:

@@ -19,7 +19,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_in, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -196,18 +196,7 @@ def draw_map(context: InspectContext, x: str, y: str, size: int) -> None:
     grid = _replayed(context, x, y, size)
     show = WINNER
     if grid.judged:
-        show = (
-            st.segmented_control(
-                "Colour",
-                (WINNER, RELEVANT),
-                default=RELEVANT,
-                required=True,
-                key="inspect:map:show",
-                persist_state="session",
-                label_visibility="collapsed",
-            )
-            or WINNER
-        )
+        show = switch("Colour", (WINNER, RELEVANT), "inspect:map:show", RELEVANT)
     st.markdown(_sentence(grid))
     texts = {key: memory.content for key, memory in context.trace.evidence.memories.items()}
     picked = draw_chart(

@@ -30,7 +30,7 @@ from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.forms import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import errors_shown, working
+from cems_workbench.ui.kit.widgets import errors_shown, switch, working
 
 TOOL = "what_if"
 EDITED, ABSENT, NEW = MODES = ("Other values", "Without it", "A new memory")
@@ -61,13 +61,11 @@ TRIED, PROBLEM, GENERATION = "inspect:what_if:tried", "inspect:what_if:problem",
 def draw(context: InspectContext) -> None:
     """Draw what is tried, the choice of a memory, the form of its copy, and the outcome."""
     write_stylesheet("what_if")
-    mode = st.segmented_control(
+    mode = switch(
         "What if",
         MODES,
-        default=EDITED,
-        required=True,
-        key="inspect:what_if:mode",
-        label_visibility="collapsed",
+        "inspect:what_if:mode",
+        EDITED,
         help="Another text or other values of a memory; the store without it; or a memory that is not stored yet.",
     )
     if mode == NEW:

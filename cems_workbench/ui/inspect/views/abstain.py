@@ -19,6 +19,7 @@ from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.kit.charts import GREY, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -115,8 +116,8 @@ def _below(judged: SignalTable, kind: int, reading: Reading) -> float | None:
 def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
     names = {CONFIDENCE_FEATURES[reading.name].title: reading for reading in signals}
     first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
-    chosen = st.segmented_control("Signal", list(names), default=first, required=True, key="inspect:abstain:signal")
-    reading = names[chosen or first]
+    chosen = switch("Signal", list(names), "inspect:abstain:signal", first, labelled=True)
+    reading = names[chosen]
     kinds = dict(zip((WITH_ANSWER, WITHOUT_ANSWER), judged.of(reading.name), strict=True))
     draw_chart(
         spread_figure(reading, kinds),

@@ -37,6 +37,7 @@ from cems_workbench.ui.inspect.tables import delta_columns, follow_table, stale_
 from cems_workbench.ui.kit.charts import NO_GRID, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, literal, plain, render, tick
 from cems_workbench.ui.kit.tables import Column, short_id
+from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -340,19 +341,13 @@ def draw(context: InspectContext) -> None:
     if not lists_in_use(trace):
         st.caption("No enabled list has candidates, so there are no ranks to draw.")
         return
-    top = (
-        st.segmented_control(
-            "First memories",
-            TOPS,
-            default=10,
-            required=True,
-            key="inspect:flow_top",
-            format_func=lambda count: f"Top {count}",
-            label_visibility="collapsed",
-            persist_state="session",
-            help="Show memories within this rank after fusion or a later stage.",
-        )
-        or 10
+    top = switch(
+        "First memories",
+        TOPS,
+        "inspect:flow_top",
+        10,
+        format_func=lambda count: f"Top {count}",
+        help="Show memories within this rank after fusion or a later stage.",
     )
     asked = [context.followed] if context.followed is not None else []
     asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
