@@ -236,7 +236,7 @@ def offer_gather(
 def gather_wanted(
     wanted: Wanted, resources: Resources, progress: Progress, judgments: Sequence[Judgment] | None = None
 ) -> None:
-    """Gather evidence with these judgments, else those of the store; a query that is left out is said in a message that stays."""
+    """Gather evidence with these judgments, else those of the store; a message that stays names each query that is left out."""
     from cems_workbench.jobs.query_set_evidence import gather_evidence
 
     def under(name: str) -> Progress:
