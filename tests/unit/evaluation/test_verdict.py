@@ -74,6 +74,11 @@ def test_a_test_is_the_only_verdict_and_what_was_not_measured_comes_first(
     assert outcome.holds is line.startswith("Pass") and not outcome.undecided
 
 
+def test_what_was_not_measured_leaves_the_verdict_open() -> None:
+    found = verdict_of_values(NAMES, NDCG, np.full(60, 0.2), lacking=("new: 7 queries lack scores",))
+    assert (found.kind, found.queries_needed, found.unmeasured) == ("cannot tell", None, True)
+
+
 def test_results_that_are_the_same_pass_however_few() -> None:
     found = verdict_of_values(NAMES, NDCG, np.zeros(2), None, 0.0, same_results=True)
     assert found.sentence == "Pass: new loses no more than 0 nDCG@10 against old: no query changed, of 2 queries."

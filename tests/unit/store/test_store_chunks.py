@@ -14,7 +14,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search.entries import key_of, parse_key
+from cems_workbench.store.search.entries import best_per_memory, key_of, parse_key
 from cems_workbench.store.search.vectors import vector_index
 
 SHORT, LONG = "alpha beta", " ".join(f"word{i}" for i in range(20))
@@ -268,3 +268,7 @@ def test_keys_of_ids_that_look_like_keys_do_not_meet(store, embedder):
     vectors = store.indexes.open(embedder).vectors
     assert len(vectors) == 2
     assert {hit[::2] for hit in vectors.search_chunks(np.ones(16), 5)} == {("a", 0), ("a\x1f0", None)}
+
+
+def test_the_best_chunk_stands_for_its_memory():
+    assert best_per_memory([("a", 0.9, 1), ("b", 0.8, None), ("a", 0.2, 0)]) == [("a", 0.9), ("b", 0.8)]

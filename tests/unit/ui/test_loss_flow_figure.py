@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch
+from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order
 from cems_workbench.config import preset
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.losses import BAND_HEIGHT_PX, MIN_HEIGHT_PX, Flow, flow_figure
@@ -65,3 +65,8 @@ def test_the_labels_say_what_happened() -> None:
     texts = [note.text for note in flow_figure(flow).layout.annotations]
     assert texts[:2] == ["<b>4</b>  never a candidate", "<b>5</b>  pushed below 10 by adjust"]
     assert texts[2:] == ["<b>3</b>  in the<br>first 10", "<b>12</b><br>relevant"]
+
+
+def test_branches_are_in_pipeline_order_what_was_never_a_candidate_first() -> None:
+    branches = [Branch("adjust", "below"), Branch("adjust", "dropped"), NEVER_FOUND, Branch("fusion", "below")]
+    assert in_pipeline_order(branches, ("lists", "fusion", "adjust")) == [branches[i] for i in (2, 3, 1, 0)]
