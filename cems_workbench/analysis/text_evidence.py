@@ -44,6 +44,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,10 @@ from cems_workbench.pipeline.stages.lists import LISTS, ListEntry
 from cems_workbench.records import ENGLISH, Chunk, Memory
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize
-from cems_workbench.store.search.postgres import TsRankIndex
 from cems_workbench.store.text_rule import searched_text
-from pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
+
+if TYPE_CHECKING:
+    from cems_workbench.store.search.postgres import TsRankIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,8 @@ def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str
 
     Raises TsQueryError if the server would reject the query.
     """
+    from pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
+
     asked = or_query(query)
     documents = {chunk: lexemes(text) for chunk, text in texts.items()}
     best = max(documents, key=lambda chunk: ts_rank(documents[chunk], asked), default=None)
@@ -326,6 +330,8 @@ def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str
 
 def lexeme_matches(text: str, wanted: Collection[str]) -> list[Match]:
     """Occurrences of these lexemes in `text`, in order, without overlaps: the words that yield them."""
+    from pg_text_search.ts_rank import lexemes
+
     asked = set(wanted)
     found = []
     for match in WORD.finditer(text):

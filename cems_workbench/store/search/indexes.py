@@ -36,6 +36,7 @@ from cems_workbench.store.meta import (
 )
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search import (
+    TS_RANK_VERSION,
     entries,
 )
 from cems_workbench.store.search.directory.index_directory import (
@@ -51,7 +52,6 @@ from cems_workbench.store.search.lexical import lexical_merge, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
-from cems_workbench.store.search.postgres import VERSION as FULL_TEXT_VERSION
 from cems_workbench.store.search.vectors import embedded, segment_writer
 from cems_workbench.store.search.vectors.vector_files import VectorFiles, VectorRecord, records
 from cems_workbench.store.search.vectors.vector_index import VectorIndex, refresh_vectors
@@ -130,7 +130,7 @@ class DerivedIndexes:
         self._path, self._chroma_url = path, chroma_url
         self._chroma: ChromaDirectory | None = None
         self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
-        self._full_text_directory = IndexDirectory(path / "ts_rank", FULL_TEXT_VERSION)
+        self._full_text_directory = IndexDirectory(path / "ts_rank", TS_RANK_VERSION)
         self._vector_files: dict[str, VectorFiles] = {}
         self._database = database
         self._store_id = store_id

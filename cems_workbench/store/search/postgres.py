@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search import TS_RANK_VERSION
 from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits, Document, FilterMasks
 from pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
@@ -30,10 +31,6 @@ from pg_text_search.inverted_index import COLUMNS as WORD_COLUMNS
 from pg_text_search.inverted_index import InvertedIndex, inverted_index
 from pg_text_search.tie_order import full_order, limited_order
 from pg_text_search.ts_rank import Lexemes, TextConfig, TextQuery, TsQueryError, lexemes, or_query
-
-VERSION = "postgres-18-english-1"
-"""Changes when the same text gives other lexemes, or the index other files."""
-
 
 IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
 COLUMNS = {
@@ -186,7 +183,7 @@ def build(
     return publish(
         directory,
         content_version,
-        VERSION,
+        TS_RANK_VERSION,
         lambda target: _write(target, chunks, total, progress),
         identity,
     )
