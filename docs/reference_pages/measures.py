@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 
 from cems_workbench.evaluation.metrics import MEASURES, STANDARD, MeasureFamily
@@ -50,5 +51,7 @@ def _better(family: MeasureFamily) -> str:
 
 
 def _formula(family: MeasureFamily) -> str:
-    """The docstring of the family's module, which has the formula and its source."""
-    return inspect.cleandoc(sys.modules[family.compute.__module__].__doc__ or "")
+    """The formula and its source: what the docstring of the function says below its first line, else that of the module."""
+    _, _, body = (inspect.getdoc(family.compute) or "").partition("\n\n")
+    text = body or inspect.cleandoc(sys.modules[family.compute.__module__].__doc__ or "")
+    return re.sub(r"(?<=[^\n])\n(?=Source: )", "\n\n", text)
