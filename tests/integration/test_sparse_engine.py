@@ -10,12 +10,12 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.lexical_engines import sparse
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from tests.planted_source import Counting
 from tests.small_store import empty_store, parsed, store
+from workbench_engines import sparse
 
 __all__ = ["empty_store", "store"]
 

@@ -177,7 +177,6 @@ PUBLIC = (
     "errors",
     "extensions",
     "formats",
-    "models.lemmas",
     "pipeline.lexical_engines",
     "pipeline.text_pieces",
     "platform",
