@@ -50,13 +50,13 @@ class PairScores:
     def read(self, texts: Sequence[str]) -> list[PairScore | None]:
         """The cached scores of exactly these texts, None if missing."""
         keys = [text_sha(text) for text in texts]
-        with self._database.reading() as cursor:  # earlier versions cached 0.5, "uncertain", for an empty reply
-            rows = cursor.execute(
-                "SELECT text_sha, score, detail FROM score_cache "
-                "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
-                'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
-                [self._model, self._query, keys],
-            ).fetchall()
+        # Earlier versions cached 0.5, "uncertain", for an empty reply.
+        rows = self._database.rows(
+            "SELECT text_sha, score, detail FROM score_cache "
+            "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
+            'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
+            [self._model, self._query, keys],
+        )
         scores = {
             key: PairScore(score, detail=None if detail is None else json.loads(detail)) for key, score, detail in rows
         }
@@ -86,10 +86,9 @@ class ReplyCache:
 
     def read(self, key: ReplyKey) -> str | None:
         """The cached reply of a key, or None."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT reply FROM reply_cache WHERE model = ? AND prompt = ? AND sent = ?", list(key)
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT reply FROM reply_cache WHERE model = ? AND prompt = ? AND sent = ?", list(key)
+        )
         return str(rows[0][0]) if rows else None
 
     def write(self, key: ReplyKey, reply: str) -> None:
@@ -129,11 +128,10 @@ class Corrections:
 
     def read(self) -> list[LearnedPair]:
         """All pairs, refused ones included, latest first, ties by typo."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT typo, correction, count, first_at, last_at, refused FROM learned_pairs "
-                "ORDER BY last_at DESC, typo, correction"
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT typo, correction, count, first_at, last_at, refused FROM learned_pairs "
+            "ORDER BY last_at DESC, typo, correction"
+        )
         return [
             LearnedPair(typo, correction, count, first.replace(tzinfo=UTC), last.replace(tzinfo=UTC), refused)
             for typo, correction, count, first, last, refused in rows

@@ -64,8 +64,7 @@ class Chunks:
     @property
     def rule(self) -> ChunkRule:
         """The rule by which memories are cut."""
-        with self._database.reading() as cursor:
-            return rule(cursor)
+        return self._database.read(rule)
 
     def choose(self, name: str) -> bool:
         """Set the chunking rule; False if it is already set. Raises InputError for an unknown rule.
@@ -84,8 +83,7 @@ class Chunks:
 
     def read(self, ids: Iterable[str]) -> dict[str, tuple[Chunk, ...]]:
         """By memory id the chunks in their order; memories that have none are absent."""
-        with self._database.reading() as cursor:
-            return read(cursor, list(ids))
+        return self._database.read(read, list(ids))
 
     def preview(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
         """The chunks that this memory would have if it were stored, and its indexed texts by chunk number.

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Session, TeamTables, persistent
+from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,8 +61,7 @@ class Links:
 
     def read(self, state_id: str) -> dict[str, Any] | None:
         """The state with a short id, or None."""
-        with self._database.reading() as cursor:
-            text = _text(cursor, state_id)
+        text = self._database.read(_text, state_id)
         return None if text is None else dict(json.loads(text))
 
 
@@ -170,8 +169,7 @@ class Configs:
     @persistent
     def get(self, config_id: int) -> ConfigRecord:
         """One config of the history. Raises StoreError for an unknown id."""
-        with self._team.reading() as session:
-            rows = session.rows(f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id])
+        rows = rows_of(self._team, f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id])
         if not rows:
             raise StoreError(f"no config {config_id} in the history of the store")
         return _record(rows[0])
@@ -214,27 +212,27 @@ class Holdouts:
     @persistent
     def count(self, query_set: str, qids: Sequence[str]) -> int:
         """The maximum number of looks over these queries of a set."""
-        with self._team.reading() as session:
-            rows = session.rows(_COUNT, [query_set, list(qids)])
+        rows = rows_of(self._team, _COUNT, [query_set, list(qids)])
         return int(rows[0][0])
 
     @persistent
     def by_query(self, query_set: str, qids: Sequence[str]) -> dict[str, int]:
         """Looks per query, of those of these queries that have any."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))",
-                [query_set, list(qids)],
-            )
+        rows = rows_of(
+            self._team,
+            "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))",
+            [query_set, list(qids)],
+        )
         return {str(qid): int(looks) for qid, looks in rows}
 
     @persistent
     def lookers(self, query_set: str) -> dict[str, int]:
         """The known people who looked at sealed queries of a set, with their number of looks; most first."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who", [query_set]
-            )
+        rows = rows_of(
+            self._team,
+            "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who",
+            [query_set],
+        )
         return {str(who): int(looks) for who, looks in rows}
 
     @persistent

@@ -14,10 +14,10 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.platform.process_lock import SharedLock
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     ChangeListener = Callable[[duckdb.DuckDBPyConnection], None]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 FILE_NAME = "workbench.duckdb"
 COMMITS_NAME = "workbench.commits"
@@ -240,8 +242,7 @@ class Database:
             at, version = self._file.content
             if at != self._file.commits:
                 at = self._file.commits
-                with self.reading() as cursor:
-                    version = read_content_version(cursor)
+                version = self.read(read_content_version)
                 self._file.content = at, version
             return version
 
@@ -263,12 +264,23 @@ class Database:
             finally:
                 cursor.close()
 
+    def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of one query."""
+        with self.reading() as cursor:
+            return cursor.execute(sql, values).fetchall()
+
+    def read(
+        self, function: Callable[Concatenate[duckdb.DuckDBPyConnection, P], T], *values: P.args, **named: P.kwargs
+    ) -> T:
+        """What a function reads with a cursor of one committed state."""
+        with self.reading() as cursor:
+            return function(cursor, *values, **named)
+
     def unreadable(self) -> dict[str, str]:
         """Read every value of every table; returns the error of each unreadable table by name."""
         import duckdb
 
-        with self.reading() as cursor:
-            rows = cursor.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary ORDER BY 1").fetchall()
+        rows = self.rows("SELECT table_name FROM duckdb_tables() WHERE NOT temporary ORDER BY 1")
         found = {}
         for (table,) in rows:
             try:

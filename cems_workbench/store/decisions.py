@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from cems_workbench.store import judgments
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Row, TeamTables, persistent
+from cems_workbench.store.team.session import Row, TeamTables, persistent, rows_of
 
 _COLUMNS = "qid, memory_id, grade, decided_by, note, decided_at"
 
@@ -55,22 +55,22 @@ class Decisions:
     @persistent
     def read(self) -> list[Decision]:
         """The valid decisions: the latest of each pair, without revoked ones; by qid and memory."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER "
-                "(PARTITION BY qid, memory_id ORDER BY decided_at DESC, id DESC) AS nth FROM adjudications) AS decisions "
-                "WHERE nth = 1 AND grade IS NOT NULL ORDER BY qid, memory_id"
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER "
+            "(PARTITION BY qid, memory_id ORDER BY decided_at DESC, id DESC) AS nth FROM adjudications) AS decisions "
+            "WHERE nth = 1 AND grade IS NOT NULL ORDER BY qid, memory_id",
+        )
         return [_decision(row) for row in rows]
 
     @persistent
     def history(self, qid: str, memory_id: str) -> list[Decision]:
         """Every decision on one pair, oldest first."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY decided_at, id",
-                [qid, memory_id],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY decided_at, id",
+            [qid, memory_id],
+        )
         return [_decision(row) for row in rows]
 
 

@@ -162,14 +162,12 @@ def import_input(
     parsed = stated_grades.with_stated_grades(parsed, options.grades)
     problems: list[RowError] = []
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
-    with database.reading() as cursor:
-        rule = text_rule(cursor)
+    rule = database.read(text_rule)
     put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
     recorder, clashes = Recorder(parsed, options.recorded(), put.when), _Clashes(parsed, options.replace)
     if parsed.answers and not options.replace:
         # Before they are written: an answer belongs to its query, which may be another one in the store.
-        with database.reading() as cursor:
-            mark = recorder.mark(cursor)
+        mark = database.read(recorder.mark)
         parsed = team.persist(lambda: _without_others(parsed, team, mark, problems))
     *early, last = _batches(rows)
     before, done = RowCounts(), 0

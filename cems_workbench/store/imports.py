@@ -199,10 +199,9 @@ class Imports:
 
     def read(self) -> list[ImportEvent]:
         """All imports that changed anything, newest first, undone ones included."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT event, imported_at, folder, name, format, options, counts, undone_at FROM imports ORDER BY event DESC, id"
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT event, imported_at, folder, name, format, options, counts, undone_at FROM imports ORDER BY event DESC, id"
+        )
         events: dict[int, ImportEvent] = {}
         inputs: dict[int, list[ImportedInput]] = {}
         for event, at, folder, name, form, options, counts, undone_at in rows:
@@ -265,8 +264,7 @@ class Imports:
             with self._team.transaction() as session:
                 _undo_shared(session, marks, event)
 
-        with self._database.reading() as cursor:
-            marks = self._marks(cursor, event.number)
+        marks = self._database.read(self._marks, event.number)
         self._team.persist(share)
         done = 0
         for portion in (_remove_memories, _restore_memories):

@@ -25,7 +25,7 @@ from cems_workbench.store.label_events import Key
 from cems_workbench.store.marks import EDITED, TEAM_FOREIGN, Mark
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.scales import with_these
-from cems_workbench.store.team.session import Session, TeamTables, persistent
+from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 MAX_NOTES = 20
 """Notes of one kind that an import lists; further ones are counted."""
@@ -62,12 +62,12 @@ class Judgments:
 
         Sorted by qid, memory, judge and kind.
         """
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {', '.join(FIELDS)} FROM judgments WHERE coalesce(qid = ?, TRUE) AND coalesce(kind = ?, TRUE) "
-                "ORDER BY qid, memory_id, judge, kind",
-                [qid, kind],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {', '.join(FIELDS)} FROM judgments WHERE coalesce(qid = ?, TRUE) AND coalesce(kind = ?, TRUE) "
+            "ORDER BY qid, memory_id, judge, kind",
+            [qid, kind],
+        )
         # A team's table has judgments of memories that this store never had.
         live = memories.live(self._database, {row[1] for row in rows})
         return [record(row) for row in rows if row[1] in live or row[1] == WHOLE_STORE]
@@ -79,8 +79,7 @@ class Judgments:
         known = self._counted.get(kind)
         if known is not None and known[0] == version:
             return known[1]
-        with self._team.reading() as session:
-            rows = session.rows("SELECT DISTINCT qid, memory_id FROM judgments WHERE kind = ?", [kind])
+        rows = rows_of(self._team, "SELECT DISTINCT qid, memory_id FROM judgments WHERE kind = ?", [kind])
         live = memories.live(self._database, {memory_id for _, memory_id in rows})
         count = len({qid for qid, memory_id in rows if memory_id in live})
         self._counted[kind] = version, count
@@ -89,26 +88,25 @@ class Judgments:
     @persistent
     def strangers(self) -> Strangers:
         """The judgments of memories unknown to this store: a team's members may have different memories."""
-        with self._team.reading() as session:
-            counts: dict[str, int] = dict(
-                session.rows(
-                    f"SELECT memory_id, count(*) FROM judgments WHERE memory_id <> '{WHOLE_STORE}' GROUP BY memory_id"
-                )
+        counts: dict[str, int] = dict(
+            rows_of(
+                self._team,
+                f"SELECT memory_id, count(*) FROM judgments WHERE memory_id <> '{WHOLE_STORE}' GROUP BY memory_id",
             )
-        with self._database.reading() as cursor:
-            unknown = counts.keys() - memories.known_ids(cursor, list(counts))
+        )
+        unknown = counts.keys() - self._database.read(memories.known_ids, list(counts))
         return Strangers(sum(counts[memory_id] for memory_id in unknown), len(unknown))
 
     @persistent
     def of_memory(self, memory_id: str) -> list[tuple[Judgment, str]]:
         """The judgments of one memory, each with its query's text, highest grade first, ties by qid and judge."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {', '.join(f'j.{name}' for name in FIELDS)}, q.query "
-                "FROM judgments AS j JOIN queries AS q USING (qid) "
-                "WHERE j.memory_id = ? ORDER BY j.grade DESC, j.qid, j.judge",
-                [memory_id],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {', '.join(f'j.{name}' for name in FIELDS)}, q.query "
+            "FROM judgments AS j JOIN queries AS q USING (qid) "
+            "WHERE j.memory_id = ? ORDER BY j.grade DESC, j.qid, j.judge",
+            [memory_id],
+        )
         return [(record(row), row[-1]) for row in rows]
 
     @persistent

@@ -58,14 +58,12 @@ class Language:
     @property
     def current(self) -> str:
         """The language of lexical search."""
-        with self._database.reading() as cursor:
-            return language(cursor)
+        return self._database.read(language)
 
     @property
     def given(self) -> bool:
         """Whether it was chosen or detected; otherwise the first memories decide it."""
-        with self._database.reading() as cursor:
-            return read_meta(cursor, _LANGUAGE) is not None
+        return self._database.read(read_meta, _LANGUAGE) is not None
 
     def choice(self) -> Choice:
         """The language and its reason."""

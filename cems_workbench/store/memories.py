@@ -150,8 +150,7 @@ class Memories:
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
         """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id."""
-        with self._database.reading() as cursor:
-            return read(cursor, None if ids is None else list(ids))
+        return self._database.read(read, None if ids is None else list(ids))
 
     def before(self, memories: Iterable[Memory], edited: Memory | None = None) -> dict[str, str]:
         """By id, the text of the previous live memory in the same session, by time.
@@ -161,22 +160,19 @@ class Memories:
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
         if not placed:
             return {}
-        with self._database.reading() as cursor:
-            return before(cursor, placed, edited)
+        return self._database.read(before, placed, edited)
 
     def with_contents(self, contents: Sequence[str]) -> dict[str, str]:
         """By content the id of the memory that has it, the first of several; deleted ones are left out."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT content, min(id) FROM memories WHERE deleted_at IS NULL AND content IN (SELECT unnest(?)) GROUP BY content",
-                [list(contents)],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT content, min(id) FROM memories WHERE deleted_at IS NULL AND content IN (SELECT unnest(?)) GROUP BY content",
+            [list(contents)],
+        )
         return dict(rows)
 
     def stored(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that have a row, deleted memories included."""
-        with self._database.reading() as cursor:
-            return known_ids(cursor, list(ids))
+        return self._database.read(known_ids, list(ids))
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
@@ -184,16 +180,14 @@ class Memories:
 
     def ids(self) -> list[str]:
         """Ids of the live memories, sorted."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
+        rows = self._database.rows("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
         return [memory_id for (memory_id,) in rows]
 
     def origins(self) -> list[Origin]:
         """When and where each live memory was written, sorted by id; no texts are read."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT id, created_at, project, session, author FROM memories WHERE deleted_at IS NULL ORDER BY id"
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT id, created_at, project, session, author FROM memories WHERE deleted_at IS NULL ORDER BY id"
+        )
         return [Origin(row[0], to_aware(row[1]), *row[2:]) for row in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
@@ -226,8 +220,7 @@ class Memories:
         if soon is not None:
             return Page(soon, self.matching(selection))
         if limit > MAX_CACHED_PAGE:
-            with self._database.reading() as cursor:
-                return find(cursor, selection, limit, offset)
+            return self._database.read(find, selection, limit, offset)
         if not selection.text or offset + limit > MAX_CACHED_IDS:
             return self._cache.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
         found = self._cache.get(("leading", selection), lambda cursor: leading(cursor, selection, MAX_CACHED_IDS))
@@ -264,8 +257,7 @@ class Memories:
             "high importance": "importance = 'high'",
         }
         columns = ", ".join(f"count(*) FILTER ({condition})" for condition in having.values())
-        with self._database.reading() as cursor:
-            row = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL").fetchall()[0]
+        row = self._database.rows(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL")[0]
         return dict(zip(having, map(int, row), strict=True))
 
     def any_validity(self) -> bool:
@@ -285,12 +277,11 @@ class Memories:
 
     def _newest(self, moment: str, size: int, where: Filter) -> list[str]:
         condition, parameters = where.sql()
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} "
-                f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?",
-                [*parameters, size],
-            ).fetchall()
+        rows = self._database.rows(
+            f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} "
+            f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?",
+            [*parameters, size],
+        )
         return [row[0] for row in rows]
 
     def forget(self) -> None:
@@ -299,8 +290,7 @@ class Memories:
 
     def statistics(self, now: datetime) -> Statistics:
         """Counts by category, project, month, age (back from `now`) and length."""
-        with self._database.reading() as cursor:
-            return statistics.read(cursor, now)
+        return self._database.read(statistics.read, now)
 
     def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
         """`limit` contents shared exactly by several live memories, most first, and the total number of such contents."""
@@ -893,8 +883,7 @@ def record(row: tuple[Any, ...]) -> Memory:
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
     """(id, indexed text, project, scope) of the live memories, sorted by id and read in batches."""
-    with database.reading() as cursor:
-        rule = text_rule(cursor)
+    rule = database.read(text_rule)
     columns = text_columns(rule)
     for rows in _in_batches(database, f"project, scope, {', '.join(columns)}", "TRUE", []):
         for project, scope, *values in rows:

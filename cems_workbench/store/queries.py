@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.records import Query
 from cems_workbench.store.marks import AN_EDIT, EDITED, NOT_RECORDED, TEAM_FOREIGN, Mark
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
-from cems_workbench.store.team.session import Session, TeamTables, persistent
+from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,15 +28,15 @@ class Queries:
     @persistent
     def read(self) -> list[Query]:
         """All queries in their current version, by qid."""
-        with self._team.reading() as session:
-            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries ORDER BY qid")
+        rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries ORDER BY qid")
         return [from_row(row) for row in rows]
 
     @persistent
     def with_words(self, query: str) -> list[Query]:
         """The queries with exactly this text, by qid; several may differ in project or time."""
-        with self._team.reading() as session:
-            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [query])
+        rows = rows_of(
+            self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [query]
+        )
         return [from_row(row) for row in rows]
 
 

@@ -16,7 +16,7 @@ from cems_workbench.records import Judgment
 from cems_workbench.store import judgments, memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Pair, Session, TeamTables, persistent
+from cems_workbench.store.team.session import Pair, Session, TeamTables, persistent, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,7 @@ class Queues:
     @persistent
     def read(self) -> list[QueueRecord]:
         """The saved queues without pairs and rankings, by name."""
-        with self._team.reading() as session:
-            rows = session.rows("SELECT name, created_at, overlap, settings FROM label_queues ORDER BY name")
+        rows = rows_of(self._team, "SELECT name, created_at, overlap, settings FROM label_queues ORDER BY name")
         return [
             QueueRecord(name, created_at.replace(tzinfo=UTC), overlap, json.loads(settings))
             for name, created_at, overlap, settings in rows
@@ -66,11 +65,11 @@ class Queues:
     @persistent
     def pairs(self, name: str) -> tuple[Pair, ...]:
         """The pairs of a queue in order, without those of queries that are gone, and of memories that are deleted or not in this store."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? AND qid IN (SELECT qid FROM queries) ORDER BY position",
-                [name],
-            )
+        rows = rows_of(
+            self._team,
+            "SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? AND qid IN (SELECT qid FROM queries) ORDER BY position",
+            [name],
+        )
         live = memories.live(self._database, {memory_id for _, memory_id in rows})
         return tuple((qid, memory_id) for qid, memory_id in rows if memory_id in live)
 
@@ -80,11 +79,11 @@ class Queues:
 
         Memories that are deleted or not in this store are left out.
         """
-        with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT config, qid, memory_id FROM label_queue_rankings WHERE queue = ? ORDER BY config, qid, rank",
-                [name],
-            )
+        rows = rows_of(
+            self._team,
+            "SELECT config, qid, memory_id FROM label_queue_rankings WHERE queue = ? ORDER BY config, qid, rank",
+            [name],
+        )
         live = memories.live(self._database, {memory_id for _, _, memory_id in rows})
         rankings: dict[str, dict[str, tuple[str, ...]]] = {}
         for config, qid, memory_id in rows:
@@ -96,13 +95,13 @@ class Queues:
     @persistent
     def labels(self, name: str) -> list[Judgment]:
         """People's judgments of the pairs of a queue."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {', '.join(f'j.{field}' for field in judgments.FIELDS)} FROM label_queue_pairs AS p "
-                "JOIN judgments AS j ON j.qid = p.qid AND j.memory_id = p.memory_id AND j.kind = 'human' "
-                "WHERE p.queue = ? ORDER BY p.position, j.judge",
-                [name],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {', '.join(f'j.{field}' for field in judgments.FIELDS)} FROM label_queue_pairs AS p "
+            "JOIN judgments AS j ON j.qid = p.qid AND j.memory_id = p.memory_id AND j.kind = 'human' "
+            "WHERE p.queue = ? ORDER BY p.position, j.judge",
+            [name],
+        )
         return [judgments.record(row) for row in rows]
 
     @persistent

@@ -35,22 +35,18 @@ class RecordedAnswers:
 
     def sets(self) -> dict[str, int]:
         """The query sets with recorded answers, by name, with the number of answered queries."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT set_name, list(qid) FROM recorded_answers GROUP BY ALL ORDER BY ALL"
-            ).fetchall()
+        rows = self._database.rows("SELECT set_name, list(qid) FROM recorded_answers GROUP BY ALL ORDER BY ALL")
         counted = {name: len(self._asked(name).keys() & set(qids)) for name, qids in rows}
         return {name: count for name, count in counted.items() if count}
 
     def read(self, name: str) -> list[RecordedAnswer]:
         """The answers to the queries in the latest version of a set, failures first: empty answers, then by best score, lowest first, then
         answers without scores; ties by qid."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT row, qid, results FROM recorded_answers WHERE set_name = ? "
-                "ORDER BY len(results) > 0, list_max(list_transform(results, lambda r: r.score)) NULLS LAST, qid",
-                [name],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT row, qid, results FROM recorded_answers WHERE set_name = ? "
+            "ORDER BY len(results) > 0, list_max(list_transform(results, lambda r: r.score)) NULLS LAST, qid",
+            [name],
+        )
         asked = self._asked(name) if rows else {}
         return [_answer(number, asked[qid], results) for number, qid, results in rows if qid in asked]
 
@@ -65,8 +61,7 @@ class RecordedAnswers:
 
     def resolved(self, answers: Sequence[RecordedAnswer], id_length: int | None = None) -> list[RecordedAnswer]:
         """The answers with the store's ids where exactly one memory matches. `id_length`: the length of truncated ids."""
-        with self._database.reading() as cursor:
-            known = meant(cursor, answers, id_length)
+        known = self._database.read(meant, answers, id_length)
         return [_resolved(answer, known) for answer in answers]
 
 

@@ -22,7 +22,7 @@ from cems_workbench.store.marks import EDITED, FOREIGN, Mark
 from cems_workbench.store.memories import LOOKUP_BATCH
 from cems_workbench.store.meta import bump_content_version
 from cems_workbench.store.rows import RowCounts, VersionedCache, check_name, staged, to_aware, to_naive
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent
+from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,24 +51,22 @@ class Relations:
 
     def read(self) -> list[Relation]:
         """All edges between live memories, by source, target and kind."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
-                "JOIN memories AS s ON s.id = source_id AND s.deleted_at IS NULL "
-                "JOIN memories AS t ON t.id = target_id AND t.deleted_at IS NULL ORDER BY source_id, target_id, kind"
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
+            "JOIN memories AS s ON s.id = source_id AND s.deleted_at IS NULL "
+            "JOIN memories AS t ON t.id = target_id AND t.deleted_at IS NULL ORDER BY source_id, target_id, kind"
+        )
         return [Relation(*row) for row in rows]
 
     def of_memory(self, memory_id: str) -> list[Relation]:
         """The edges from and to a memory, outgoing first, strongest first, ties by the other end; without deleted memories."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
-                "JOIN memories AS m ON m.id = CASE WHEN r.source_id = $id THEN r.target_id ELSE r.source_id END "
-                "WHERE (r.source_id = $id OR r.target_id = $id) AND m.deleted_at IS NULL "
-                "ORDER BY r.source_id <> $id, weight DESC, m.id, kind",
-                {"id": memory_id},
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
+            "JOIN memories AS m ON m.id = CASE WHEN r.source_id = $id THEN r.target_id ELSE r.source_id END "
+            "WHERE (r.source_id = $id OR r.target_id = $id) AND m.deleted_at IS NULL "
+            "ORDER BY r.source_id <> $id, weight DESC, m.id, kind",
+            {"id": memory_id},
+        )
         return [Relation(*row) for row in rows]
 
     def leading_from(self, sources: Sequence[str], most: int) -> list[Relation]:
@@ -77,14 +75,13 @@ class Relations:
         Ties by the import order of the targets. Deleted targets are left out; parallel edges are not merged. Without authors.
         """
         wanted = list(dict.fromkeys(sources))
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT source_id, target_id, kind, weight FROM relations JOIN memories AS t ON t.id = target_id "
-                "WHERE t.deleted_at IS NULL AND source_id IN (SELECT unnest(?)) "
-                "QUALIFY row_number() OVER (PARTITION BY source_id ORDER BY weight DESC, t.rowid, kind) <= ? "
-                "ORDER BY source_id, weight DESC, t.rowid, kind",
-                [wanted, most],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT source_id, target_id, kind, weight FROM relations JOIN memories AS t ON t.id = target_id "
+            "WHERE t.deleted_at IS NULL AND source_id IN (SELECT unnest(?)) "
+            "QUALIFY row_number() OVER (PARTITION BY source_id ORDER BY weight DESC, t.rowid, kind) <= ? "
+            "ORDER BY source_id, weight DESC, t.rowid, kind",
+            [wanted, most],
+        )
         place = {source: position for position, source in enumerate(wanted)}
         return [Relation(*row) for row in sorted(rows, key=lambda row: place[row[0]])]
 
@@ -95,23 +92,17 @@ class Relations:
         Deleted memories are no neighbours, and a memory is not its own.
         """
         wanted = list(dict.fromkeys(seeds))
-        with self._database.reading() as cursor:
-            rows = cursor.execute(_NEIGHBOURS, [wanted, per_seed]).fetchall()
+        rows = self._database.rows(_NEIGHBOURS, [wanted, per_seed])
         place = {seed: position for position, seed in enumerate(wanted)}
         return sorted(rows, key=lambda row: (place[row[0]], -row[2], row[1]))
 
     def superseding(self, memory_ids: Collection[str]) -> list[SupersedingEdge]:
         """The edges by which these memories are superseded, those by which their successors are, and so on; by older, newer and kind."""
         known = self._cache.get("superseding", _superseding)
-        if known is None:
-            with self._database.reading() as cursor:
-                reached = cursor.execute(_REACHED, [sorted(memory_ids)]).fetchall()
-        else:
-            reached = _walked(known, memory_ids)
+        reached = self._database.rows(_REACHED, [sorted(memory_ids)]) if known is None else _walked(known, memory_ids)
         if not reached:
             return []
-        with self._database.reading() as cursor:
-            about = _about(cursor, sorted({newer for _, newer, _, _ in reached}))
+        about = self._database.read(_about, sorted({newer for _, newer, _, _ in reached}))
         return [
             SupersedingEdge(older, newer, kind, author, *about.get(newer, (None, None, "", False)))
             for older, newer, kind, author in sorted(reached, key=lambda edge: edge[:3])
@@ -277,8 +268,7 @@ class Supersessions:
         if newer == older:
             raise InputError(f"memory {newer} cannot supersede itself")
         decision = SupersessionDecision(newer, older, verdict, author, datetime.now(UTC), why)
-        with self._database.reading() as cursor:
-            known = memories.live_ids(cursor, [newer, older])
+        known = self._database.read(memories.live_ids, [newer, older])
         if missing := [name for name in (newer, older) if name not in known]:
             raise InputError(f"no memory {missing[0]!r} in the store")
         self._write(decision)
@@ -338,23 +328,23 @@ class Supersessions:
     @persistent
     def skipped(self, author: str) -> list[SupersessionDecision]:
         """The pairs that this person skipped, not undone, oldest first."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {_COLUMNS} FROM supersession_decisions WHERE decided_by = ? AND verdict = 'skipped' "
-                "AND undone_at IS NULL ORDER BY decided_at, newer_id, older_id",
-                [author],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {_COLUMNS} FROM supersession_decisions WHERE decided_by = ? AND verdict = 'skipped' "
+            "AND undone_at IS NULL ORDER BY decided_at, newer_id, older_id",
+            [author],
+        )
         return [_decision(row) for row in rows]
 
     @persistent
     def history(self, one: str, other: str) -> list[SupersessionDecision]:
         """Every decision on two memories in either direction, undone ones too, oldest first."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                f"SELECT {_COLUMNS} FROM supersession_decisions WHERE (newer_id = ? AND older_id = ?) "
-                "OR (newer_id = ? AND older_id = ?) ORDER BY decided_at, decided_by",
-                [one, other, other, one],
-            )
+        rows = rows_of(
+            self._team,
+            f"SELECT {_COLUMNS} FROM supersession_decisions WHERE (newer_id = ? AND older_id = ?) "
+            "OR (newer_id = ? AND older_id = ?) ORDER BY decided_at, decided_by",
+            [one, other, other, one],
+        )
         return [_decision(row) for row in rows]
 
     def apply(self, pairs: Sequence[frozenset[str]] | None = None) -> int:
@@ -385,10 +375,9 @@ class Supersessions:
     @persistent
     def _decided(self) -> set[frozenset[str]]:
         """Every pair that was ever accepted or rejected."""
-        with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT DISTINCT newer_id, older_id FROM supersession_decisions WHERE verdict <> 'skipped'"
-            )
+        rows = rows_of(
+            self._team, "SELECT DISTINCT newer_id, older_id FROM supersession_decisions WHERE verdict <> 'skipped'"
+        )
         return {frozenset(row) for row in rows}
 
 

@@ -366,8 +366,7 @@ class Sources:
     @contextmanager
     def bulk_writes(self) -> Iterator[None]:
         """A context for writing many memories quickly and with little memory. Raises StoreError."""
-        with self._database.reading() as cursor:
-            needed = _needed(cursor)
+        needed = self._database.read(_needed)
         try:
             with self._database.bulk_write(needed.bytes) as needed.allow:
                 self._needed = needed
@@ -417,12 +416,11 @@ class Sources:
 
     def of_others(self, source_id: int, ids: Sequence[str]) -> dict[str, int]:
         """How many of these memories are from another source, by its address."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT s.address, count(*) FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
-                "WHERE r.source_id <> ? AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) GROUP BY s.address",
-                [source_id, list(ids)],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT s.address, count(*) FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
+            "WHERE r.source_id <> ? AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) GROUP BY s.address",
+            [source_id, list(ids)],
+        )
         return dict(rows)
 
     def put(self, source_id: int, rows: ImportRows) -> RowCounts:
@@ -484,12 +482,11 @@ class Sources:
 
     def hidden_there(self, source_id: int, when: datetime) -> tuple[int, int]:
         """How many live memories of a source have expired at a moment, and how many the source itself keeps as deleted."""
-        with self._database.reading() as cursor:
-            expired, deleted = cursor.execute(
-                "SELECT count(*) FILTER (m.deleted_at IS NULL AND m.valid_until <= ?), count(*) FILTER (starts_with(s.marker, ?)) "
-                "FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id WHERE s.source_id = ? AND s.marker IS NOT NULL",
-                [to_naive(when), DELETED_MARK, source_id],
-            ).fetchall()[0]
+        expired, deleted = self._database.rows(
+            "SELECT count(*) FILTER (m.deleted_at IS NULL AND m.valid_until <= ?), count(*) FILTER (starts_with(s.marker, ?)) "
+            "FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id WHERE s.source_id = ? AND s.marker IS NOT NULL",
+            [to_naive(when), DELETED_MARK, source_id],
+        )[0]
         return int(expired), int(deleted)
 
     def remove_absent(self, source_id: int, seen: Iterable[pa.Array]) -> int:
@@ -565,30 +562,27 @@ class Sources:
 
     def vector_lengths(self, source_id: int) -> VectorLengths:
         """The lengths of a source's vectors, as they were imported."""
-        with self._database.reading() as cursor:
-            found = cursor.execute(
-                "SELECT count(*), count(*) FILTER (v.length = 0), min(v.length) FILTER (v.length > 0), max(v.length) "
-                "FROM source_vectors AS v JOIN source_rows AS r ON r.memory_id = v.memory_id "
-                "WHERE r.source_id = ? AND r.marker IS NOT NULL",
-                [source_id],
-            ).fetchall()[0]
+        found = self._database.rows(
+            "SELECT count(*), count(*) FILTER (v.length = 0), min(v.length) FILTER (v.length > 0), max(v.length) "
+            "FROM source_vectors AS v JOIN source_rows AS r ON r.memory_id = v.memory_id "
+            "WHERE r.source_id = ? AND r.marker IS NOT NULL",
+            [source_id],
+        )[0]
         return VectorLengths(int(found[0]), int(found[1]), float(found[2] or 0), float(found[3] or 0))
 
     def with_zero_vector(self, ids: Set[str]) -> set[str]:
         """Those of these memories that have a vector of zeros."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))", [list(ids)]
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))", [list(ids)]
+        )
         return set(_ids(rows))
 
     def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
         """(memory id, source's number) -> store's number of each chunk with a vector."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT memory_id, source_seq, seq FROM source_vectors WHERE seq <> ? AND memory_id IN (SELECT unnest(?))",
-                [WHOLE_MEMORY, list(ids)],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT memory_id, source_seq, seq FROM source_vectors WHERE seq <> ? AND memory_id IN (SELECT unnest(?))",
+            [WHOLE_MEMORY, list(ids)],
+        )
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
     def sample(self, source_id: int, most: int) -> list[SampleText]:
@@ -629,13 +623,12 @@ class Sources:
 
     def _texts(self, source_id: int, rest: str, values: Sequence[object]) -> list[SampleText]:
         """Texts whose vectors are searched, with these; `rest` ends the query."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector, t.texts FROM "
-                + _SEARCHED
-                + rest,
-                [source_id, *values],
-            ).fetchall()
+        rows = self._database.rows(
+            "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector, t.texts FROM "
+            + _SEARCHED
+            + rest,
+            [source_id, *values],
+        )
         return [
             SampleText(entry_id(memory_id, seq), text, title, as_vector(blob), _read_texts(texts))
             for memory_id, seq, text, title, blob, texts in rows
@@ -664,8 +657,7 @@ class Sources:
 
     def entries(self, source_id: int) -> set[EntryId]:
         """The entries whose vectors are searched."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(f"SELECT v.memory_id, v.seq FROM {_SEARCHED}", [source_id]).fetchall()
+        rows = self._database.rows(f"SELECT v.memory_id, v.seq FROM {_SEARCHED}", [source_id])
         return {entry_id(*row) for row in rows}
 
     def keep_origins(self, source_id: int, found: Mapping[str, Any] | None) -> None:
@@ -678,8 +670,7 @@ class Sources:
 
     def kept_origins(self, source_id: int) -> dict[str, Any] | None:
         """What `keep_origins` kept; None if nothing was found since the last import."""
-        with self._database.reading() as cursor:
-            kept = read_meta(cursor, f"{ORIGINS}{source_id}")
+        kept = self._database.read(read_meta, f"{ORIGINS}{source_id}")
         return None if kept is None else dict(json.loads(kept))
 
     def re_embed(self, ids: Sequence[str]) -> int:
@@ -703,8 +694,7 @@ class Sources:
 
     def embedded_texts(self, parts: Sequence[TextPart]) -> list[str]:
         """What an embedder gets for these entries; see `embedded_texts`."""
-        with self._database.reading() as cursor:
-            return embedded_texts(cursor, parts)
+        return self._database.read(embedded_texts, parts)
 
 
 def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart]) -> list[str]:

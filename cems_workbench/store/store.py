@@ -58,8 +58,7 @@ class Store:
         self.path = path
         self._database = database
         self.team = team
-        with database.reading() as cursor:
-            self.identity = read_meta(cursor, STORE_ID) or ""
+        self.identity = database.read(read_meta, STORE_ID) or ""
         self.memories = Memories(database)
         self.chunks = Chunks(database)
         self.language = Language(database)
@@ -138,8 +137,7 @@ class Store:
     @property
     def content_identity(self) -> str:
         """The identity of the content; it differs between diverged copies of a store, even at the same version."""
-        with self._database.reading() as cursor:
-            return content_identity(cursor)
+        return self._database.read(content_identity)
 
     def push(self) -> PushReport:
         """Copy labels, sets, configs and looks from this store's own database to the team's, each once. Raises InputError without a team,

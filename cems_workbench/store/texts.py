@@ -30,8 +30,7 @@ class TextRules:
     @property
     def rule(self) -> TextRule:
         """The rule by which the texts of memories are made."""
-        with self._database.reading() as cursor:
-            return text_rule(cursor)
+        return self._database.read(text_rule)
 
     def of(self, memory: Memory) -> str:
         """The text of a memory that is embedded and searched, if it has no chunks."""

@@ -176,15 +176,13 @@ def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Itera
 
     Raises ContentChangedError if a memory changes before the last one is read.
     """
-    with database.reading() as cursor:
-        version = read_content_version(cursor)
+    version = database.read(read_content_version)
     yield from documents_of(database, live_ids(database, order), order, version)
 
 
 def live_ids(database: Database, order: Literal["id", "rowid"] = "id") -> list[str]:
     """The ids of the live memories, sorted or in import order, which is faster for reading all of them."""
-    with database.reading() as cursor:
-        rows = cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY {order}").fetchall()
+    rows = database.rows(f"SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY {order}")
     return [memory_id for (memory_id,) in rows]
 
 

@@ -198,12 +198,10 @@ class DerivedIndexes:
         """A value that changes when the indexes are rebuilt, also by another process."""
         # Only the name is needed: `states` has verified the files.
         manifest = read_manifest(self._lexical_directory.path)
-        with self._database.reading() as cursor:
-            return manifest.directory if manifest else None, records(cursor).get(embedder.model_id)
+        return manifest.directory if manifest else None, self._database.read(records).get(embedder.model_id)
 
     def _open(self, embedder: Embedder) -> Indexes:
-        with self._database.reading() as cursor:
-            words = language.language(cursor)
+        words = self._database.read(language.language)
         segments = segments_of(self._lexical_state(words).manifest)
         lexical = LexicalIndex.open(self._lexical_directory.path, segments, self._hidden, words)
         graph = partial(self.graph, embedder)
@@ -300,8 +298,7 @@ class DerivedIndexes:
             sources.check_embedder(cursor, embedder.model_id)
         try:
             messages = chunks.refresh_chunks(self._database, embedder, progress)
-            with self._database.reading() as cursor:
-                version = chunks.cut_until(cursor)  # later changes are cut and indexed by the next refresh
+            version = self._database.read(chunks.cut_until)  # later changes are cut and indexed by the next refresh
             # Before the vectors: a cancelled embedding then leaves a current lexical index.
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress, precomputed)
@@ -351,8 +348,7 @@ class DerivedIndexes:
         note = "" if built == version else "never built" if record is None else _staleness(built, version)
         if record is None:
             return IndexState(f"vectors {name}", None, version, False, 0, note)
-        with self._database.reading() as cursor:
-            rows = embedded.count(cursor, record.collection)
+        rows = self._database.read(embedded.count, record.collection)
         fresh = built == version and not state.problem
         note = state.problem if state.damage or not note else note
         return IndexState(f"vectors {name}", built, version, fresh, rows, note, state.damage)

@@ -202,6 +202,12 @@ class TeamTables(Protocol):
         """Close the connections."""
 
 
+def rows_of(team: TeamTables, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    """The rows of one query of the team's tables."""
+    with team.reading() as session:
+        return session.rows(sql, values)
+
+
 class TeamState(Protocol):
     """The location and state of the team's tables."""
 

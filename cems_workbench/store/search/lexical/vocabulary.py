@@ -82,8 +82,7 @@ class CurrentVocabulary:
     def read(self) -> Vocabulary:
         """The vocabulary of the current content; the same object until that changes."""
         with self._computing:
-            with self._database.reading() as cursor:
-                version = read_content_version(cursor)
+            version = self._database.read(read_content_version)
             if self._known is None or self._known[0] != version:
                 words = self._indexed()
                 if words is None:
@@ -103,8 +102,7 @@ class CurrentVocabulary:
 
     def _words(self, index: LexicalIndex, version: int) -> Mapping[str, int]:
         """The words of an index of a content version and of later changes."""
-        with self._database.reading() as cursor:
-            changed = memories.changed_since(cursor, version)
+        changed = self._database.read(memories.changed_since, version)
         if not changed:
             return index.words
         words = Counter(index.words)

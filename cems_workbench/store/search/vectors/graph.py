@@ -99,12 +99,10 @@ def stored_vectors(
     Only those that match their recorded hash, and whose text is the recorded one.
     """
     ids = list({memory_id for memory_id, _ in entry_ids})
-    with database.reading() as cursor:
-        own = embedded.recorded(cursor, record.collection, ids)
+    own = database.read(embedded.recorded, record.collection, ids)
     directory.verify()
     if directory.exists() and (collection := directory.find(name)) is not None:
-        with database.reading() as cursor:
-            copied = embedded.recorded(cursor, str(collection.id), ids)
+        copied = database.read(embedded.recorded, str(collection.id), ids)
         keys = [key_of(each) for each in entry_ids if each in copied and copied[each].text_sha == own[each].text_sha]
         for key, vector in chroma.read_vectors(collection, keys):
             if copied[parse_key(key)].vector_hash == embedded.vector_hash(vector):
@@ -114,8 +112,7 @@ def stored_vectors(
 def _reconcile(database: Database, collection: Collection) -> None:
     """Make the records agree with the keys that Chroma has."""
     name = str(collection.id)
-    with database.reading() as cursor:
-        recorded = {key_of(entry_id): entry_id for entry_id in embedded.recorded_entries(cursor, name)}
+    recorded = {key_of(entry_id): entry_id for entry_id in database.read(embedded.recorded_entries, name)}
     with chroma.store_errors(chroma.WRITE_FAILED):
         held = set(collection.get(include=[])["ids"])
         for start in range(0, len(unknown := sorted(held - recorded.keys())), WRITE_ROWS):

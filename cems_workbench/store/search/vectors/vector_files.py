@@ -86,8 +86,7 @@ class VectorFiles:
 
     def record(self) -> VectorRecord | None:
         """What the store records of the vectors; None if there never were any."""
-        with self._database.reading() as cursor:
-            value = read_meta(cursor, META_PREFIX + self.embedder_id)
+        value = self._database.read(read_meta, META_PREFIX + self.embedder_id)
         return None if value is None else VectorRecord(**json.loads(value))
 
     def save(self, record: VectorRecord) -> None:
@@ -182,8 +181,7 @@ class VectorFiles:
         record = self.record()
         assert record is not None
         path, name = self.directory.path, record.collection
-        with self._database.reading() as cursor:
-            rows_recorded = embedded.count(cursor, name)
+        rows_recorded = self._database.read(embedded.count, name)
         if not rows_recorded:
             discard(path)
             return 0, 0
@@ -205,8 +203,7 @@ class VectorFiles:
         # A memory's vectors are in one segment, so those of a stray one are looked for with it.
         found = {entry_id for entry_id in found if entry_id[0] not in stray}
         self._publish(name, intact, list(stray), _NO_ROWS)
-        with self._database.reading() as cursor:
-            missing = sorted(embedded.recorded_entries(cursor, name) - found, key=sort_key)
+        missing = sorted(self._database.read(embedded.recorded_entries, name) - found, key=sort_key)
         recovered = self._recover(name, readable, elsewhere, missing, progress)
         lost = [entry_id for entry_id in missing if entry_id not in recovered]
         with self._database.transaction() as cursor:
@@ -263,8 +260,7 @@ class VectorFiles:
         return recovered
 
     def _recorded(self, name: str, entry_ids: Sequence[EntryId]) -> dict[EntryId, embedded.Recorded]:
-        with self._database.reading() as cursor:
-            return embedded.recorded(cursor, name, list({memory_id for memory_id, _ in entry_ids}))
+        return self._database.read(embedded.recorded, name, list({memory_id for memory_id, _ in entry_ids}))
 
     def _replace(
         self,
@@ -275,8 +271,9 @@ class VectorFiles:
         """Replace the vectors of `entry_ids` by `rows`, and `commit` that with the label of the new files."""
         record = self.record()
         assert record is not None
-        with self._database.reading() as cursor:
-            held = embedded.memories_among(cursor, record.collection, list({entry_id[0] for entry_id in entry_ids}))
+        held = self._database.read(
+            embedded.memories_among, record.collection, list({entry_id[0] for entry_id in entry_ids})
+        )
         segments = segments_of(self.directory.manifest())
         if held:
             # A memory's vectors stay together, so the unchanged ones are written again.
@@ -293,8 +290,7 @@ class VectorFiles:
         rows: VectorRows,
         commit: Callable[[duckdb.DuckDBPyConnection, str], None] = lambda cursor, name: None,
     ) -> None:
-        with self._database.reading() as cursor:
-            identity = earlier_identity(cursor, self._version) or ""
+        identity = self._database.read(earlier_identity, self._version) or ""
         path = self.directory.path
         manifest = publish(
             path,

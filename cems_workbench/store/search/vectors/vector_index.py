@@ -312,8 +312,7 @@ def _encode(
     done = embedded_now = 0
     for entries in (part for step in _slices(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))):
         progress("embedding memories", done, len(entry_ids))
-        with database.reading() as cursor:
-            source_vectors, without = sources.given_vectors(cursor, {entry.id: entry.text_sha for entry in entries})
+        source_vectors, without = database.read(sources.given_vectors, {entry.id: entry.text_sha for entry in entries})
         from_source = [entry for entry in entries if entry.id in source_vectors]
         if from_source:
             vectors = np.stack([source_vectors[entry.id] for entry in from_source])
@@ -328,10 +327,10 @@ def _encode(
                 writer.add(ready, vectors)
             missing = [entry for entry in missing if entry.id[1] is not None or entry.id[0] not in precomputed]
         if missing:
-            with database.reading() as cursor:
-                texts = sources.embedded_texts(
-                    cursor, [sources.TextPart(entry.id, entry.title, entry.content, entry.text) for entry in missing]
-                )
+            texts = database.read(
+                sources.embedded_texts,
+                [sources.TextPart(entry.id, entry.title, entry.content, entry.text) for entry in missing],
+            )
             vectors = embedder.encode(texts, _offset_progress(progress, done, len(entry_ids)))
             writer.add(missing, _validate(vectors, len(missing), embedder))
         embedded_now += len(missing)
@@ -366,8 +365,7 @@ def _validate(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
 
 
 def _read(database: Database, entry_ids: Sequence[EntryId]) -> list[Entry]:
-    with database.reading() as cursor:
-        return entries_table.read(cursor, entry_ids)
+    return database.read(entries_table.read, entry_ids)
 
 
 def _split_by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
