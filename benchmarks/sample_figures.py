@@ -19,10 +19,10 @@ from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, pre
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card
+from cems_workbench.jobs.catalogue import FILE, Measured, SampleFigures, corpus_digest, write_figures
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, judged_selection
-from cems_workbench.jobs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
 from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import start_up

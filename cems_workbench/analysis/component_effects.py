@@ -10,6 +10,17 @@ Leave-one-out: one part is switched off, the query is replayed, and the results 
 Overlapping parts (two lists that agree) each have a small effect: without one, the other still finds the same memories.
 
 Source: leave-one-out ablation; docs/internals/specification.md, "fusion" to "assembly".
+
+Expansion: the candidates that each form of the query adds, and the results without it.
+
+    share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
+    share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores
+    alone(v)  = candidates in v's lists, and in no list of another variant nor of the relations
+    without v = the replay with v's lists left out; one that is switched off is switched on instead
+
+tau and rbo compare the results with and without it (top_lists.py). Lists that belong to no variant (recency, access, relations)
+and bonuses for the best rank or for importance belong to no variant; recency and access lists rank candidates of other lists, and add
+nobody.
 """
 
 from __future__ import annotations
@@ -18,13 +29,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cems_workbench.analysis.ranks import kendall
+from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.evidence import VariantKind
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import candidate_stages
-from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS
 
 NO_LIMIT_K = 10
@@ -151,3 +164,133 @@ def _effect(part: Part, now: Sequence[str], without: Sequence[str], helping: Col
 
 def _rank(results: Sequence[str], helping: Collection[str]) -> int | None:
     return next((rank for rank, key in enumerate(results, 1) if key in helping), None)
+
+
+@dataclass(frozen=True, slots=True)
+class VariantContribution:
+    """Of one candidate: its share by variant (absent: the variant did not find it), and the rest."""
+
+    memory_id: str
+    by_variant: dict[int, float]
+    decisive: int | None
+    """If the method takes the largest contribution: the variant of its list."""
+    other: float
+    boost: float
+    raw: float
+
+
+def variant_contributions(trace: Trace) -> list[VariantContribution]:
+    """The candidates that fusion kept, in its order; none of an external trace, whose contributions are not recorded."""
+    if trace.external:
+        return []
+    variant = {listed.name: listed.variant for listed in trace.stage(LISTS).fields.lists}
+    largest = trace.stage(FUSION).fields.combine == "max"
+    return [_shares(row, variant, largest) for row in trace.stage(FUSION).rows if row.kept]
+
+
+def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> VariantContribution:
+    by_variant: dict[int, float] = {}
+    other = row.best_rank_bonus + row.importance_bonus + row.importance_floor
+    for entry in row.contributions:
+        gave, which = entry.base + entry.bonus, variant[entry.list]
+        if which is None:
+            other += gave
+        elif largest:
+            by_variant[which] = max(gave, by_variant.get(which, gave))
+        else:
+            by_variant[which] = by_variant.get(which, 0.0) + gave
+    top = max(row.contributions, key=lambda entry: entry.base + entry.bonus) if largest and row.contributions else None
+    decisive = None if top is None else variant[top.list]
+    return VariantContribution(row.memory_id, by_variant, decisive, other, row.boost_factor, row.raw)
+
+
+LIST_ORDER = tuple(source.name for source in LIST_SOURCES if source.finds)
+"""Sources whose lists find candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPart:
+    """One variant: candidates in its lists, candidates that only it found, its share (0..1) of the results' fused score."""
+
+    index: int
+    text: str
+    kind: VariantKind
+    on: bool
+    found: int
+    alone: tuple[str, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class VariantToggle:
+    """The results with one variant switched the other way: the memories that leave and enter, in their order.
+
+    `unscored`: candidates that the reranker would have to score first; the results may change then.
+    """
+
+    index: int
+    off: bool
+    results: tuple[str, ...]
+    left: tuple[str, ...]
+    entered: tuple[str, ...]
+    tau: float
+    rbo: float
+    unscored: int
+
+
+def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantPart]:
+    """Every variant in order. `switched_off` as the trace was replayed with."""
+    source = {listed.name: (listed.source, listed.variant) for listed in trace.stage(LISTS).fields.lists}
+    finders: dict[str, set[int | None]] = {}
+    for row in trace.stage(LISTS).rows:
+        kept = {source[entry.list] for entry in row.lists if entry.kept}
+        finders[row.memory_id] = {variant for name, variant in kept if name in LIST_ORDER}
+    shares = _shares_without(trace)
+    return [
+        VariantPart(
+            i,
+            variant.text,
+            variant.kind,
+            i not in switched_off,
+            sum(i in found for found in finders.values()),
+            tuple(memory_id for memory_id, found in finders.items() if found == {i}),
+            shares.get(i, 0.0),
+        )
+        for i, variant in enumerate(trace.evidence.variants)
+    ]
+
+
+def _shares_without(trace: Trace) -> dict[int, float]:
+    """Share by variant of the fused raw scores of all results; empty if these are not positive."""
+    shown = {row.memory_id for row in trace.results}
+    every = [shares for shares in variant_contributions(trace) if shares.memory_id in shown]
+    total = sum(shares.raw for shares in every)
+    if total <= 0:
+        return {}
+    given: dict[int, float] = {}
+    for shares in every:
+        for variant, part in _terms(shares).items():
+            given[variant] = given.get(variant, 0.0) + part * shares.boost
+    return {variant: part / total for variant, part in given.items()}
+
+
+def _terms(shares: VariantContribution) -> dict[int, float]:
+    """The terms that make up the raw score: all of them, or the decisive one alone."""
+    if shares.decisive is None:
+        return shares.by_variant
+    return {shares.decisive: shares.by_variant[shares.decisive]}
+
+
+def leave_one_variant_out(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantToggle]:
+    """One replay per variant: without it, or, if it is switched off, with it."""
+    off, before = frozenset(switched_off), [row.memory_id for row in trace.results]
+    found = []
+    for i in range(len(trace.evidence.variants)):
+        other = replay(trace.evidence, trace.config, switched_off=off ^ {i})
+        after = [row.memory_id for row in other.results]
+        left = tuple(key for key in before if key not in set(after))
+        entered = tuple(key for key in after if key not in set(before))
+        unscored = sum(len(need.memory_ids) for need in other.stage_needs)
+        tau, overlap = kendall(before, after), rbo(before, after)
+        found.append(VariantToggle(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
+    return found

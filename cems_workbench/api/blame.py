@@ -149,7 +149,7 @@ def blame(
     """
     from cems_workbench.api import single_query
     from cems_workbench.api.open_store import load_config
-    from cems_workbench.jobs.blaming import blame_answer
+    from cems_workbench.jobs.memory_use import blame_answer
 
     if query is None:
         if project is not None or only_project or as_of is not None:

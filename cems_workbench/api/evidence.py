@@ -26,7 +26,7 @@ JUDGES = (None, "human", "model")
 
 
 def _batches() -> Callable[[Hashable, Callable[[], LabelledEvidence]], LabelledEvidence]:
-    from cems_workbench.jobs.caching import RecentCache
+    from cems_workbench.jobs.kept_resources import RecentCache
 
     return RecentCache(size=2)
 

@@ -238,7 +238,7 @@ def what_if(
         InputError: there is no such memory, naming the nearest; the text is empty or too long; or the answer was read from a file.
     """
     from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
-    from cems_workbench.jobs.what_if import effect_on_queries
+    from cems_workbench.jobs.memory_use import effect_on_queries
 
     if (without is None) == (text is None):
         raise InputError("pass one of without, a memory's id, and text, that of a new memory")

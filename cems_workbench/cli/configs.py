@@ -212,7 +212,7 @@ def config_history_command(
 
 def _add(store: Store, path: Path, why: str, author: str | None) -> None:
     from cems_workbench.config import card_path, read_card
-    from cems_workbench.jobs.config_history import keep_config
+    from cems_workbench.jobs.catalogue import keep_config
 
     config = chosen_config(None, path, None)
     card_file = card_path(path)
@@ -225,7 +225,7 @@ def _add(store: Store, path: Path, why: str, author: str | None) -> None:
 def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
     from cems_workbench.config.forms.files import SUFFIXES
-    from cems_workbench.jobs.config_history import restored_config
+    from cems_workbench.jobs.catalogue import restored_config
 
     record = store.configs.get(number)
     restored = restored_config(record, store)

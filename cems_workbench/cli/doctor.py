@@ -160,7 +160,7 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
 @team_commands.command("status")
 def status_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which database holds the labels, and whether its memories match the store's."""
-    from cems_workbench.jobs.team_status import team_status
+    from cems_workbench.jobs.store_status import team_status
 
     with open_existing_store(store) as opened:
         state, lines = opened.team.state(), team_status(opened)

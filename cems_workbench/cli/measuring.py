@@ -421,9 +421,9 @@ def gathered_evidence(
 
     Uses cached evidence, or gathers and caches it.
     """
-    from cems_workbench.jobs.caching import RecentCache
     from cems_workbench.jobs.evaluation import agreed, labelled
     from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.kept_resources import RecentCache
     from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
 
     begun = datetime.now(UTC)

@@ -178,7 +178,7 @@ def blame_command(
 
         request = Request(query, **asked.fields())
     from cems_workbench.api.blame import BlameReport
-    from cems_workbench.jobs.blaming import blame_answer
+    from cems_workbench.jobs.memory_use import blame_answer
 
     said = sys.stdin.read() if text == "-" else text
     with progress_bar(as_json) as progress, opened_store(store) as opened:

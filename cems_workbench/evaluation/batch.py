@@ -2,6 +2,8 @@
 
 The queries are kept in blocks of like size, through which `pipeline.replay.run` goes one by one: the arithmetic of a stage is the one
 of a single replay, little is padded, and the arrays of a block stay in the processor's cache.
+
+The signals of abstain over judged queries: what each says where the store has an answer, and where it has none.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from cems_workbench.evaluation.grades import (
     own_document,
     without_own,
 )
-from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
+from cems_workbench.evaluation.metrics.measure import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names
@@ -322,3 +324,30 @@ def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
     filled, rows, there = filled[:, : order.shape[1]], np.arange(len(order))[:, None], np.maximum(order, 0)
     grade = np.where(filled, block.grade[rows, there], 0)
     return order, np.where(filled, results.score[rows, there], np.nan), grade, filled & block.judged[rows, there]
+
+
+@dataclass(frozen=True, eq=False)
+class SignalTable:
+    """Of Q queries which have an answer and which have none, as far as that is known, and the value of each signal by its name.
+
+    A query of which no relevant memory is known, and of which nobody said that it has no answer, is neither. NaN: it has no value.
+    """
+
+    qids: tuple[str, ...]
+    answerable: Bools
+    unanswerable: Bools
+    values: Mapping[str, Floats]
+
+    def of(self, name: str) -> tuple[Floats, Floats]:
+        """The values of a signal where there is an answer, and where there is none."""
+        values = self.values[name]
+        known = ~np.isnan(values)
+        return values[known & self.answerable], values[known & self.unanswerable]
+
+
+def signal_table(batch: LabelledBatch, config: PipelineConfig, relevant_from: Mapping[str, int]) -> SignalTable:
+    """The signals of every query of a batch under a config; `relevant_from` is the lowest relevant grade by qid, else 1."""
+    least = np.array([relevant_from.get(qid, 1) for qid in batch.qids], dtype=np.int64)
+    relevant: Bools = batch.ideal >= least[:, None]
+    answerable: Bools = np.any(relevant, axis=1)
+    return SignalTable(tuple(batch.qids), answerable, batch.unanswerable & ~answerable, batch.signals(config))

@@ -35,7 +35,7 @@ from cems_workbench.evaluation.comparison import Comparison, compare, overlap_of
 from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, stale_queries, summarise
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, PortionedFile, mismatch
 from cems_workbench.evaluation.metrics import MEASURES, Measure
-from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
+from cems_workbench.evaluation.metrics.measure import NO_GRADE, GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_provenance import provenance

@@ -23,9 +23,14 @@ from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
 from cems_workbench.jobs.embedder_match import match_store, naming
 from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
-from cems_workbench.jobs.missing_data import missing_data
-from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
-from cems_workbench.jobs.team_status import team_status
+from cems_workbench.jobs.store_status import (
+    MATCH_TIMEOUT_S,
+    SourceStatus,
+    ask_sources,
+    missing_data,
+    snapshot_line,
+    team_status,
+)
 from cems_workbench.models.device import NAMES, chosen, describe, driver, unavailable
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch, candidates
 from cems_workbench.models.http import server_name
@@ -339,7 +344,7 @@ def _device(settings: Settings, config: PipelineConfig) -> Check:
         if settings.device == "cpu" or (here := driver()) is None:
             return Check(name, "ok", processor)
         return Check(name, "optional", f"{processor}: {unavailable(here)}")
-    from cems_workbench.jobs.device_check import compared
+    from cems_workbench.jobs.embedder_match import compared
 
     judged = config.rerank.backend, config.judge.backend
     asked = settings.cross_encoder if "cross_encoder" in judged or "auto" in judged else None

@@ -6,19 +6,31 @@ the cosines tell two cases apart: vectors of another model of the same dimension
 same model and another text are near theirs, and nearer than to vectors of other memories.
 
 If some of the sample are reproduced and others not, or there are few vectors, all are compared (`vector_origins`), which names the others.
+
+Whether models rank on a device as on the processor: cosines and orders of sample data on both, for `doctor`.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.analysis.vector_origins import Mismatch, VectorOrigins, origins
+from cems_workbench.builtin import SAMPLE_DATA
+from cems_workbench.errors import ModelError
+from cems_workbench.models.cross_encoder import CrossEncoderReranker
+from cems_workbench.models.device import Device, TorchModel
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.embedder_match import MATCH_COSINE, EmbedderMatch, cosine, match, of_cosines
+from cems_workbench.models.minilm_embedder import local_embedder
+from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.models.protocol import Embedder
+from cems_workbench.models.resolve import EIGHT_BIT_ID, locate, resolve
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Store
 from cems_workbench.store.sources import CONTENT, PREFIX_FORMS, TITLE_FORMS, SampleText, SourceRecord
@@ -203,7 +215,7 @@ def match_texts(sample: Sequence[SampleText], embedder: Embedder, known: str = C
     best: SourceMatch | None = None
     for form in _forms(sample, known):
         tried.append(form)
-        if min(_cosines(first, embedder, form)) >= MATCH_COSINE:
+        if min(_form_cosines(first, embedder, form)) >= MATCH_COSINE:
             whole = _whole(sample, embedder, form, tuple(tried))
             # Long texts hide a word before them: the nearest form counts, unless this one leaves nothing to improve.
             if whole.same and whole.low >= EQUAL_COSINE:
@@ -212,7 +224,7 @@ def match_texts(sample: Sequence[SampleText], embedder: Embedder, known: str = C
     if best is not None:
         return best
     # The first ones may be those of another model or text.
-    by_form = {form: np.array(_cosines(sample, embedder, form)) for form in tried}
+    by_form = {form: np.array(_form_cosines(sample, embedder, form)) for form in tried}
     hits = {form: cosines >= MATCH_COSINE for form, cosines in by_form.items()}
     form = max(tried, key=lambda name: (int(hits[name].sum()), float(np.median(by_form[name]))))
     also = tuple(name for name in tried if (hits[name] & ~hits[form]).any())
@@ -230,7 +242,7 @@ def _forms(sample: Sequence[SampleText], known: str) -> Iterator[str]:
             yield form
 
 
-def _cosines(sample: Sequence[SampleText], embedder: Embedder, form: str) -> list[float]:
+def _form_cosines(sample: Sequence[SampleText], embedder: Embedder, form: str) -> list[float]:
     made = embedder.encode([each.of(form) for each in sample])
     return [cosine(vector, each.vector) for vector, each in zip(made, sample, strict=True)]
 
@@ -253,4 +265,94 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
         tried,
         cut,
         rest=float(np.median([each for each in cosines if each < MATCH_COSINE] or [1.0])),
+    )
+
+
+MIN_COSINE = 0.9999
+"""Of a text's two vectors."""
+COSINE_TIE, LOGIT_TIE = 1e-5, 1e-3
+"""Scores on the processor that differ by less count as equal."""
+TEXTS, PAIR_QUERIES, PAIR_TEXTS = 96, 4, 24
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A model on the device and on the processor: how many of `queries` have another order; the smallest cosine of an embedder."""
+
+    model: str
+    queries: int
+    reordered: int
+    cosine: float | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether it ranks as on the processor."""
+        return not self.reordered and (self.cosine is None or self.cosine >= MIN_COSINE)
+
+    def __str__(self) -> str:
+        order = f"another order for {self.reordered}" if self.reordered else "the processor's order for all"
+        cosines = "" if self.cosine is None else f"cosines with the processor's vectors from {self.cosine:.6f}, "
+        return f"{self.model}: {cosines}{order} of {self.queries} judged queries of the sample"
+
+
+def compared(embedder: str | None, cross_encoder: str | None, device: Device) -> list[Compared]:
+    """Both models (None: not asked) on the device and on the processor, over judged queries and memories of the sample.
+
+    A model in 8 bits, or one that is not here, is left out. Raises ModelError.
+    """
+    queries, texts = _sample()
+    found = []
+    if embedder is not None and (resolved := resolve(embedder)).model_id != EIGHT_BIT_ID:
+        model = SentenceTransformerEmbedder(resolved, device=device)
+        vectors = model.encode([*queries, *texts])
+        _require_device(model.torch)
+        own, n = local_embedder(embedder, device="cpu").encode([*queries, *texts]), len(queries)
+        orders = reordered(_all_cosines(own[:n], own[n:]), _all_cosines(vectors[:n], vectors[n:]), COSINE_TIE)
+        cosine = float((own.astype(np.float64) * vectors).sum(axis=1).min())
+        found.append(Compared(resolved.model_id, n, orders, cosine))
+    if cross_encoder is not None and cross_encoder != MODEL_ID and locate(cross_encoder) is not None:
+        asked, read = queries[:PAIR_QUERIES], texts[:PAIR_TEXTS]
+        scorer = CrossEncoderReranker(cross_encoder, device)
+        there, processor = (_logits(one, asked, read) for one in (scorer, CrossEncoderReranker(cross_encoder, "cpu")))
+        _require_device(scorer.torch)
+        found.append(Compared(cross_encoder, len(asked), reordered(processor, there, LOGIT_TIE)))
+    return found
+
+
+def reordered(processor: Scores, device: Scores, tie: float) -> int:
+    """How many rows of scores (queries, texts) rank otherwise on the device: a text before one that the processor scores higher by
+    more than `tie`."""
+    order = np.argsort(-device, axis=1, kind="stable")
+    scores = np.take_along_axis(processor, order, axis=1)
+    highest_after = np.maximum.accumulate(scores[:, ::-1], axis=1)[:, ::-1]
+    return int((highest_after - scores > tie).any(axis=1).sum())
+
+
+def _require_device(model: TorchModel) -> None:
+    """Raises ModelError if the processor was used instead, which would be compared with itself."""
+    if model.problem:
+        raise ModelError(f"{model.name} runs {model.problem}")
+
+
+def _all_cosines(queries: NDArray[np.float32], texts: NDArray[np.float32]) -> Scores:
+    return queries.astype(np.float64) @ texts.T.astype(np.float64)
+
+
+def _logits(scorer: CrossEncoderReranker, queries: Sequence[str], texts: Sequence[str]) -> Scores:
+    return np.array(
+        [[np.nan if one.raw is None else one.raw for one in scorer.score(query, texts)] for query in queries]
+    )
+
+
+def _sample() -> tuple[list[str], list[str]]:
+    """The judged queries of the sample, and its first memories."""
+    judged = {line.split()[0] for line in (SAMPLE_DATA / "judgments.qrels").read_text("utf-8").splitlines() if line}
+    queries, memories = (
+        [json.loads(line) for line in (SAMPLE_DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
+        for name in ("queries", "memories")
+    )
+    return (
+        [row["query"] for row in queries if row["qid"] in judged],
+        [row["content"] for row in memories[:TEXTS]],
     )

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.batch import LabelledBatch, signal_table
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
 from cems_workbench.evaluation.evidence_stream import Each, EvidenceStream, StreamEvaluation, evaluate_stream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.signals import signal_table
-from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.kept_resources import Cache, uncached
 from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES

@@ -2,23 +2,59 @@
 
 Whatever could make an answer differ from that of a new process ends with the command: connections to other systems, the memory of servers
 that failed, a model that replaces the one that was asked for, and a store whose file has changed in the meantime. Weights stay loaded.
+
+Caches that a caller hands to a job: a page has one for all sessions or for one, a command has one while it runs, or none.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cems_workbench.errors import WorkbenchError
 
-if TYPE_CHECKING:  # a command that opens no store loads none of it
+if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.settings import Settings
+
+
+Made = TypeVar("Made")
+
+
+class Cache(Protocol):
+    """Returns the value of a key, made on the first call. What `make` raises passes through and is not cached."""
+
+    def __call__(self, key: Hashable, make: Callable[[], Made], /) -> Made:
+        """The value that `make` returned on the first call with this key."""
+
+
+def uncached(key: Hashable, make: Callable[[], Made], /) -> Made:
+    """No cache: make the value on every call."""
+    return make()
+
+
+class RecentCache:
+    """The last `size` values by key, evicted in the order in which they were made."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._made: dict[Hashable, Any] = {}
+
+    def __call__(self, key: Hashable, make: Callable[[], Made], /) -> Made:
+        """The value of a key, made if it is absent."""
+        if key not in self._made:
+            value = make()
+            while len(self._made) >= self._size:
+                self._made.pop(next(iter(self._made)))
+            self._made[key] = value
+        known: Made = self._made[key]
+        return known
+
 
 log = logging.getLogger(__name__)
 FileState = tuple[int, int, int, int]

@@ -1,21 +1,36 @@
-"""How the queries of a store or of evidence files use its memories (`analysis/memory_use.py`), for page, command, API and MCP."""
+"""How the queries of a store or of evidence files use its memories (`analysis/memory_use.py`), for page, command, API and MCP.
+
+What a memory's edit, absence or presence does to the judged queries of a store, for page, command, API and MCP.
+
+Blame as page, command, API and MCP ask for it: the query searched, its judgments, and the queries of the store's sets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cems_workbench.analysis.blame import Blame, blame
+from cems_workbench.analysis.claims import split_claims
+from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
+from cems_workbench.analysis.what_if_set import SetEffect, set_effect
 from cems_workbench.analysis.why import require_known
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
-from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.evidence_memory import EvidenceMemory
+from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
 from cems_workbench.jobs.traced_sets import require_no_config
+from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.understanding import NO_LLM, asker
 from cems_workbench.progress import Progress, silent
 
 
@@ -110,3 +125,99 @@ def uses_in_files(
                 f"{error}; no query of {found.name} judges it and none of its lists has it; name no evidence to read the store"
             ) from None
     return found
+
+
+MEASURES = "nDCG@10 hit@5 recall@5"
+
+
+def effect_on_queries(
+    edit: Edit,
+    config: PipelineConfig,
+    query_set: str = ALL_QUERIES,
+    *,
+    k: int | None = None,
+    measures: str = MEASURES,
+    progress: Progress = silent,
+    memory: EvidenceMemory | None = None,
+) -> SetEffect:
+    """What the edit does to the judged queries of a set, on evidence in `memory` or kept in files; else it is gathered.
+
+    Raises as `EvidenceMemory.get` and `set_effect` do.
+    """
+    resources = edit.resources
+    queries, judgments = queries_named(query_set, resources, True)
+    found = (memory or EvidenceMemory()).get(queries, config, resources, progress)
+    relevant_from = resources.store.query_sets.relevant_from(query_set)
+    return set_effect(
+        edit,
+        as_judged(queries, agreed_answerable(judgments)),
+        {query.qid: evidence for query, evidence in zip(queries, found, strict=True)},
+        agreed_grades(judgments),
+        config,
+        parse_measures(measures, relevant_from),
+        k=k,
+        progress=progress,
+    )
+
+
+def blame_answer(
+    text: str,
+    resources: Resources,
+    config: PipelineConfig,
+    request: Request | None = None,
+    *,
+    trace: Trace | None = None,
+    returned: bool = False,
+    progress: Progress = silent,
+    cache: Cache = uncached,
+) -> Blame:
+    """The memories that support a text, and what became of them for a request, if there is one.
+
+    `trace` is the replay of this request under this config, if the caller has it. `returned`, without a request: name the judged queries
+    of the store that return each memory; their evidence is gathered if it is missing.
+
+    Raises InputError for a text without a claim, an empty query, or `returned` with a request, and as `gather` does.
+    """
+    if request is not None and returned:
+        raise InputError("the queries that return a memory are named without a query; leave out one of the two")
+    llm = asker(resources)
+    split = split_claims(text, resources.indexes.lexical.language, llm)
+    if llm is None:
+        split = replace(split, notes=(*split.notes, NO_LLM))
+    if request is not None and trace is None:
+        lists = gather_lists(request, config, resources)
+        trace = replay(gather_scores(lists, config, resources, progress, judge="decisive"), config)
+    if request is None:
+        found = blame(split, resources, config, progress=progress)
+        return _with_queries(found, resources, config, progress, cache) if returned else found
+    judged = query_grades(request, resources.store)
+    return blame(
+        split,
+        resources,
+        config,
+        trace,
+        grades=judged.grades,
+        relevant_from=judged.relevant_from,
+        progress=progress,
+    )
+
+
+def _with_queries(
+    found: Blame, resources: Resources, config: PipelineConfig, progress: Progress, cache: Cache
+) -> Blame:
+    """With the judged queries that return each memory within the config's limit."""
+    ids = {memory.id for blamed in found.claims for memory in blamed.memories}
+    if not ids:
+        return found
+    used = uses_in_store(config, resources, ALL_QUERIES, followed=ids, progress=progress, cache=cache).uses
+    queries = {
+        memory_id: tuple(row.query.query for row in used.rows.get(memory_id, ()) if row.rank is not None)
+        for memory_id in ids
+    }
+    return replace(
+        found,
+        claims=tuple(
+            replace(blamed, memories=tuple(replace(one, returned_for=queries[one.id]) for one in blamed.memories))
+            for blamed in found.claims
+        ),
+    )

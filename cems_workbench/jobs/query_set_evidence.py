@@ -47,8 +47,8 @@ from cems_workbench.evaluation.evidence_file import (
     read_some,
     replace_relevant_from,
 )
-from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, cluster_at
+from cems_workbench.jobs.kept_resources import Cache, uncached
 from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence

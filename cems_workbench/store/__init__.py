@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from cems_workbench.store.caches import LearnedPair
     from cems_workbench.store.chunks import ChunkStatistics
     from cems_workbench.store.configs import ConfigRecord
-    from cems_workbench.store.decisions import Decision
     from cems_workbench.store.filter import ANY, Filter
     from cems_workbench.store.importing import ImportOptions, ImportReport
     from cems_workbench.store.label_events import LabelEvent
+    from cems_workbench.store.labels import Decision
     from cems_workbench.store.memories import DeletedMemory, Facets, Page
     from cems_workbench.store.query_sets import QuerySet
     from cems_workbench.store.queues import QueueRecord
@@ -30,7 +30,7 @@ else:
             "chunks": "ChunkStatistics",
             "configs": "ConfigRecord",
             "caches": "LearnedPair",
-            "decisions": "Decision",
+            "labels": "Decision",
             "filter": "ANY Filter",
             "importing": "ImportOptions ImportReport",
             "label_events": "LabelEvent",

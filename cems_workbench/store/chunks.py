@@ -18,9 +18,22 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.marks import BROUGHT_BY, EDITED, FOREIGN, FROM_SOURCE, NOT_RECORDED, Mark
-from cems_workbench.store.meta import bump_content_version, next_version, read_content_version, read_meta, write_meta
-from cems_workbench.store.rows import RowCounts, staged, text_sha
+from cems_workbench.store.rows import (
+    BROUGHT_BY,
+    EDITED,
+    FOREIGN,
+    FROM_SOURCE,
+    NOT_RECORDED,
+    Mark,
+    RowCounts,
+    bump_content_version,
+    next_version,
+    read_content_version,
+    read_meta,
+    staged,
+    text_sha,
+    write_meta,
+)
 from cems_workbench.store.text_rule import chunk_text, parts_to_cut, rule_suffix, searched_text, text_rule
 
 if TYPE_CHECKING:

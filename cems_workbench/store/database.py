@@ -31,7 +31,7 @@ from cems_workbench.store.duckdb_file import (
     interrupt_after,
     open_file,
 )
-from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, count_commit, read_content_version, read_meta
+from cems_workbench.store.rows import COMMITS, SCHEMA, STORE_ID, count_commit, read_content_version, read_meta
 from cems_workbench.store.schema.migrations import prepare
 
 if TYPE_CHECKING:

@@ -41,11 +41,9 @@ from cems_workbench.store import (
 )
 from cems_workbench.store.imports import KINDS, NAMED, Recorder, counted
 from cems_workbench.store.judgments import capped, import_judgments, without_unmade
-from cems_workbench.store.marks import Mark
-from cems_workbench.store.meta import bump_content_version, read_content_version
 from cems_workbench.store.query_matching import Match, envelope_notes
 from cems_workbench.store.query_sets import QuerySet
-from cems_workbench.store.rows import NO_ROWS, RowCounts
+from cems_workbench.store.rows import NO_ROWS, Mark, RowCounts, bump_content_version, read_content_version
 from cems_workbench.store.scales import StatedScale
 from cems_workbench.store.text_rule import searched_text, text_rule
 

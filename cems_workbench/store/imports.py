@@ -21,10 +21,18 @@ from cems_workbench.records import Chunk, ParsedInput
 from cems_workbench.store import chunks, label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH
-from cems_workbench.store.marks import Mark, in_team
-from cems_workbench.store.meta import STORE_ID, bump_content_version, next_version, read_meta
 from cems_workbench.store.query_sets import Member
-from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.rows import (
+    STORE_ID,
+    Mark,
+    RowCounts,
+    bump_content_version,
+    in_team,
+    next_version,
+    read_meta,
+    to_aware,
+    to_naive,
+)
 from cems_workbench.store.team.session import Session, TeamTables
 from cems_workbench.store.text_rule import text_rule
 

@@ -22,8 +22,7 @@ from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInpu
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
-from cems_workbench.store.marks import EDITED, TEAM_FOREIGN, Mark
-from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.rows import EDITED, TEAM_FOREIGN, Mark, RowCounts, to_aware, to_naive
 from cems_workbench.store.scales import with_these
 from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 

@@ -24,9 +24,22 @@ from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TakenColumn
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.marks import AN_EDIT, BROUGHT_BY, EDITED, FOREIGN, NOT_RECORDED, Mark
-from cems_workbench.store.meta import bump_content_version, next_version
-from cems_workbench.store.rows import RowCounts, VersionedCache, staged, text_sha, to_aware, to_naive
+from cems_workbench.store.rows import (
+    AN_EDIT,
+    BROUGHT_BY,
+    EDITED,
+    FOREIGN,
+    NOT_RECORDED,
+    Mark,
+    RowCounts,
+    VersionedCache,
+    bump_content_version,
+    next_version,
+    staged,
+    text_sha,
+    to_aware,
+    to_naive,
+)
 from cems_workbench.store.statistics import SORTS, Duplicates, Selection, Statistics
 from cems_workbench.store.text_rule import searched_text, text_rule
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.records import Query
-from cems_workbench.store.marks import AN_EDIT, EDITED, NOT_RECORDED, TEAM_FOREIGN, Mark
-from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.rows import AN_EDIT, EDITED, NOT_RECORDED, TEAM_FOREIGN, Mark, RowCounts, to_aware, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:

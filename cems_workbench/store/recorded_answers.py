@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RecordedAnswer, Returned, RowError
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
-from cems_workbench.store.marks import FOREIGN, Mark
-from cems_workbench.store.rows import RowCounts, staged
+from cems_workbench.store.rows import FOREIGN, Mark, RowCounts, staged
 from cems_workbench.store.team.session import TeamTables
 
 if TYPE_CHECKING:

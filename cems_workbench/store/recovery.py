@@ -21,7 +21,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.database import FILE_NAME, Database, read_commits
 from cems_workbench.store.duckdb_file import find_code, open_file, run_in_subprocess
-from cems_workbench.store.meta import COMMITS, SCHEMA
+from cems_workbench.store.rows import COMMITS, SCHEMA
 
 if TYPE_CHECKING:
     import duckdb

@@ -18,10 +18,19 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, SUPERSEDES, Relation
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.marks import EDITED, FOREIGN, Mark
 from cems_workbench.store.memories import LOOKUP_BATCH
-from cems_workbench.store.meta import bump_content_version
-from cems_workbench.store.rows import RowCounts, VersionedCache, check_name, staged, to_aware, to_naive
+from cems_workbench.store.rows import (
+    EDITED,
+    FOREIGN,
+    Mark,
+    RowCounts,
+    VersionedCache,
+    bump_content_version,
+    check_name,
+    staged,
+    to_aware,
+    to_naive,
+)
 from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:

@@ -3,6 +3,13 @@
 Cache of full-table reads and counts, computed once per content version of the store.
 
 Pages need such values on every rerun. Cached values are shared by all callers and must not be modified.
+
+Who wrote a row: the marks that imports, edits and live sources leave on memories, relations, chunks, answers, queries and judgments.
+
+A row has the mark of what wrote its values last (`origin`) and first (`added_by`). By them an import can be undone, and an import does not
+replace what another one brought. "Another" is a file of another name: a file that was edited and is imported again updates its own rows.
+
+The `workbench_meta` table: schema version, store id, content version, and the records of the vectors.
 """
 
 from __future__ import annotations
@@ -10,14 +17,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from cems_workbench.errors import InputError
-from cems_workbench.store.meta import read_content_version
 
 if TYPE_CHECKING:
     import duckdb
@@ -127,3 +134,128 @@ def check_name(name: str) -> None:
         raise InputError(
             f"{name[:60]!r} is not a name: 1 to {MAX_NAME_CHARS} printable characters, no blanks at the ends"
         )
+
+
+EDITED, FROM_SOURCE = 0, -1
+"""The marks of a person's edit and of a live source; those of inputs are `imports.id`, from 1."""
+AN_EDIT, NOT_RECORDED = "an edit here", "an import that is not on record"
+FOREIGN = "({0}.origin IS NULL OR {0}.origin NOT IN (SELECT unnest(?)))"
+"""The condition that a row of an alias was written by none of some inputs."""
+TEAM_FOREIGN = "({0}.origin IS NULL OR {0}.origin NOT IN (SELECT unnest(?::text[])))"
+"""The same of a team's tables, for the marks of the inputs there."""
+BROUGHT_BY = "CASE folder WHEN '' THEN name ELSE folder || '/' || name END"
+"""What users read of an input in `imports`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An input on record, while it is imported.
+
+    `inputs` are those of its event, itself included: what one of them writes over another's rows is no change to undo. `own` are all inputs
+    of the same file, whose rows it updates freely. `store` is the store's id, and `when` the moment of the import: together they tell
+    inputs apart in a team's tables, also those of copies of a store.
+    """
+
+    id: int
+    event: int
+    inputs: Sequence[int]
+    own: Sequence[int]
+    store: str
+    when: datetime
+    folder: str
+    name: str
+
+    @property
+    def brought_by(self) -> str:
+        """The file's name after its folder's."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    def is_own(self, brought_by: str | None) -> bool:
+        """Whether a row that this file brought is this input's own; of an upload only the name is known."""
+        if not brought_by:
+            return False
+        folder, _, name = brought_by.rpartition("/")
+        return name == self.name and (not folder or not self.folder or folder == self.folder)
+
+    @property
+    def in_team(self) -> str:
+        """The mark in a team's tables."""
+        return in_team(self.store, self.id, self.when)
+
+    @property
+    def inputs_in_team(self) -> list[str]:
+        """The marks of the event's inputs in a team's tables."""
+        return [in_team(self.store, each, self.when) for each in self.inputs]
+
+
+def in_team(store: str, number: int, when: datetime) -> str:
+    """The mark of a store's input in a team's tables; `when` is UTC without a zone, the same of all inputs of an event."""
+    return f"{store}:{number}:{when.isoformat()}"
+
+
+SCHEMA, STORE_ID, CONTENT_VERSION, CONTENT_MARK = "schema", "store_id", "content_version", "content_mark"
+COMMITS = "commits"
+"""The number of committed transactions, since they are counted."""
+
+
+def read_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> str | None:
+    """The value of a meta key, or None."""
+    # fetchall, not fetchone: a partly read result blocks the connection.
+    row = next(iter(cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()), None)
+    return None if row is None else str(row[0])
+
+
+def write_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: str) -> None:
+    """Set a meta key."""
+    cursor.execute("INSERT OR REPLACE INTO workbench_meta VALUES (?, ?)", [key, value])
+
+
+def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
+    """Delete a meta key, if it exists."""
+    cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [key])
+
+
+def count_commit(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Increment and return the number of committed transactions; call it last in each transaction."""
+    rows = cursor.execute(
+        "INSERT INTO workbench_meta VALUES (?, '1') "
+        "ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) RETURNING value",
+        [COMMITS],
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def read_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """The number of transactions that changed a memory."""
+    return int(read_meta(cursor, CONTENT_VERSION) or 0)
+
+
+def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Increment and return the content version; call it in each transaction that changes a memory."""
+    version, mark = next_version(cursor), uuid4().hex[:12]
+    write_meta(cursor, CONTENT_VERSION, str(version))
+    write_meta(cursor, CONTENT_MARK, mark)
+    cursor.execute("INSERT OR REPLACE INTO content_marks VALUES (?, ?)", [version, mark])
+    return version
+
+
+def next_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """The content version that `bump_content_version` will create; this transaction writes it to `memories.changed`."""
+    return read_content_version(cursor) + 1
+
+
+def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
+    """The identity of the content: store id and the mark of the last change, which differs between diverged copies of a store."""
+    rows = cursor.execute(
+        "SELECT key, value FROM workbench_meta WHERE key IN (?, ?)", [STORE_ID, CONTENT_MARK]
+    ).fetchall()
+    values = dict(rows)
+    return f"{values.get(STORE_ID)}:{values.get(CONTENT_MARK) or ''}"
+
+
+def earlier_identity(cursor: duckdb.DuckDBPyConnection, version: int) -> str | None:
+    """`content_identity` at an earlier content version; None if the store has no mark of that version."""
+    if version == read_content_version(cursor):
+        return content_identity(cursor)
+    rows = cursor.execute("SELECT mark FROM content_marks WHERE version = ?", [version]).fetchall()
+    return f"{read_meta(cursor, STORE_ID)}:{rows[0][0]}" if rows else None

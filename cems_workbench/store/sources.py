@@ -35,9 +35,19 @@ from cems_workbench.records import (
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
-from cems_workbench.store.marks import FROM_SOURCE
-from cems_workbench.store.meta import bump_content_version, delete_meta, next_version, read_meta, write_meta
-from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
+from cems_workbench.store.rows import (
+    FROM_SOURCE,
+    RowCounts,
+    bump_content_version,
+    delete_meta,
+    next_version,
+    read_meta,
+    staged,
+    text_sha,
+    to_aware,
+    to_naive,
+    write_meta,
+)
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
 from cems_workbench.store.text_rule import searched_text
 

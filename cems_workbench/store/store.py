@@ -23,19 +23,18 @@ from cems_workbench.store.caches import Corrections, ReplyCache, ScoreCache
 from cems_workbench.store.chunks import Chunks
 from cems_workbench.store.configs import Configs, Holdouts, Links
 from cems_workbench.store.database import FILE_NAME, Database
-from cems_workbench.store.decisions import Decisions
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.imports import Imports
 from cems_workbench.store.judgments import Judgments
-from cems_workbench.store.labels import Labels
-from cems_workbench.store.language import Language
+from cems_workbench.store.labels import Decisions, Labels
+from cems_workbench.store.language import Language, TextRules
 from cems_workbench.store.memories import Memories
-from cems_workbench.store.meta import STORE_ID, content_identity, read_meta
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
 from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations, Supersessions
+from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.team.session import (
@@ -46,7 +45,6 @@ from cems_workbench.store.team.session import (
     SharedTables,
     TeamTables,
 )
-from cems_workbench.store.texts import TextRules
 
 log = logging.getLogger(__name__)
 

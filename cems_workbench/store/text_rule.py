@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.models import tokens
 from cems_workbench.records import DEFAULT_TEXT_RULE, TEXT_FIELDS, Memory, TextRule, titled
-from cems_workbench.store.meta import read_meta
+from cems_workbench.store.rows import read_meta
 
 if TYPE_CHECKING:
     import duckdb

@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.signals import SignalTable
+from cems_workbench.evaluation.batch import SignalTable
 from cems_workbench.pipeline.table import Bools, Floats
 from cems_workbench.results import Table
 from cems_workbench.tuning.holdout import split

@@ -12,10 +12,10 @@ from cems_workbench.cli import main
 from cems_workbench.config import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.catalogue import read_figures, sample_figures
 from cems_workbench.jobs.evaluation import evaluate_configs, labelled_file
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import gather_query_set, judged_selection
-from cems_workbench.jobs.sample_figures import read_figures, sample_figures
 from cems_workbench.records import Judgment
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES

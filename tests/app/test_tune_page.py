@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench import formats
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.config.sections.ranking import FUSION_METHODS
-from cems_workbench.jobs.caching import RecentCache
+from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store

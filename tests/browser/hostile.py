@@ -20,8 +20,8 @@ from cems_workbench import formats
 from cems_workbench.config import dump_config, preset
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.jobs.catalogue import read_figures
 from cems_workbench.jobs.connecting import take_snapshot
-from cems_workbench.jobs.sample_figures import read_figures
 from cems_workbench.records import Judgment, Memory, Relation, TakenMemory
 from cems_workbench.sources.source import RowProblem, SourceInfo
 from cems_workbench.store import ImportOptions, Store

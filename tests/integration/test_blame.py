@@ -13,7 +13,7 @@ from benchmarks.bench_support import judged_pairs, pairs, precision
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import preset
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.blaming import blame_answer
+from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from strategies import configs, evidences
 
-from cems_workbench.analysis.expansion import variant_contributions
+from cems_workbench.analysis.component_effects import variant_contributions
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.ui.inspect.variants import shares_table

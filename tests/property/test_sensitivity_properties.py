@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, line_kind
-from cems_workbench.analysis.sensitivity.replays import ParameterSweep
+from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, ParameterSweep, line_kind
 from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.analysis.why.trial import changed

@@ -23,24 +23,162 @@ and two parameters have ranges that a walk stays in:
     dedup.similarity         the walk at s is the same from the closest pair it kept to the closest that it met as a duplicate
 
 Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/specification.md, "threshold" to "assembly".
+
+Replays of one evidence under one config while one parameter varies, and the intervals of its range with constant results.
+
+Each value is replayed at most once. The boundary between neighbours with different results is searched: next to an event (a value at
+which results may change) if one lies between them, else, or if the replays disagree, by bisection. Both ends of an interval were
+replayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.sensitivity.replays import ParameterSweep
-from cems_workbench.analysis.why.trial import LINEAR
-from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
+from cems_workbench.analysis.why.trial import LINEAR, changed
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.replay import run, single_table
+from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, GAP, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
 from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
 from cems_workbench.pipeline.stages.stage import PipelineRun, StageInput
 from cems_workbench.pipeline.table import Bools, Floats
+
+
+class ParameterSweep:
+    """The results at each value of the parameter `path`.
+
+    `k`: number of results compared. `unscored`: the largest number of candidates that the reranker needed and had not scored.
+    """
+
+    def __init__(
+        self, evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()
+    ) -> None:
+        self.table = single_table(evidence)
+        self.config = config
+        self.path = path
+        self.k = k
+        self.count = 0
+        self.unscored = 0
+        self._off = tuple(sorted(switched_off))
+        self._outcomes: dict[Any, tuple[tuple[str, ...], int]] = {}
+
+    def stages(self, value: Any) -> PipelineRun:
+        """Every stage's arrays at a value."""
+        self.count += 1
+        return run(self.table, changed(self.config, self.path, value), self._off)
+
+    def results(self, value: Any) -> tuple[str, ...]:
+        """The first k results at a value."""
+        return self._outcome(value)[0]
+
+    def depth(self, value: Any) -> int:
+        """The depth of the order after adjust that these results depend on: the largest rank there of a result.
+
+        With fewer than k results (and fewer than the limit), all candidates after the score gap were considered.
+        """
+        return self._outcome(value)[1]
+
+    def _outcome(self, value: Any) -> tuple[tuple[str, ...], int]:
+        if value not in self._outcomes:
+            stages = self.stages(value)
+            order = stages.of(ASSEMBLY).after.order(0)
+            limit = changed(self.config, self.path, value).assembly.limit
+            wanted = self.k if limit is None else min(self.k, limit)
+            order = considered = order[: self.k]
+            if self.config.rerank.position == "returned":
+                # A reranker of the results puts any of those it reads first, whatever their rank before.
+                considered = stages.of(RERANK).after.order(0)
+            ranks = stages.of(ADJUST).after.rank[0, considered]
+            depth = int(ranks.max()) if len(order) >= wanted else int(stages.of(GAP).after.alive[0].sum())
+            ids = self.table.ids[0]
+            self.unscored = max(self.unscored, sum(len(need.memory_ids) for need in stages.of(RERANK).needs(0)))
+            self._outcomes[value] = tuple(ids[int(c)] for c in order), depth
+        return self._outcomes[value]
+
+
+Results = tuple[str, ...]
+Replayed = Callable[[Any], Results]
+
+EVENT_OFFSETS = (1.0, 10.0, 100.0, 1000.0)
+"""Distances from an event at which its two sides are replayed, in tolerances; lines crossing at a small angle need more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantInterval:
+    """An interval of values with the same results; `first` and `last` were replayed."""
+
+    first: Any
+    last: Any
+    results: Results
+
+
+@dataclass(frozen=True)
+class BoundarySearch:
+    """Search for boundaries: to a distance of `least` (1 for whole numbers), first at distance `beside` from an event."""
+
+    results: Replayed
+    least: float
+    whole: bool
+    beside: float
+    events: Sequence[float] = ()
+
+    def segments(self, samples: Sequence[Any]) -> tuple[list[ConstantInterval], int]:
+        """The segments over ascending samples, and how many changes were not where an event is."""
+        found: list[ConstantInterval] = []
+        searched = 0
+        for value in samples:
+            right = ConstantInterval(value, value, self.results(value))
+            if found and found[-1].results != right.results:
+                pair = self._at_an_event(found[-1], right)
+                between = pair or list(self._bisected(found[-1].last, right.first))
+                searched += pair is None and bool(between)
+                for inner in between:
+                    _append(found, ConstantInterval(inner, inner, self.results(inner)))
+            _append(found, right)
+        return found, searched
+
+    def _at_an_event(self, left: ConstantInterval, right: ConstantInterval) -> list[Any] | None:
+        """Two values on either side of an event with the results of the neighbours; None if there is no such event."""
+        if self._close(left.last, right.first):
+            return []
+        low, high = bisect_left(self.events, left.last), bisect_right(self.events, right.first)
+        for event in self.events[low:high]:
+            for far in EVENT_OFFSETS:
+                pair = [max(left.last, event - far * self.beside), min(right.first, event + far * self.beside)]
+                if [self.results(value) for value in pair] == [left.results, right.results]:
+                    return pair
+        return None
+
+    def _bisected(self, low: Any, high: Any) -> Iterator[Any]:
+        """Values between, ascending, that close in on each change met on the way."""
+        if self._close(low, high) or self.results(low) == self.results(high):
+            return
+        middle = (low + high) // 2 if self.whole else (low + high) / 2
+        if middle in (low, high):
+            return
+        yield from self._bisected(low, middle)
+        yield middle
+        yield from self._bisected(middle, high)
+
+    def _close(self, low: Any, high: Any) -> bool:
+        return bool(high - low <= self.least)
+
+
+def _append(found: list[ConstantInterval], segment: ConstantInterval) -> None:
+    if found and found[-1].results == segment.results:
+        found[-1] = ConstantInterval(found[-1].first, segment.last, segment.results)
+    else:
+        found.append(segment)
+
 
 FACTORS = frozenset(
     {
@@ -177,7 +315,7 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     """The lines at the ends of a piece; None if the candidates differ or a score is negative."""
     config, ratio = turned.config, turned.config.gap.ratio
     compared = [run.of(FUSION).after.alive[0] if kind.fused else run.of(ADJUST).entered[0] for run in runs]
-    scores = [np.where(alive, _unclamped(run), 1.0) for alive, run in zip(compared, runs, strict=True)]
+    scores = [np.where(alive, _unclamped(done), 1.0) for alive, done in zip(compared, runs, strict=True)]
     if not np.array_equal(*compared) or min(score.min(initial=0.0) for score in scores) < 0:
         return None
     positive = kind.fused | (
@@ -185,8 +323,8 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     )  # a score of 0 stays below, and `bend` is undefined for it
     columns = np.flatnonzero(compared[0] & positive)
     rows = []
-    for run, score in zip(runs, scores, strict=True):
-        fusion = run.of(FUSION)
+    for done, score in zip(runs, scores, strict=True):
+        fusion = done.of(FUSION)
         spread = _spread(fusion) if kind.scaled else 1.0
         one = float(kind.bend(np.ones(1))[0])
         highest = float(kind.bend(np.full(1, ratio))[0]) if ratio > 0 else 0.0
@@ -198,9 +336,9 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     return Ends(fused, adjusted, minimum if filtered else None, ones, floors, heights)
 
 
-def _unclamped(run: PipelineRun) -> Floats:
+def _unclamped(done: PipelineRun) -> Floats:
     """(C) scores after the factors of adjust, before the clamp; 0 if nothing entered fusion."""
-    scores: Floats = np.where(run.of(FUSION).after.alive[0], run.of(ADJUST).unclamped[0], 0.0)
+    scores: Floats = np.where(done.of(FUSION).after.alive[0], done.of(ADJUST).unclamped[0], 0.0)
     return scores
 
 

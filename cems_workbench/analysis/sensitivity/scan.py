@@ -25,8 +25,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.sensitivity.exact import LEVELS, budget_samples, idle, similarity_samples, solved
-from cems_workbench.analysis.sensitivity.replays import BoundarySearch, ConstantInterval, ParameterSweep, Results
+from cems_workbench.analysis.sensitivity.exact import (
+    LEVELS,
+    BoundarySearch,
+    ConstantInterval,
+    ParameterSweep,
+    Results,
+    budget_samples,
+    idle,
+    similarity_samples,
+    solved,
+)
 from cems_workbench.analysis.why.counterfactual import slider, span
 from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
 from cems_workbench.analysis.why.trial import changed

@@ -31,7 +31,15 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
+from cems_workbench.evaluation.labelling.pooling import (
+    STRATEGIES,
+    Pair,
+    PooledPair,
+    Ranked,
+    Strategy,
+    pool,
+    shuffled,
+)
 from cems_workbench.records import GradeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.rows import text_sha

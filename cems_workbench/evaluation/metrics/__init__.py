@@ -3,17 +3,18 @@
 from cems_workbench.evaluation.metrics.measure import (
     MEASURES,
     STANDARD,
+    GradedRankings,
     Measure,
     MeasureFamily,
+    graded,
     measures_help,
     offered_measures,
     parse_measure,
     parse_measures,
+    rbo,
     relevance_words,
     standard_measures,
 )
-from cems_workbench.evaluation.metrics.rankings import GradedRankings, graded
-from cems_workbench.evaluation.metrics.rbo import rbo
 
 __all__ = [
     "MEASURES",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics.measure import MeasureFamily
-from cems_workbench.evaluation.metrics.rankings import GradedRankings, discounts
+from cems_workbench.evaluation.metrics.measure import GradedRankings, MeasureFamily, discounts
 from cems_workbench.pipeline.table import Floats, Ints
 
 

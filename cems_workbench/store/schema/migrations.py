@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from cems_workbench.errors import StoreError
-from cems_workbench.store.meta import CONTENT_VERSION, SCHEMA, STORE_ID, read_meta, write_meta
+from cems_workbench.store.rows import CONTENT_VERSION, SCHEMA, STORE_ID, read_meta, write_meta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

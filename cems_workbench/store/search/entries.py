@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cems_workbench.records import Memory, TextRule
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.memories import partial_record, rows_of, text_columns
-from cems_workbench.store.meta import read_content_version
+from cems_workbench.store.rows import read_content_version
 from cems_workbench.store.text_rule import chunk_text, searched_text, text_rule
 
 if TYPE_CHECKING:

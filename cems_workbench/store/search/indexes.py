@@ -29,12 +29,12 @@ from cems_workbench.platform.process_lock import Holder, SharedLock
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import (
+from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.rows import (
     content_identity,
     earlier_identity,
     read_content_version,
 )
-from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search import (
     TS_RANK_VERSION,
     entries,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
     from cems_workbench.store.search.postgres import TsRankIndex
-    from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
+    from cems_workbench.store.search.vectors.chroma import ChromaDirectory
 
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, VectorRecord | None]
@@ -522,7 +522,7 @@ class DerivedIndexes:
 
     def _chroma_directory(self) -> ChromaDirectory:
         """The place of Chroma's copies, which most processes never open."""
-        from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
+        from cems_workbench.store.search.vectors.chroma import ChromaDirectory
 
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)

@@ -28,7 +28,7 @@ from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.jobs.access import allowed_path
-from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
+from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name, sample_figures
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
@@ -38,7 +38,6 @@ from cems_workbench.jobs.query_set_evidence import (
     set_relevant_from,
     store_mismatch,
 )
-from cems_workbench.jobs.sample_figures import sample_figures
 from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
 from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.models.servers import Answers, ask_all

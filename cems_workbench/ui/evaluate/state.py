@@ -19,7 +19,6 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.log_sampling import LoggedQuery
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.catalogue import Catalogue, catalogue
 from cems_workbench.jobs.evaluation import (
     EvaluatedConfig,
@@ -29,6 +28,7 @@ from cems_workbench.jobs.evaluation import (
     labelled_file,
     labelled_selection,
 )
+from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError

@@ -20,8 +20,7 @@ import streamlit as st
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.signals import SignalTable, signal_table
+from cems_workbench.evaluation.batch import LabelledBatch, SignalTable, signal_table
 from cems_workbench.jobs.background import BackgroundEvidence, may_start_unasked, searches_locally
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, gathered_judged_set, judged_queries
 from cems_workbench.jobs.query_set_evidence import evidence_files

@@ -24,8 +24,8 @@ from cems_workbench.ui.kit.html import draw, plain, render
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.jobs.catalogue import SampleFigures
     from cems_workbench.jobs.query_set_evidence import QuerySelection
-    from cems_workbench.jobs.sample_figures import SampleFigures
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Judgment
 

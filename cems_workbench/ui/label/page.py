@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.jobs.team_status import team_status
+from cems_workbench.jobs.store_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, write_script

@@ -31,7 +31,7 @@ from cems_workbench.jobs.connecting import (
     source_specs,
 )
 from cems_workbench.jobs.importing import FileImport, import_files, plan_undo, undo_import
-from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapshot_line
+from cems_workbench.jobs.store_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE, RowProblem, TextRule

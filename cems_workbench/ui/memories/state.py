@@ -16,10 +16,10 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.analysis.diversity import NearDuplicates
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.connecting import ConnectReport
 from cems_workbench.jobs.importing import FileImport
-from cems_workbench.jobs.source_status import SourceStatus
+from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.store_status import SourceStatus
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress

@@ -21,8 +21,7 @@ from cems_workbench.config.fields import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.comparison import MeasureDifference, interval_words
 from cems_workbench.evaluation.evaluate import Summary
-from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.config_history import evidence_warning, keep_config, kept_card, restored_config
+from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.jobs.exporting import (

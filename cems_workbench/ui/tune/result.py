@@ -10,10 +10,8 @@ from markupsafe import Markup
 
 from cems_workbench.config import EvidenceCard, PipelineConfig, preset
 from cems_workbench.config.fields import short_value
-from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.config_history import restored_config
+from cems_workbench.jobs.catalogue import SampleFigures, named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
-from cems_workbench.jobs.sample_figures import SampleFigures, sample_figures
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import (
     SearchResult,

@@ -15,7 +15,7 @@ import pytest
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
-from cems_workbench.jobs.team_status import team_status
+from cems_workbench.jobs.store_status import team_status
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.expansion import leave_one_variant_out, variant_parts
+from cems_workbench.analysis.component_effects import leave_one_variant_out, variant_parts
 from cems_workbench.pipeline import Evidence, Variant
 from tests.unit.pipeline.cases import evidence, trace
 

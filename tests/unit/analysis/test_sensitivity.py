@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.sensitivity.replays import BoundarySearch
+from cems_workbench.analysis.sensitivity.exact import BoundarySearch
 from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant

@@ -9,7 +9,8 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.metrics import Measure, graded, parse_measure, parse_measures, rbo
+from cems_workbench.evaluation.metrics import Measure, graded, parse_measure, parse_measures
+from cems_workbench.evaluation.metrics.measure import rbo
 from cems_workbench.evaluation.statistics import bootstrap, bounds, effect_size, holm, means, randomisation_test
 from cems_workbench.records import Judgment
 

@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.config import EvidenceCard, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.config_history import evidence_warning, keep_config, restored_config
+from cems_workbench.jobs.catalogue import evidence_warning, keep_config, restored_config
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.tuning.tune import corpus_hash

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, labelled_file
+from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.records import Judgment
 from tests.planted import PLANTED, planted_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.jobs.missing_data import missing_data
+from cems_workbench.jobs.store_status import missing_data
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from tests.small_store import empty_store, parsed, store

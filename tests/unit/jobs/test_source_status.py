@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.config import preset
-from cems_workbench.jobs import diagnosis, factory, source_status
+from cems_workbench.jobs import diagnosis, factory, store_status
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.diagnosis import Check, diagnose, source_checks
-from cems_workbench.jobs.source_status import age, ask_sources, snapshot_line
+from cems_workbench.jobs.store_status import age, ask_sources, snapshot_line
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import Address
@@ -105,7 +105,7 @@ def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(
         return by_address[address.plain]
 
     monkeypatch.setattr(sources, "open_source", opened)
-    monkeypatch.setattr(source_status, "PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(store_status, "PROBE_TIMEOUT_S", 0.3)
     away, *rest = source_checks(ask_sources(store)(), NOW)
     assert away.status == "warning" and away.finding.startswith("chroma://away:1/x: nobody answers; memories: 2 here; ")
     assert "snapshot interrupted just now" in away.finding

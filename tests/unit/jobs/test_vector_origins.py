@@ -16,7 +16,7 @@ from cems_workbench.jobs import embedder_match
 from cems_workbench.jobs.connecting import identify_embedder, take_snapshot
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.jobs.embedder_match import mismatched_memories
-from cems_workbench.jobs.source_status import ask_sources
+from cems_workbench.jobs.store_status import ask_sources
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources, Servers

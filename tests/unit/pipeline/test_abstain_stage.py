@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cems_workbench.analysis.ranks import nothing_returned
-from cems_workbench.analysis.sensitivity.exact import LEVELS
-from cems_workbench.analysis.sensitivity.replays import ParameterSweep
+from cems_workbench.analysis.sensitivity.exact import LEVELS, ParameterSweep
 from cems_workbench.config import field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
 from cems_workbench.pipeline.replay import run, to_table

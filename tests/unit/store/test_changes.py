@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import Store, chunks, memories
-from cems_workbench.store.meta import content_identity, earlier_identity, read_content_version
+from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version
 
 
 def changed(store: Store, since: int) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.signals import SignalTable
+from cems_workbench.evaluation.batch import SignalTable
 from cems_workbench.tuning.calibration import (
     METHODS,
     Isotonic,

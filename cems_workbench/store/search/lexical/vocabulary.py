@@ -17,7 +17,7 @@ from pathlib import Path
 from cems_workbench.errors import StoreError
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import read_content_version
+from cems_workbench.store.rows import read_content_version
 from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import documents_of

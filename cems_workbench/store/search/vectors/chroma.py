@@ -1,11 +1,22 @@
-"""Chroma access: clients (embedded or server) and one collection per store and embedder."""
+"""Chroma access: clients (embedded or server) and one collection per store and embedder.
+
+Directory of Chroma's embedded database, which holds copies of the store's vectors for its HNSW graph.
+
+A process that dies while it writes leaves a mark; the next one then reads every vector in a subprocess first, because a damaged file can
+crash the library, and so does a refresh that takes vectors from it. A damaged database is deleted: everything in it
+can be made again from the store's vectors.
+"""
 
 from __future__ import annotations
 
+import logging
+import shutil
+import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -14,10 +25,13 @@ from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.http import server_name
 from cems_workbench.models.protocol import Float32
 from cems_workbench.platform.http_limits import ResponseError, connection_reason
+from cems_workbench.platform.process_lock import SharedLock
+from cems_workbench.store.duckdb_file import run_in_subprocess
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
+
 
 HNSW: dict[str, Any] = {
     "space": "cosine",
@@ -157,3 +171,285 @@ def drop_collection(client: ClientAPI, name: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+DATABASE = "chroma.sqlite3"
+DUMMY_ID = "-"
+"""An id that need not exist, requested to make a client load its graph."""
+VERIFY_TIMEOUT_S, VERIFY_BYTES_PER_S = 300.0, 10e6
+"""Timeout of reading every vector: the longer of VERIFY_TIMEOUT_S and the time at this rate (46e6 were measured)."""
+log = logging.getLogger(__name__)
+_open_lock = threading.RLock()
+
+
+class _SharedFiles:
+    """The database in one directory as this process sees it, shared by all its clients.
+
+    Chroma keeps its index in memory, so a client is stale once another process has written. Processes therefore hold a lock, each writer
+    increments a change number, and a client that has seen another number is reopened. A writer marks the start and end of a write;
+    if it died in between, the next process verifies every vector.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._sync, lambda: None)
+        self.clients: list[ChromaDirectory] = []
+        """The directories with an open client."""
+        self.write_interrupted = False
+        """Whether a process died during a write and the vectors were not verified since."""
+        self._change_file = path.with_name(".chroma.changes")
+        self._change_number: int | None = None
+
+    def _sync(self) -> None:
+        """After acquiring the lock: release clients that other processes' writes made stale."""
+        changes, self.write_interrupted = self._read()
+        if self._change_number not in (None, changes):
+            # A copy: a released directory removes itself.
+            for directory in list(self.clients):
+                directory.release()
+        self._change_number = changes
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Mark a write as in progress during the block."""
+        self._change_number = (self._change_number or 0) + 1
+        # Before the first change: a process that dies in between leaves this mark.
+        self._write("writing")
+        try:
+            yield
+        finally:
+            # The mark of an earlier crash stays until every vector is verified.
+            self._write("broken off" if self.write_interrupted else "")
+
+    def mark_intact(self) -> None:
+        """Record that the database was verified or deleted."""
+        if self.write_interrupted:
+            self.write_interrupted = False
+            self._write("")
+
+    def _read(self) -> tuple[int, bool]:
+        try:
+            number, _, state = self._change_file.read_text("ascii").partition(" ")
+            return int(number), bool(state.strip())
+        except (OSError, ValueError):
+            return 0, False
+
+    def _write(self, state: str) -> None:
+        with suppress(OSError):
+            self._change_file.write_text(f"{self._change_number or 0} {state}", "ascii")
+
+
+_shared_files: dict[Path, _SharedFiles] = {}
+
+
+class ChromaDirectory:
+    """The location of a store's vectors: a directory, or the server at `url`."""
+
+    def __init__(self, path: Path, url: str | None) -> None:
+        self.path = path
+        self.url = url
+        self._files = None if url else _shared_files.setdefault(path.resolve(), _SharedFiles(path))
+        self._client: ClientAPI | None = None
+        self._inode: int | None = None
+        self._verified = False
+        """Whether this process has read every vector."""
+
+    def exists(self) -> bool:
+        """Whether there may be a database."""
+        return self.url is not None or (self.path / DATABASE).exists()
+
+    def verify(self) -> None:
+        """Read every vector of the embedded database in a subprocess, once; delete it if that fails. Raises StoreError."""
+        if self._files is None or self._verified or not self.exists():
+            return
+        with self._lock():
+            size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+            timeout_s = max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
+            if problem := run_in_subprocess(__name__, str(self.path), seconds=timeout_s).problem:
+                self.discard(problem)
+            self._files.mark_intact()
+            self._verified = True
+
+    @contextmanager
+    def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
+        """The Chroma client, opened on first use, while this process holds the lock on the files; for short work only.
+
+        Raises StoreError if it cannot be opened.
+        """
+        if self._client is None:
+            load()  # before acquiring the lock: importing takes a second
+        with self._lock():
+            client = self._open_client()
+            if self._files is not None and writing:
+                with self._files.writing():
+                    yield client
+            else:
+                yield client
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._files is None else self._files.lock.acquire()
+
+    def _open_client(self) -> ClientAPI:
+        with _open_lock:
+            if self._client is not None and self._inode not in (None, _inode(self.path)):
+                # A client of removed files would still answer from memory.
+                self.release()
+            if self._client is None:
+                self._client = connect(self.path, self.url) if self._files is None else self._open_embedded(self._files)
+            return self._client
+
+    def find(self, name: str) -> Collection | None:
+        """The collection of that name, or None. Raises StoreError."""
+        with self.client() as client:
+            collection = find_collection(client, name)
+            return None if collection is None else self._shared(collection, client)
+
+    def create(self, name: str, embedder_id: str) -> Collection:
+        """Create a collection for an embedder's vectors. Raises StoreError."""
+        with self.client(writing=True) as client:
+            return self._shared(create_collection(client, name, embedder_id), client)
+
+    def _shared(self, collection: Collection, client: ClientAPI) -> Collection:
+        return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
+
+    def close(self) -> None:
+        """Release Chroma's files."""
+        if self._client is not None:
+            with self._lock():
+                self.release()
+        if self._files is not None and not self._files.clients:
+            self._files.lock.close()
+
+    def release(self) -> None:
+        """As `close`, but keep the lock."""
+        with _open_lock:
+            if self._client is None:
+                return
+            client: Any = self._client  # `close` is missing from the declared interface.
+            self._client = None
+            # The client is given up either way.
+            with suppress(Exception), convert_panics():
+                client.close()
+            if self._files is not None:
+                self._inode = None
+                self._files.clients.remove(self)
+
+    def discard(self, reason: str) -> None:
+        """Delete the database. Raises StoreError."""
+        with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
+            self.release()
+            log.warning("the copy of the vectors in Chroma was damaged (%s) and is made again", reason)
+            _remove(self.path)
+            if self._files:
+                self._files.mark_intact()
+
+    def _open_embedded(self, files: _SharedFiles) -> ClientAPI:
+        if files.write_interrupted:
+            self.verify()
+        try:
+            client = connect(self.path, None)
+        except StoreError as error:
+            if not self.path.exists():
+                raise
+            self.discard(str(error))
+            client = connect(self.path, None)
+        files.clients.append(self)
+        self._inode = _inode(self.path)
+        return client
+
+
+class SharedCollection:
+    """A collection of a database shared with other processes: each call holds the lock and sees their writes."""
+
+    def __init__(self, directory: ChromaDirectory, collection: Collection, client: ClientAPI) -> None:
+        self.id, self.name = collection.id, collection.name
+        self._directory = directory
+        self._handle = collection, client
+        self._warm_client: ClientAPI | None = None
+
+    def count(self) -> int:
+        """As Chroma's."""
+        with self._current() as collection:
+            return collection.count()
+
+    def get(self, **arguments: Any) -> Any:
+        """As Chroma's."""
+        with self._current() as collection:
+            return collection.get(**arguments)
+
+    def query(self, **arguments: Any) -> Any:
+        """As Chroma's."""
+        with self._current() as collection:
+            return collection.query(**arguments)
+
+    def upsert(self, **arguments: Any) -> None:
+        """As Chroma's."""
+        with self._current(writing=True) as collection:
+            collection.upsert(**arguments)
+
+    def update(self, **arguments: Any) -> None:
+        """As Chroma's."""
+        with self._current(writing=True) as collection:
+            collection.update(**arguments)
+
+    def delete(self, **arguments: Any) -> None:
+        """As Chroma's."""
+        with self._current(writing=True) as collection:
+            collection.delete(**arguments)
+
+    @contextmanager
+    def _current(self, *, writing: bool = False) -> Iterator[Collection]:
+        with self._directory.client(writing=writing) as client:
+            collection, owner = self._handle
+            if owner is not client:
+                found = find_collection(client, self.name)
+                if found is None:
+                    raise StoreError(f"{READ_FAILED}: another process has dropped them")
+                collection, self._handle = found, (found, client)
+            if self._warm_client is not client:
+                # The first call of a client loads the graph, which takes seconds for a million vectors. Only `get` and `query` release the
+                # interpreter lock while it loads.
+                collection.get(ids=[DUMMY_ID], include=[])
+                self._warm_client = client
+            yield collection
+
+
+def _inode(path: Path) -> int:
+    try:
+        return (path / DATABASE).stat().st_ino
+    except OSError:
+        return 0
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
+
+
+def read_all_vectors(path: Path) -> None:
+    """Read every vector of every collection. Raises, or crashes, if the files are damaged."""
+    client = connect(path, None)
+    for listed in client.list_collections():
+        collection = client.get_collection(listed.name, embedding_function=None)
+        read = 0
+        for _, vector in read_vectors(collection):
+            read += 1
+            # Reading does not use the graph; a query does, and a damaged graph crashes here.
+            if read == 1 or not read % 1_000:
+                collection.query(query_embeddings=vector[None, :], n_results=1)
+        if read != collection.count():
+            raise StoreError(f"{READ_FAILED}: {read} of {collection.count()} are there")
+
+
+if __name__ == "__main__":
+    try:
+        with convert_panics():
+            read_all_vectors(Path(sys.argv[1]))
+    except Exception as problem:
+        print(f"{problem}".splitlines()[0] if str(problem) else type(problem).__name__, file=sys.stderr)
+        sys.exit(1)

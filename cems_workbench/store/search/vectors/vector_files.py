@@ -21,7 +21,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import (
+from cems_workbench.store.rows import (
     content_identity,
     earlier_identity,
     read_content_version,

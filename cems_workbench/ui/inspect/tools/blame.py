@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next
 from cems_workbench.analysis.support import Span, marked_pieces
-from cems_workbench.jobs.blaming import blame_answer
+from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.html import plain, render, write_stylesheet

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.expansion import VariantPart, VariantToggle, leave_one_variant_out, variant_parts
+from cems_workbench.analysis.component_effects import VariantPart, VariantToggle, leave_one_variant_out, variant_parts
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.sensitivity.replays import ConstantInterval
+from cems_workbench.analysis.sensitivity.exact import ConstantInterval
 from cems_workbench.analysis.sensitivity.scan import (
     HIT_DEPTH,
     Breakpoint,

@@ -20,7 +20,7 @@ from cems_workbench.analysis.what_if_set import SetEffect
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import interval_words
-from cems_workbench.jobs.what_if import effect_on_queries
+from cems_workbench.jobs.memory_use import effect_on_queries
 from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import streamlit as st
 
-from cems_workbench.evaluation.signals import SignalTable
+from cems_workbench.evaluation.batch import SignalTable
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.table import Floats

@@ -1,12 +1,12 @@
-"""Status of a store's sources: reachable or not, counts in the source and the store, age of the snapshot, embedder.
+"""Status of a store: its sources (reachable or not, counts, age), the labels of its team, and what a config reads that its memories lack.
 
-All sources are asked in parallel with a time limit; a source that does not answer is a status, not an error.
+Sources are asked in parallel, each for a limited time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,9 +15,11 @@ from functools import partial
 from typing import TypeVar
 
 from cems_workbench.analysis.vector_origins import VectorOrigins
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.embedder_match import FEW_VECTORS, SourceMatch, match_source, vector_origins
 from cems_workbench.models.protocol import Embedder
+from cems_workbench.pipeline.resources import ENTITIES_FILE
 from cems_workbench.platform.waiting import run_in_thread
 from cems_workbench.sources import connect
 from cems_workbench.sources.address import Address, parse_saved
@@ -176,3 +178,69 @@ def _answer(asked: Future[T], until: float, late: str) -> T | str:
         return late
     except WorkbenchError as error:
         return str(error)
+
+
+PUSH = "python -m cems_workbench team push"
+
+
+def team_status(store: Store) -> list[str]:
+    """Status lines for the user; none if all is well, or without a team. Raises StoreError."""
+    if not store.team.place:
+        return []
+    lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()
+    if strangers.judgments:
+        lines.append(
+            f"{strangers.judgments:,} of the team's judgments {'is' if strangers.judgments == 1 else 'are'} of {strangers.memories:,} "
+            f"{'memory' if strangers.memories == 1 else 'memories'} that this store does not have: kept, and not shown here"
+        )
+    if behind:
+        lines.append(
+            f"{behind:,} {'query' if behind == 1 else 'queries'} of this store's own database, with labels and sets, "
+            f"{'is' if behind == 1 else 'are'} not in the team's: {PUSH} copies them"
+        )
+    return lines
+
+
+def missing_data(config: PipelineConfig, store: Store) -> list[str]:
+    """A line for each kind of data that the config reads and no memory of the store has; empty without memories."""
+    total = store.memories.count()
+    if not total:
+        return []
+    has = store.memories.filled()
+    lacks = {name for name, count in has.items() if not count}
+    if config.lists.relations.enabled and not store.relations.read():
+        lacks.add("relations")
+    if config.lists.entities.enabled and not (store.path / ENTITIES_FILE).is_file():
+        lacks.add("entities")
+    return list(_lines(config, lacks))
+
+
+def _lines(config: PipelineConfig, lacks: set[str]) -> Iterator[str]:
+    lists, adjust, fusion = config.lists, config.adjust, config.fusion
+    if "dates" in lacks:
+        if lists.recency.enabled:
+            yield "no date of creation: the recency list is empty, and its weight does nothing"
+        if adjust.time_decay.mode != "none" and "accesses" in lacks:
+            yield "no date: time decay is the same for all"
+        if lists.candidate_set.mode in ("newest_created", "lexical_or_newest"):
+            yield "no date of creation: the newest of the candidate set are the first by id"
+    if "accesses" in lacks:
+        if lists.access.enabled:
+            yield "no access count: the access list gives all the same value, and tells nothing apart"
+        if adjust.count.of == "accesses":
+            yield "no access count: the count factor is 1 for all"
+        if lists.candidate_set.mode == "recent_access":
+            yield "no access: the candidate set is the newest by creation"
+    if "votes" in lacks:
+        if adjust.feedback.enabled:
+            yield "no votes: the feedback factor does nothing"
+        if adjust.count.of == "relevant":
+            yield "no votes: the count factor is 1 for all"
+    if "projects" in lacks and adjust.project.enabled:
+        yield f"no projects: a query with a project multiplies all by {adjust.project.untagged:g}"
+    if "high importance" in lacks and (fusion.importance_bonus_ranks or fusion.importance_floor is not None):
+        yield "no memory of high importance: the bonus for it does nothing"
+    if "entities" in lacks:
+        yield f"no entity links ({ENTITIES_FILE}): the entities list is empty, and no memory is raised by one"
+    if "relations" in lacks:
+        yield "no relations: the relations list is empty, and its weight does nothing"
