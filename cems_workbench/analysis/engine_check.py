@@ -46,17 +46,8 @@ class FusionComparison:
     @property
     def line(self) -> str:
         """ "Fused by the source (source_hybrid:0) and fused here: 3 of the first 10 are others, 2 at other places, 1 only tied"."""
-        said = []
-        if self.others:
-            several = len(self.others) > 1
-            said.append(f"{len(self.others)} of the first {self.k} {'are others' if several else 'is another'}")
-        elif self.moved:
-            said.append(f"the same first {self.k} in another order")
-        else:
-            said.append(f"the same first {self.k}")
-        said += (
-            [f"{len(self.moved)} at {'other places' if len(self.moved) > 1 else 'another place'}"] if self.moved else []
-        )
+        said = [f"{len(self.others)} of the first {self.k} are others" if self.others else f"the same first {self.k}"]
+        said += [f"{len(self.moved)} at other places"] if self.moved else []
         said += [f"{len(self.tied)} only tied"] if self.tied else []
         return f"Fused by the source ({list_label(self.list)}) and fused here: {', '.join(said)}"
 

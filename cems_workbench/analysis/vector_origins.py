@@ -136,20 +136,12 @@ class VectorOrigins:
         """How many are not of their texts, and a line with ids for each kind; empty if all are."""
         if not self.mismatches:
             return []
-        count = len(self.mismatches)
-        of = (
-            f"the {self.checked:,} compared of {self.vectors:,}" if self.checked < self.vectors else f"{self.vectors:,}"
-        )
-        one = count == 1
-        texts = "its text" if one else "their texts"
-        models = "two models: " if any(each.kind == "other model" for each in self.mismatches) else ""
+        count, of = len(self.mismatches), f"{self.vectors:,}"
+        told = f"{count:,} of {of} stored vectors say nothing of their texts"
         if self.checked:
-            told = (
-                f"{models}{count:,} of {of} stored vectors {'is' if one else 'are'} not what "
-                f"{self.model_id} gives {texts}: re-embed {'it' if one else 'them'}"
-            )
-        else:
-            told = f"{count:,} of {self.vectors:,} stored vectors {'says' if one else 'say'} nothing of {texts}"
+            models = "two models: " if any(each.kind == "other model" for each in self.mismatches) else ""
+            of = f"the {self.checked:,} compared of {of}" if self.checked < self.vectors else of
+            told = f"{models}{count:,} of {of} stored vectors are not what {self.model_id} gives their texts: re-embed them"
         groups = {kind: [one for one in self.mismatches if one.kind == kind] for kind in KINDS}
         return [told, *(self._group(kind, own) for kind, own in groups.items() if own)]
 

@@ -190,13 +190,12 @@ def team_status(store: Store) -> list[str]:
     lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()
     if strangers.judgments:
         lines.append(
-            f"{strangers.judgments:,} of the team's judgments {'is' if strangers.judgments == 1 else 'are'} of {strangers.memories:,} "
-            f"{'memory' if strangers.memories == 1 else 'memories'} that this store does not have: kept, and not shown here"
+            f"judgments of the team: {strangers.judgments:,} of {strangers.memories:,} memories that this store does not have: kept, "
+            "and not shown here"
         )
     if behind:
         lines.append(
-            f"{behind:,} {'query' if behind == 1 else 'queries'} of this store's own database, with labels and sets, "
-            f"{'is' if behind == 1 else 'are'} not in the team's: {PUSH} copies them"
+            f"queries of this store's own database, with labels and sets, that the team's does not have: {behind:,}; {PUSH} copies them"
         )
     return lines
 

@@ -129,7 +129,7 @@ def resolve(
     textual = sum(row.memory_id is None for _, row in results)
     note = (
         f"{len(parsed.answers):,} recorded answers with {len(results):,} results, "
-        f"{strangers:,} {'id' if strangers == 1 else 'ids'} not in the store"
+        f"{strangers:,} ids not in the store"
         + (f", {textual:,} without an id, to be found by their texts" if textual else "")
     )
     numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)

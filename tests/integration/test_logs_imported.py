@@ -100,7 +100,7 @@ def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
     path = hook_events(tmp_path, strange, retrieval(query=" ", details=[]), retrieval(details={}))
     imported = command("import", path, "--store", store)
     assert imported.code == 2
-    assert "1 id not in the store" in imported.out
+    assert "1 ids not in the store" in imported.out
     assert imported.err.splitlines() == [
         f"taken in part: {path}:12: details[0].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
         f"left out: {path}:13: query: is empty",

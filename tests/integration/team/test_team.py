@@ -87,7 +87,7 @@ def test_a_label_of_one_store_is_seen_in_the_other_which_says_what_it_cannot_sho
     assert said(second) == {("q", "m0", "Ann"): 2, ("q", "m1", "Bo"): 3}
     assert team_status(first) == []
     assert team_status(second) == [
-        "1 of the team's judgments is of 1 memory that this store does not have: kept, and not shown here"
+        "judgments of the team: 1 of 1 memories that this store does not have: kept, and not shown here"
     ]
     with pytest.raises(InputError, match="no memory 'm5' in the store"):
         label(second, "m5", 0, "Bo")

@@ -18,18 +18,18 @@ OURS = [("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6)]
             [("a", 5.0), ("c", 4.0), ("b", 3.0)],
             False,
             ("", "cb", ""),
-            "the same first 3 in another order, 2 at other places",
+            "the same first 3, 2 at other places",
         ),
         (
             [("b", 5.0), ("c", 4.0), ("a", 4.0)],
             False,
             ("", "ba", "c"),
-            "the same first 3 in another order, 2 at other places, 1 only tied",
+            "the same first 3, 2 at other places, 1 only tied",
         ),
         # d is our fourth: where the answer was cut, others may tie with it there, so that it may be fourth there too.
-        ([("a", 5.0), ("b", 4.0), ("d", 3.0)], False, ("d", "", ""), "1 of the first 3 is another"),
+        ([("a", 5.0), ("b", 4.0), ("d", 3.0)], False, ("d", "", ""), "1 of the first 3 are others"),
         ([("a", 5.0), ("b", 4.0), ("d", 3.0)], True, ("", "", "d"), "the same first 3, 1 only tied"),
-        ([("a", 5.0), ("x", 4.0), ("b", 4.0)], False, ("x", "", "b"), "1 of the first 3 is another, 1 only tied"),
+        ([("a", 5.0), ("x", 4.0), ("b", 4.0)], False, ("x", "", "b"), "1 of the first 3 are others, 1 only tied"),
     ],
 )
 def test_places_differ_unless_equal_scores_explain_them(
