@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cems_workbench.config import (
-    EvidenceCard,
     PipelineConfig,
     dump_config,
     load_import,
@@ -41,17 +40,14 @@ from cems_workbench.config import (
     preset,
     preset_names,
 )
-from cems_workbench.config.evidence_card import card_reference
 from cems_workbench.config.forms.files import Imported, salvaged
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.formats.memories import relation_row
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
-from cems_workbench.store import ConfigRecord
-from cems_workbench.tuning.scorer import config_digest
 
 if TYPE_CHECKING:
+    from cems_workbench.config import EvidenceCard
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.store import ConfigRecord, Store
 
@@ -181,6 +177,8 @@ def restored_config(record: ConfigRecord, store: Store) -> RestoredConfig:
 
 def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
     """The evidence card of a saved config, None without one, and a warning if this version cannot read it."""
+    from cems_workbench.config import EvidenceCard
+
     if record.card is None:
         return None, None
     try:
@@ -192,6 +190,8 @@ def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
 
 def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:
     """A warning if the evidence of a config is not of this store in its present state; None otherwise, and without a card."""
+    from cems_workbench.config.evidence_card import card_reference
+
     return None if card is None else card_reference(card).mismatch(store.identity, store.content_version)
 
 
@@ -244,6 +244,8 @@ class SampleFigures:
     @property
     def presets_as_they_are(self) -> bool:
         """Are all presets unchanged since the measurement?"""
+        from cems_workbench.tuning.scorer import config_digest
+
         known = preset_names()
         return all(
             name in known and config_digest(preset(name).config) == digest
@@ -266,6 +268,8 @@ def sample_figures(resources: Resources, query_set: str | None = None) -> Sample
 def corpus_digest(store: Store) -> str:
     """SHA-256, in hex, of the live memories, their relations, their judgments, the rule by which memories are cut
     into chunks, and the language where it is not English."""
+    from cems_workbench.formats.memories import relation_row
+
     memories = store.memories.read()
     rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
     rows += [str(rule)] if (rule := store.texts.rule) != DEFAULT_TEXT_RULE else []
