@@ -41,7 +41,7 @@ LEXICAL_ENGINES = "cems_workbench.lexical_engines"
 TEAMS = "cems_workbench.teams"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
-    MEASURES: r"[A-Za-z]+",
+    MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",

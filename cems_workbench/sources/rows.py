@@ -208,7 +208,12 @@ def usable_vector(
     problems: list[RowProblem],
     finite: bool | None = None,
 ) -> Vector | None:
-    """The vector if it can be searched, else None and a problem of the field `name`. `finite`: whether its values are numbers, if known."""
+    """The vector if it can be searched, else None and a problem of the field `name`. `finite`: whether its values are numbers, if known.
+
+    A `dimension` of None is that of a source without vectors, which lacks none.
+    """
+    if vector is None and dimension is None:
+        return None
     if vector is None:
         reason = "is missing: the row can be read and not found by its vector"
     elif dimension is not None and vector.size != dimension:

@@ -15,7 +15,7 @@ from cems_workbench.analysis.ranks import rank_flow, target_rank
 from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.stages import ADJUST, FUSION, THRESHOLD, candidate_stages
+from cems_workbench.pipeline.stages import ADJUST, FUSION, RERANK, THRESHOLD, candidate_stages
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.searched import path_html
@@ -30,8 +30,11 @@ CONFIGS = configs() | st.builds(
 
 
 def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
-    """The stage after the last one that left it within k, in a list or in the ranking; without one what dropped it, else the lists."""
-    stages = candidate_stages(trace.config)
+    """The stage after the last one that left it within k, in a list or in the ranking; without one what dropped it, else the lists.
+
+    What dropped it, too, if a reranker behind would still have read it.
+    """
+    stages, config = candidate_stages(trace.config), trace.config.rerank
     while memory_id not in trace.stage(stages[0]).by_id:  # in no list: it may be fetched later
         stages = stages[1:]
     ranks: dict[str, int] = {}
@@ -51,6 +54,9 @@ def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
             within = i
         elif not row.kept and not str(row.reason).startswith("past the result limit"):
             dropped = stage.name
+            read = (config.depth or math.inf) if config.backend != "none" and RERANK in stages[i + 1 :] else 0
+            if (row.rank_in or math.inf) <= read:
+                return dropped
     if within < 0 and stages[0].name == LISTS.name:
         return dropped or LISTS.name
     return stages[within + 1].name if within + 1 < len(stages) else None

@@ -213,7 +213,8 @@ class MeasureFamily:
 MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")
 """Every family of measures by name."""
 
-_WRITTEN = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?:\((?:rel=(-?\d{1,6}))?;?(?:by=([a-z]+))?\))?(?:@(\d{1,6}))?")
+_NAME = extensions.PATTERNS[extensions.MEASURES]
+_WRITTEN = re.compile(rf"({_NAME})(?:\((?:rel=(-?\d{{1,6}}))?;?(?:by=([a-z]+))?\))?(?:@(\d{{1,6}}))?")
 
 
 @dataclass(frozen=True, slots=True)

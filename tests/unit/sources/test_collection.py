@@ -11,6 +11,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources import server_or_directory
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.rows import usable_vector
 from cems_workbench.sources.source import SourceError
 
 ADDRESS = parse("chroma:/somewhere/notes", {})
@@ -76,3 +77,13 @@ def test_a_copy_that_does_not_fit_the_disk_is_not_begun(directory, monkeypatch) 
 def test_an_option_that_is_none_is_refused_before_anything_is_asked(address, line) -> None:
     with pytest.raises(InputError, match=line):
         open_source(parse(address, {}))
+
+
+@pytest.mark.parametrize(
+    ("dimension", "lines"), [(None, []), (2, ["is missing: the row can be read and not found by its vector"])]
+)
+def test_only_a_source_with_vectors_lacks_one(dimension, lines) -> None:
+    """A source without vectors said so of every row, and `connect` ended with 2 (a reader of extending.md, 29 November 2026)."""
+    problems = []
+    assert usable_vector("a", "vector", None, dimension, problems) is None
+    assert [problem.reason for problem in problems] == lines
