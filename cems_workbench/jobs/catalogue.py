@@ -309,4 +309,6 @@ def write_figures(figures: SampleFigures, file: Path = FILE) -> None:
 
 
 def _record(values: Mapping[str, Any]) -> ConfigRecord:
+    from cems_workbench.store import ConfigRecord
+
     return ConfigRecord(**{**values, "saved_at": datetime.fromisoformat(values["saved_at"])})

@@ -191,7 +191,7 @@ def test_where_nothing_is_lost_one_line_says_so(open_page: OpenPage, sample_stor
         store.judgments.remove(qid, one.memory_id, one.judge, one.kind)
     store.labels.give(Judgment(qid, first, 3, "ada"))
     checked(page.run())
-    assert "Nothing is lost: the only relevant memory is in the first 10." in markdown(page)
+    assert "Lost 0 of 1 relevant memories from the first 10." in markdown(page)
     assert "evaluate:losses:branch" not in {box.key for box in page.selectbox}
 
 

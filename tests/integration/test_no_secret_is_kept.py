@@ -141,7 +141,8 @@ def test_where_the_source_is_stands_in_nothing_that_leaves_the_machine(
         SavedPage(Request("who keeps tea"), Setting("cems_head", preset("cems_head").config)).to_json()
     )
     monkeypatch.setenv("PGPASSWORD", PASSWORD + " and more")
-    assert "the lists are the store's own, not those of the running system: … refused …'s password" in asked("refused")
+    refused = " ".join(asked("refused").split())
+    assert "the lists are the store's own, not those of the running system: … refused …'s password" in refused
     assert "engine" not in json.loads(asked("refused trace", "--json"))
     asked("refused and redacted", "--redact")
     telling = [plain, quote(plain, safe=""), directory, quote(directory, safe=""), ROLE, *forms(PASSWORD)]
