@@ -150,6 +150,8 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         rescue = why["counterfactuals"][0]["changes"]
         tried = await call("what_if", **ASKED, memory_id=LOST, changes=FIRST_THREE | rescue)
         assert re.match(rf"{LOST}: \d\w\w of 3 results; before: ", tried["said"][0])
+        same = await call("what_if", **ASKED, changes={"judge.threshold": 0.5})
+        assert same["said"] == ["The results do not change."] and "moved" not in same
         worded = await call("what_if_memory", **ASKED, memory_id="lunch", content=QUERY, changes=FIRST_THREE)
         assert worded["rank"] <= 3 and "before" not in worded and worded["moved"]
         assert "Lunch is at" in (await call("read_memory", memory_id="lunch"))["untrusted"]["text"]

@@ -52,6 +52,18 @@ def test_a_log_becomes_a_query_set_with_its_answers(filled: Store) -> None:
     assert filled.recorded_answers.sets() == {"hook": 2}
 
 
+@pytest.mark.parametrize(("forced", "kept_of_it", "lines"), [
+    (False, [(C, 0.5, None)], ["query 'q1' has other words in the store, so its answer is left out; --replace takes it"]),
+    (True, [("m1", None, None)], []),
+])  # fmt: skip
+def test_an_answer_to_other_words_needs_replace(filled: Store, forced, kept_of_it, lines) -> None:
+    filled.add(log(answer("q1", (C, 0.5))))
+    other = log(replace(answer("q1", ("m1", None)), query="something else"), source="other/hook.jsonl")
+    report = filled.add(other, options=ImportOptions(replace=forced))
+    assert [error.reason for error in report.errors if error.reason in lines or "answer" in error.reason] == lines
+    assert kept(filled)["q1"] == kept_of_it
+
+
 def test_an_id_that_fits_none_or_several_is_reported_by_its_row_and_its_answer_kept(filled: Store) -> None:
     parsed = log(
         answer("q1", ("def67890", 0.9, "x"), ("abc12345", 0.8, "y"), ("00000000", 0.7, "z"), row=7),
