@@ -1,9 +1,9 @@
 """Field metadata: one declaration draws the slider, validates the file, and writes the CLI help and the docs row.
 
-`param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs.
-`specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of docs/internals/specification.md.
-Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a config is hashable,
-and lists and mappings in files.
+`param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs; label and help of
+each parameter are the row of its section in `parameters.json`. `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in
+the order of docs/internals/specification.md. Nothing else in the project lists parameters.
+Lists and mappings are tuples inside, so that a config is hashable, and lists and mappings in files.
 
 Export names: what a parameter is called in other systems, declared with the parameter.
 
@@ -19,10 +19,13 @@ A value of the config in a few characters, as pages and reports show it.
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -147,9 +150,8 @@ class Section(BaseModel):
 
 def param(
     default: Any,
-    label: str,
-    help: str,
     *,
+    help: str | None = None,
     cost: Cost = "replay",
     ge: float | None = None,
     le: float | None = None,
@@ -167,12 +169,12 @@ def param(
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
-    needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
+    needs new evidence. `help` replaces that of `parameters.json`. `alias` is the YAML key where the Python name cannot be used.
+    `exports` are its names in other systems.
     `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
     `on` is the value that a switch sets where the default is null.
     """
     extra: dict[str, Any] = {
-        "label": label,
         "help": help,
         "cost": cost,
         "step": step,
@@ -183,12 +185,12 @@ def param(
         "by_ones": by_ones,
         "on": on,
     }
-    return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
+    return Field(default, ge=ge, le=le, gt=gt, alias=alias, json_schema_extra=extra)
 
 
-def gathered(default: Any, label: str, help: str, **rest: Any) -> Any:
+def gathered(default: Any, **rest: Any) -> Any:
     """Declare a parameter whose change needs a gather."""
-    return param(default, label, help, cost="gather", **rest)
+    return param(default, cost="gather", **rest)
 
 
 def within(low: float, high: float, **rest: Any) -> dict[str, Any]:
@@ -212,6 +214,8 @@ FACTOR_OR_0 = within(0, 100, step=1, soft=(0, 10), cost="gather")
 FEW = within(1, 100, step=1, soft=(1, 20), cost="gather")
 WORDS = within(1, 1000, step=1, soft=(1, 50))
 """Words or results."""
+BOOST = within(0, 100, step=0.5, soft=(0, 10))
+"""Of a column or field in a lexical engine; 0 leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +286,22 @@ def specs(model: type[BaseModel], prefix: str = "") -> Iterator[FieldSpec]:
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from specs(info.annotation, f"{path}.")
         elif isinstance(info.json_schema_extra, dict):
-            yield _spec(path, info)
+            yield _spec(model, name, path, info)
 
 
-def _spec(path: str, info: FieldInfo) -> FieldSpec:
+@cache
+def _texts() -> dict[str, dict[str, tuple[str, str]]]:
+    """Label and help of each parameter, by the class of its section and its name there."""
+    texts: dict[str, dict[str, tuple[str, str]]] = json.loads(
+        Path(__file__).with_name("parameters.json").read_text("utf-8")
+    )
+    return texts
+
+
+def _spec(model: type[BaseModel], name: str, path: str, info: FieldInfo) -> FieldSpec:
     extra = typing.cast(dict[str, Any], info.json_schema_extra)
+    rows = (_texts().get(base.__name__, {}).get(name) for base in model.__mro__)
+    label, help = next(row for row in rows if row)
     base, optional = _without_none(info.annotation)
     choices = typing.get_args(base) if typing.get_origin(base) is Literal else ()
     low = high = None
@@ -300,8 +315,8 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
             high = typing.cast(float, rule.le)
     return FieldSpec(
         path=path,
-        label=extra["label"],
-        help=extra["help"],
+        label=label.replace("{title}", getattr(model, "list_title", "")),
+        help=extra["help"] or help,
         cost=extra["cost"],
         type=base,
         choices=choices,

@@ -22,18 +22,26 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
-from cems_workbench.config.sections.adjusting import (
+from cems_workbench.config.sections.gathering import (
+    ADDED_LISTS,
+    ExpansionConfig,
+    ListsConfig,
+    QueryConfig,
+    VariantWeights,
+)
+from cems_workbench.config.sections.ranking import (
     AbstainConfig,
     AdjustConfig,
     AssemblyConfig,
     DedupConfig,
+    FilterConfig,
+    FusionConfig,
     GapConfig,
     JudgeConfig,
+    RerankConfig,
     SupersessionConfig,
+    ThresholdConfig,
 )
-from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, VariantWeights
-from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
-from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig
 
 VERSION: Literal[2] = 2
 """Of the config files that are written."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cems_workbench.config.sections.lexical_engines import SparseList
+from cems_workbench.config.sections.gathering import SparseList
 from cems_workbench.errors import ModelError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis

@@ -91,7 +91,7 @@ COUNTS = {
     "A live source": 1,
     "A preset": 1,
     "A view": 1,
-    "A stage": 5,
+    "A stage": 6,
 }
 
 USES: Mapping[str, str] = {

@@ -173,7 +173,7 @@ OUTSIDE = ("pages", "app", "training", "benchmarks")
 LIBRARIES = ("cems_trace", "pg_text_search")
 """Packages of `plugins/` that import nothing of this project, and that it may import."""
 PUBLIC = (
-    "config.sections.lexical_engines",
+    "config.sections.gathering",
     "errors",
     "extensions",
     "formats",

@@ -1,4 +1,4 @@
-"""Config sections of the lists: what is searched, how deep, and what each list and query variant weighs.
+"""Config sections of the query and of the lists: what is searched, how deep, and what each list weighs.
 
 An added retriever, a module of `pipeline/retrievers` or of another package, has a section `lists.<name>` like any other,
 with the parameters that every added list has. Only its name is needed for that; its code is loaded when it is searched.
@@ -6,20 +6,24 @@ with the parameters that every added list has. Only its name is needed for that;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, create_model
 
 from cems_workbench import extensions
 from cems_workbench.config.fields import (
+    BOOST,
     DEPTH,
     FACTOR,
     FACTOR_OR_0,
     FEW,
     SHARE,
+    WEIGHT,
+    WORDS,
     AsList,
     Section,
     above,
+    ace,
     as_tuple,
     cems,
     engram,
@@ -28,400 +32,323 @@ from cems_workbench.config.fields import (
     param,
     within,
 )
-from cems_workbench.config.sections.lexical_engines import (
-    EngineList,
-    Fts5List,
-    LuceneList,
-    Normalization,
-    SparseList,
-    Ties,
-    TsRankCdList,
-    normalization,
-    ties,
-    weight,
-)
 
-SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
-"""What `ties` may do with equal scores other than number them."""
-
-
+Ties = Literal["ordinal", "dense", "competition"]
+Normalization = Literal["none", "max", "minmax", "saturating", "logistic"]
 BY_LANGUAGE = "language"
 """The stems, or the stop words, of the store's language."""
+
+
+class TypoCorrection(Section):
+    """Correction against the store's own terms (ACE)."""
+
+    enabled: bool = gathered(False)
+    similarity_threshold: float = gathered(0.80, **within(0, 1, step=0.01))
+    auto_learn: bool = gathered(True)
+    validate_: bool = gathered(True, alias="validate")
+    max_learned: int = gathered(1000, **within(0, 1_000_000, step=50, soft=(0, 5000)))
+
+
+class Conversational(Section):
+    """Detection of vague, stopword-heavy queries (ACE)."""
+
+    enabled: bool = gathered(False)
+    max_domain_signal: float = gathered(0.15, **within(0, 1, step=0.01))
+    min_stopword_ratio: float = gathered(0.40, **within(0, 1, step=0.01))
+
+
+class Detectors(Section):
+    """Preference, temporal and aggregation signals in the query's words (CEMS)."""
+
+    enabled: bool = gathered(True)
+    matching: Literal["substring", "word"] = gathered("substring")
+    words: Literal["guide", "cems"] = gathered("guide")
+
+
+class QueryConfig(Section):
+    """Query understanding and routing."""
+
+    mode: Literal["vector", "hybrid", "auto"] = gathered("auto")
+    typo_correction: TypoCorrection = TypoCorrection()
+    conversational: Conversational = Conversational()
+    detectors: Detectors = Detectors()
+    scope: Literal["personal", "shared", "both"] = gathered("both")
+    raw: bool = gathered(False)
+
+
+class SkipOnStrongSignal(Section):
+    """The lexical probe that saves an expansion when the first hit is already clear (CEMS plan, QMD)."""
+
+    enabled: bool = gathered(True)
+    threshold: float = gathered(
+        0.85, **within(0, 100, step=0.01, soft=(0, 10)), exports=cems("STRONG_SIGNAL_THRESHOLD")
+    )
+    gap: float = gathered(0.15, **within(0, 100, step=0.01, soft=(0, 5)), exports=cems("STRONG_SIGNAL_GAP"))
+    scale: Literal["raw", "max", "saturating"] = gathered("raw")
+
+
+class ExpansionConfig(Section):
+    """Query expansion."""
+
+    backend: Literal["none", "manual", "dictionary", "feedback", "llm"] = gathered(
+        "none", exports=cems("ENABLE_QUERY_SYNTHESIS", codec="llm")
+    )
+    max_expansions: int = gathered(3, **within(0, 20, step=1, soft=(0, 8)))
+    repeats: bool = gathered(False)
+    hyde: bool = gathered(False)
+    decompose: bool = gathered(False, exports=cems("ENABLE_QUERY_DECOMPOSITION"))
+    max_decomposed: int = gathered(3, **within(0, 20, step=1, soft=(0, 8)), exports=cems("MAX_DECOMPOSED_QUERIES"))
+    profile_context: bool = gathered(False)
+    skip_on_strong_signal: SkipOnStrongSignal = SkipOnStrongSignal()
+    skip_if_conversational: bool = gathered(False)
 
 
 class VectorList(Section):
     """Nearest memories by embedding cosine."""
 
-    enabled: bool = param(True, "Vector list", "Use the vector list.")
-    depth: int | None = param(150, "Vector depth", "Hits kept of each vector list.", **DEPTH)
-    weight: float = weight("Vector", "Weight of vector lists in the fusion.", exports=engram("W_VECTOR"))
-    ties: Ties = ties("Vector", f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.")
-    first_stage_factor: int = param(
-        1,
-        "Vector first-stage factor",
-        "Multiplies the first-stage factor of the lists for this one (ACE: 2). With a factor of 1 there, the depth is at least this × the "
-        "result limit.",
-        **FACTOR,
-    )
-    text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered(
-        "indexed",
-        "Vector text",
-        "What is embedded of each memory. indexed: the store's text, its chunks or title and content; the others are embedded whole at the "
-        "first search, and kept. content: without the title; object: the title, or the content without one; plain_text: the indexed text "
-        "without Markdown signs (memory agent, messages); fact: a sentence of author, category, title and content (memory agent, facts).",
-    )
-    index: Literal["exact", "graph"] = gathered(
-        "exact",
-        "Vector index",
-        "exact compares the query with every memory and misses none. graph searches Chroma's HNSW graph, as a system on it does, and loses "
-        "some: of the 150 nearest it found 97 % in a store of 16,000 memories and 93 % in one of 100,000. Each list says how many it missed. The "
-        "first such search makes the graph from the store's vectors, or `reindex --graph` does.",
-    )
+    enabled: bool = param(True)
+    depth: int | None = param(150, **DEPTH)
+    weight: float = param(1.0, **WEIGHT, exports=engram("W_VECTOR"))
+    ties: Ties = param("ordinal")
+    first_stage_factor: int = param(1, **FACTOR)
+    text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered("indexed")
+    index: Literal["exact", "graph"] = gathered("exact")
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
-        "cosine",
-        "Vector scale",
-        "What thresholds, sums and normalisation read as the score of a vector hit. cosine; half_cosine (1 + cosine) / 2 (Neo4j, Lucene's "
-        "k-nearest neighbours, Graphiti on FalkorDB, which itself reports 1 − cosine: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared "
-        "distance) (mem0 on Chroma and FAISS: 0.333 is a cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
-        exports=mem0("config.vector_store.provider", codec="mem0_store"),
+        "cosine", exports=mem0("config.vector_store.provider", codec="mem0_store")
     )
-    normalization: Normalization = normalization(
-        "Vector",
-        "none keeps the score on the vector scale; minmax spreads the hits over 0 to 1, so that the last of them counts as much as a memory that was not found.",
-    )
+    normalization: Normalization = param("none")
 
 
 class LexicalList(Section):
     """BM25 hits."""
 
-    enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
-    depth: int | None = param(50, "Lexical depth", "Hits kept of each lexical list.", **DEPTH)
-    weight: float = weight("Lexical", "Weight of lexical lists in the fusion.")
-    ties: Ties = ties("Lexical", f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.")
-    first_stage_factor: int = param(
-        1,
-        "Lexical first-stage factor",
-        "Multiplies the first-stage factor of the lists for this one (ACE: 5). With a factor of 1 there, the depth is at least this × the "
-        "result limit.",
-        **FACTOR,
-    )
-    normalization: Normalization = normalization(
-        "Lexical",
-        "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s); logistic is mem0's, with midpoint and slope "
-        "by the number of the query's words (Logistic bands).",
-        "max",
-    )
-    k1: float = gathered(
-        1.5,
-        "BM25 k1",
-        "How much more a word counts that a text has several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
-        "adds more than k1 times the first. Lucene, SQLite and Qdrant have 1.2.",
-        **within(0, 100, step=0.1, soft=(0, 3)),
-    )
-    b: float = gathered(
-        0.75,
-        "BM25 b",
-        "How much a long text loses against a short one: 0 is nothing, 1 in full proportion to its length.",
-        **SHARE,
-    )
-    stemming: Literal["language", "none"] = gathered(
-        BY_LANGUAGE,
-        "Lexical stems",
-        "language: words match by the stem that the store's language gives them (“releases” finds “release”); none: as written, in lower case "
-        "(Lucene's standard analyser, letta). With other stems or stop words than the language's, the first search makes another index.",
-    )
-    stop_words: str = gathered(
-        BY_LANGUAGE,
-        "Lexical stop words",
-        "Words that are not searched. language: those of the store's language; none: every word counts; else a file with the words: a plain "
-        "list, or a source file and the name of its list (FILE#NAME).",
-    )
-    skip_if_conversational: bool = gathered(
-        False,
-        "No lexical if conversational",
-        "ACE: BM25 is polluted by stopwords on conversational queries.",
-    )
+    enabled: bool = param(True)
+    depth: int | None = param(50, **DEPTH)
+    weight: float = param(1.0, **WEIGHT)
+    ties: Ties = param("ordinal")
+    first_stage_factor: int = param(1, **FACTOR)
+    normalization: Normalization = param("max")
+    k1: float = gathered(1.5, **within(0, 100, step=0.1, soft=(0, 3)))
+    b: float = gathered(0.75, **SHARE)
+    stemming: Literal["language", "none"] = gathered(BY_LANGUAGE)
+    stop_words: str = gathered(BY_LANGUAGE)
+    skip_if_conversational: bool = gathered(False)
 
 
 class HybridList(Section):
     """A list that is itself the weighted RRF of two lists of chunks, by meaning and by ts_rank (CEMS's "vector" list)."""
 
-    enabled: bool = param(
-        False,
-        "Hybrid list",
-        "CEMS's “vector” list: chunks by meaning and chunks by ts_rank, fused by their ranks before anything else. Its scores end at "
-        "1 / (k inside + 1), 0.0164 at k 60. The lists inside are searched for it whether or not they are enabled.",
-        cost="deepen",
-    )
-    depth: int = param(
-        150,
-        "Hybrid depth",
-        "Memories kept of each hybrid list (CEMS: 150). Both lists inside and the pool are multiples of it, in chunks.",
-        **DEPTH,
-        exports=cems("MAX_CANDIDATES_PER_QUERY"),
-    )
-    weight: float = weight(
-        "Hybrid",
-        "Weight of hybrid lists in the fusion with the other lists, times the variant's weight. CEMS has no such setting: it is 1.",
-    )
-    ties: Ties = ties(
-        "Hybrid",
-        f"Rank of equal scores in the fusion. ordinal: consecutive ranks, in the order of the list (CEMS); {SHARED_RANK}.",
-    )
-    vector_weight: float = param(
-        0.4,
-        "Vector share inside",
-        "Share w inside the hybrid list: a chunk scores w / (k + rank by meaning) + (1 − w) / (k + rank by ts_rank). 1 is meaning alone, "
-        "0 is words alone (CEMS: 0.4). It does not weight one list against another.",
-        **SHARE,
-        exports=cems("HYBRID_VECTOR_WEIGHT"),
-    )
-    k: int = param(
-        60,
-        "RRF k inside",
-        "k of the fusion inside the hybrid list, apart from the fusion's own: the larger it is, the less the first ranks count. CEMS "
-        "has 60, fixed.",
-        **within(0, 10_000, step=1, soft=(1, 200)),
-    )
-    inner_factor: float = param(
-        4.0,
-        "Inner depth",
-        "Chunks ranked by meaning, and as many by ts_rank, as a multiple of the hybrid depth (CEMS: 4, so 600 at depth 150). A chunk past "
-        "it has no rank on that side and gets nothing for it.",
-        cost="deepen",
-        **within(0.01, 100, step=0.5, soft=(1, 8)),
-    )
-    pool_factor: float = param(
-        2.0,
-        "Chunk pool",
-        "Chunks kept of the nested fusion, as a multiple of the hybrid depth (CEMS: 2, so 300 at depth 150). Then each memory takes its "
-        "best chunk; with many chunks a memory, a small pool leaves fewer memories than the depth.",
-        **within(0.01, 100, step=0.5, soft=(1, 4)),
-    )
-    index_rows: int | None = param(
-        None,
-        "Rows of the vector index",
-        "Most chunks ranked by meaning inside the hybrid list. On a large table PostgreSQL takes the HNSW index, whose scan returns 40 rows "
-        "at most (hnsw.ef_search), whatever depth is asked for, and before users and scopes are filtered; null is an exact scan, as of a "
-        "small table.",
-        **within(1, 10_000, step=5, soft=(5, 600)),
-        null="exact",
-    )
-    aggregation_factor: float = param(
-        1.0,
-        "Depth for aggregation",
-        "For aggregation queries (“how many”, “list all”: Query → Detectors) the hybrid depth is multiplied by this and is at least 50; the "
-        "depths inside grow with it. 1 leaves it unchanged (CEMS: 2).",
-        cost="deepen",
-        **within(1, 10, step=0.5, soft=(1, 4)),
-    )
+    enabled: bool = param(False, cost="deepen")
+    depth: int = param(150, **DEPTH, exports=cems("MAX_CANDIDATES_PER_QUERY"))
+    weight: float = param(1.0, **WEIGHT)
+    ties: Ties = param("ordinal")
+    vector_weight: float = param(0.4, **SHARE, exports=cems("HYBRID_VECTOR_WEIGHT"))
+    k: int = param(60, **within(0, 10_000, step=1, soft=(1, 200)))
+    inner_factor: float = param(4.0, cost="deepen", **within(0.01, 100, step=0.5, soft=(1, 8)))
+    pool_factor: float = param(2.0, **within(0.01, 100, step=0.5, soft=(1, 4)))
+    index_rows: int | None = param(None, **within(1, 10_000, step=5, soft=(5, 600)), null="exact")
+    aggregation_factor: float = param(1.0, cost="deepen", **within(1, 10, step=0.5, soft=(1, 4)))
 
 
 class TsRankList(Section):
     """Chunks by PostgreSQL's ts_rank of any of the query's words."""
 
-    enabled: bool = param(
-        False,
-        "ts_rank list",
-        "CEMS's lexical list: chunks that have any of the query's words, by PostgreSQL's ts_rank. A word that stands often counts little "
-        "more, length and rarity not at all; many chunks tie. The hybrid list searches by ts_rank whether this is on or off.",
-        cost="deepen",
-        exports=cems("ENABLE_LEXICAL_IN_INFERENCE"),
-    )
-    depth: int = param(
-        50, "ts_rank depth", "Memories kept of each ts_rank list, after each took its best chunk (CEMS: 50).", **DEPTH
-    )
-    first_stage_factor: int = param(
-        0,
-        "ts_rank first-stage factor",
-        "Depth is at least this × the first-stage factor of the lists × the result limit, in memories; 0 leaves the depth unchanged.",
-        **FACTOR_OR_0,
-    )
-    chunk_depth: int = param(
-        100,
-        "ts_rank chunks",
-        "Chunks read of each ts_rank list before each memory takes its best (CEMS: 100). It cuts before the depth does where memories have "
-        "many chunks.",
-        cost="deepen",
-        **within(1, 100_000, step=5, soft=(5, 600)),
-    )
-    weight: float = weight(
-        "ts_rank",
-        "Weight of ts_rank lists in the fusion, times the variant's weight. CEMS has no such setting: it is 1.",
-    )
-    ties: Ties = ties(
-        "ts_rank",
-        "Rank of equal ts_ranks, of which there are many. ordinal: consecutive ranks, in the order in which PostgreSQL leaves them (CEMS); "
-        f"{SHARED_RANK}.",
-    )
-    normalization: Normalization = normalization(
-        "ts_rank",
-        "What makes a ts_rank (mostly below 0.1) comparable with other scores, for the threshold and the score blend. max divides by the "
-        "list's best, whose first is then 1.0 however weak it is (CEMS); minmax also takes the list's least to 0; saturating is s / (1 + s).",
-        "max",
-    )
+    enabled: bool = param(False, cost="deepen", exports=cems("ENABLE_LEXICAL_IN_INFERENCE"))
+    depth: int = param(50, **DEPTH)
+    first_stage_factor: int = param(0, **FACTOR_OR_0)
+    chunk_depth: int = param(100, cost="deepen", **within(1, 100_000, step=5, soft=(5, 600)))
+    weight: float = param(1.0, **WEIGHT)
+    ties: Ties = param("ordinal")
+    normalization: Normalization = param("max")
 
 
-class SourceHybridList(Section):
+class DeepList(Section):
+    """A list with a depth that the result limit may raise."""
+
+    list_title: ClassVar[str]
+    """What its labels call it: {title} in `parameters.json`."""
+
+    enabled: bool = param(False)
+    depth: int | None = param(50, **DEPTH)
+    first_stage_factor: int = param(0, **FACTOR_OR_0)
+    weight: float = param(1.0, **WEIGHT)
+    ties: Ties = param("ordinal")
+    normalization: Normalization = param("none")
+
+
+class EngineList(DeepList):
+    """The list of a lexical engine (`pipeline/lexical_engines`): every subclass in `ListsConfig` is one."""
+
+    enabled: bool = gathered(False)
+    first_stage_factor: int = param(1, **FACTOR)
+
+
+class Fts5Columns(Section):
+    """Columns of the FTS5 table with their bm25 weights."""
+
+    text: float = gathered(1.0, **BOOST)
+    id: float = gathered(0.0, **BOOST)
+    content: float = gathered(0.0, **BOOST)
+    title: float = gathered(0.0, **BOOST)
+    tags: float = gathered(0.0, **BOOST)
+    category: float = gathered(0.0, **BOOST)
+    project: float = gathered(0.0, **BOOST)
+    author: float = gathered(0.0, **BOOST)
+
+
+class Fts5List(EngineList):
+    """Hits of SQLite's FTS5 by its bm25."""
+
+    list_title = "FTS5"
+    depth: int | None = param(50, **DEPTH, exports=engram("MATCH query, LIMIT"))
+    weight: float = param(1.0, **WEIGHT, exports=engram("W_BM25"))
+    columns: Fts5Columns = Fts5Columns()
+    tokenizer: Literal["unicode61", "porter"] = gathered("unicode61")
+    match: Literal["any", "all"] = gathered("any")
+    prefix: bool = gathered(False)
+    cut: Literal["score", "row"] = gathered("score", exports=engram("MATCH query, ORDER BY", codec="row_order"))
+    rows: Literal["created", "store"] = gathered("created")
+    outside_ascii: Literal["kept", "blanked", "removed"] = gathered("kept")
+    stop_words: str | None = gathered(None, null="keep all")
+    operator_words: Literal["dropped", "searched"] = gathered("dropped")
+    split_at_dots: bool = gathered(False)
+    max_words: int | None = gathered(None, **WORDS, exports=engram("words of ftsQuery, slice(0, …)"))
+
+
+class SparseList(EngineList):
+    """Hits of sparse BM25 vectors, as encoders of vector databases make them."""
+
+    list_title = "Sparse"
+    k1: float = gathered(1.2, **within(0, 100, step=0.1, soft=(0, 3)), exports=ace("BM25_K1"))
+    b: float = gathered(0.75, **SHARE, exports=ace("BM25_B"))
+    mean_length: float | None = gathered(
+        None,
+        **above(0, 1_000_000, step=1, soft=(1, 512), unit="words"),
+        null="the true mean",
+        exports=ace("BM25_AVG_DOC_LENGTH"),
+    )
+    idf: Literal["none", "lucene"] = gathered("lucene")
+    query_weight: Literal["one", "document"] = gathered("one")
+    tokens: Literal["identifiers", "words"] = gathered("words")
+    stems: Literal["none", "english"] = gathered("none")
+    lemmas: Literal["none", "spacy"] = gathered("none")
+    stop_words: str | None = gathered(None, null="keep all")
+    min_token_length: int | None = gathered(None, **within(1, 100, step=1, soft=(1, 5), unit="characters"))
+    max_token_length: int | None = gathered(None, **within(1, 10_000, step=1, soft=(10, 100), unit="characters"))
+    rows: Literal["created", "store"] = gathered("created")
+    skip_if_conversational: bool = gathered(False)
+
+
+class LuceneFields(Section):
+    """Fields (Neo4j: properties) of the Lucene index with their boosts."""
+
+    text: float = gathered(1.0, **BOOST)
+    plain_text: float = gathered(0.0, **BOOST)
+    content: float = gathered(0.0, **BOOST)
+    title: float = gathered(0.0, **BOOST)
+    object: float = gathered(0.0, **BOOST)
+    fact: float = gathered(0.0, **BOOST)
+    tags: float = gathered(0.0, **BOOST)
+    category: float = gathered(0.0, **BOOST)
+    project: float = gathered(0.0, **BOOST)
+    author: float = gathered(0.0, **BOOST)
+
+
+class LuceneList(EngineList):
+    """Hits of Lucene's BM25, as Neo4j and Elasticsearch have it."""
+
+    list_title = "Lucene"
+    fields: LuceneFields = LuceneFields()
+    k1: float = gathered(1.2, **within(0, 10, step=0.05, soft=(0, 3)))
+    b: float = gathered(0.75, **SHARE)
+    fuzzy: int = gathered(0, **within(0, 2, step=1))
+    max_clauses: int | None = gathered(1024, **within(1, 1_000_000, step=64, soft=(64, 8192)))
+    equal_scores: Literal["insertion", "heap"] = gathered("insertion")
+    documents: Literal["chunks", "memories"] = gathered("chunks")
+    rows: Literal["created", "store"] = gathered("created")
+    outside_ascii: Literal["kept", "blanked", "removed"] = gathered("kept")
+    min_characters: int = gathered(1, **within(1, 20, step=1, soft=(1, 5)))
+    repeats: bool = gathered(True)
+    stop_words: str | None = gathered(None, null="keep all")
+    max_words: int | None = gathered(None, **WORDS)
+
+
+class TsRankCdList(EngineList):
+    """Hits of PostgreSQL's full-text search by ts_rank_cd."""
+
+    list_title = "ts_rank_cd"
+    text_config: Literal["english", "simple"] = gathered("english")
+    match: Literal["any", "all"] = gathered("any")
+    rank_normalization: int = gathered(0, **within(0, 63, step=1))
+    rows: Literal["created", "store"] = gathered("created")
+    max_words: int | None = gathered(None, **WORDS)
+
+
+class SourceHybridList(DeepList):
     """The running system's own fused answer, beside ours."""
 
-    enabled: bool = gathered(
-        False,
-        "Source's own hybrid list",
-        "The running system's own answer of several lists that it fuses itself (Qdrant, Chroma, a library's hybrid search), asked also if the "
-        "workbench answers the other lists. Lists and Side by side show it beside ours.",
-    )
-    depth: int | None = param(
-        50,
-        "Source's hybrid depth",
-        "Memories kept of each list. The rows that are asked for may decide how the system fuses: many cut every list to them first.",
-        **DEPTH,
-    )
-    first_stage_factor: int = param(
-        0,
-        "Source's hybrid first-stage factor",
-        "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
-        **FACTOR_OR_0,
-    )
-    weight: float = weight(
-        "Source's hybrid",
-        "Weight of the lists in the fusion, times the variant's weight. At 0 they are only shown: they add no candidate and change nothing.",
-        0.0,
-    )
-    ties: Ties = ties(
-        "Source's hybrid",
-        f"Rank of equal scores. ordinal: consecutive, in the order in which they came; {SHARED_RANK}.",
-    )
-    normalization: Normalization = normalization(
-        "Source's hybrid", "none keeps the system's own score; the others make it comparable with those of other lists."
-    )
+    list_title = "Source's hybrid"
+    enabled: bool = gathered(False)
+    weight: float = param(0.0, **WEIGHT)
 
 
 class RecencyList(Section):
     """The candidates ranked by created_at, newest first."""
 
-    enabled: bool = param(False, "Recency list", "Rank the candidates by age and fuse that list too.")
-    weight: float = weight("Recency", "Weight of the recency list in the fusion.", 0.6, exports=engram("W_RECENCY"))
-    ties: Ties = ties("Recency", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.", "dense")
-    normalization: Literal["none", "exponential"] = normalization(
-        "Recency",
-        "none: a date is no score, and fusion methods that sum scores leave the list out. exponential: 0.5 ^ (age / half-life), 1 for a new "
-        "memory; the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
-    )
-    half_life_days: float = param(
-        30.0,
-        "Recency half-life",
-        "Age since creation at which the exponential normalisation is one half.",
-        **above(0, 36500, step=1, soft=(1, 365), unit="days"),
-    )
+    enabled: bool = param(False)
+    weight: float = param(0.6, **WEIGHT, exports=engram("W_RECENCY"))
+    ties: Ties = param("dense")
+    normalization: Literal["none", "exponential"] = param("none")
+    half_life_days: float = param(30.0, **above(0, 36500, step=1, soft=(1, 365), unit="days"))
 
 
 class AccessList(Section):
     """The candidates ranked by access_count."""
 
-    enabled: bool = param(
-        False, "Access list", "Rank the candidates by how often they were used and fuse that list too."
-    )
-    weight: float = weight("Access", "Weight of the access list in the fusion.", 0.4, exports=engram("W_ACCESS"))
-    ties: Ties = ties("Access", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.", "dense")
-    normalization: Literal["none", "smoothed_share"] = normalization(
-        "Access",
-        "none: a count is no score, and fusion methods that sum scores leave the list out. smoothed_share: (n + 1) / (largest n of the "
-        "candidates, at least 1, + 1); the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
-    )
+    enabled: bool = param(False)
+    weight: float = param(0.4, **WEIGHT, exports=engram("W_ACCESS"))
+    ties: Ties = param("dense")
+    normalization: Literal["none", "smoothed_share"] = param("none")
 
 
 class RelationsList(Section):
     """Neighbours, in the relation graph, of the first hits."""
 
-    enabled: bool = param(False, "Relations list", "Add the neighbours of the first hits as a list.")
-    weight: float = weight("Relations", "Weight of the relations list in the fusion.", 0.5)
-    mode: Literal["strongest", "each"] = gathered(
-        "strongest",
-        "Relations counted",
-        "How often a neighbour counts. strongest: once, by its strongest relation to a seed, in either direction; seeds are the first of a "
-        "plain fusion of vector and lexical. each (CEMS): once for every relation that leads to it from a seed, so that a memory with three "
-        "gets three ranks and bonuses; seeds are the first of the hybrid list, else of the vector list, and follow its sliders.",
-    )
-    seeds: int = param(5, "Relation seeds", "Number of first hits whose neighbours are added (CEMS: 5).", **FEW)
-    per_seed: int = param(
-        8, "Neighbours per seed", "Maximum number of neighbours per seed, strongest relations first (CEMS: 8).", **FEW
-    )
+    enabled: bool = param(False)
+    weight: float = param(0.5, **WEIGHT)
+    mode: Literal["strongest", "each"] = gathered("strongest")
+    seeds: int = param(5, **FEW)
+    per_seed: int = param(8, **FEW)
 
 
 class EntitiesList(Section):
     """Memories that are linked to entities of the query."""
 
-    enabled: bool = gathered(
-        False,
-        "Entities list",
-        "Add the memories that the store links to entities of the query: names, identifiers and quoted text. Links are read from "
-        "entities.jsonl in the store's directory; without it the list is empty, and a warning says so.",
-    )
-    depth: int | None = param(
-        500, "Entities depth", "Memories kept of the list.", cost="deepen", **within(1, 10_000, step=5, soft=(5, 500))
-    )
-    first_stage_factor: int = param(
-        0,
-        "Entities first-stage factor",
-        "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
-        **FACTOR_OR_0,
-    )
-    weight: float = weight(
-        "Entities",
-        "Weight of the entities list in the fusion. A score is at most 0.5, so the divisor counts the list with half its weight (mem0).",
-    )
-    ties: Ties = ties("Entities", f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.")
-    min_similarity: float = gathered(
-        0.5,
-        "Entity similarity",
-        "Cosine from which an entity of the store counts as one of the query (mem0: 0.5).",
-        **within(-1, 1, step=0.05, soft=(0, 1)),
-    )
-    max_entities: int = param(
-        8, "Entities searched", "Entities of the query that are looked up, the first ones (mem0: 8).", **FEW
-    )
+    enabled: bool = gathered(False)
+    depth: int | None = param(500, cost="deepen", **within(1, 10_000, step=5, soft=(5, 500)))
+    first_stage_factor: int = param(0, **FACTOR_OR_0)
+    weight: float = param(1.0, **WEIGHT)
+    ties: Ties = param("ordinal")
+    min_similarity: float = gathered(0.5, **within(-1, 1, step=0.05, soft=(0, 1)))
+    max_entities: int = param(8, **FEW)
 
 
 class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
-    mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = gathered(
-        "all",
-        "Candidate set",
-        "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF). "
-        "newest_created: only the newest by creation, and every lexical hit (engram's memory_recall). lexical_or_newest: the lexical hits "
-        "alone, or where there are none the newest by creation (engram's memory_search). Lexical hits are those of the BM25 list and of "
-        "the lexical engines that are on; of the BM25 list also where it is off, if no engine is on.",
-    )
+    mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = gathered("all")
     size: int = gathered(
-        200,
-        "Candidate set size",
-        "Newest memories in the candidate set, which all modes but “all” have.",
-        **within(1, 1_000_000, step=10, soft=(10, 1000)),
-        exports=engram("ORDER BY accessed_at DESC LIMIT"),
+        200, **within(1, 1_000_000, step=10, soft=(10, 1000)), exports=engram("ORDER BY accessed_at DESC LIMIT")
     )
-    size_factor: int = gathered(
-        0,
-        "Candidate set × limit",
-        "The candidate set has at least this many times the result limit (engram's tools: 3); 0 leaves its size unchanged.",
-        **within(0, 1000, step=1, soft=(0, 20)),
-    )
+    size_factor: int = gathered(0, **within(0, 1000, step=1, soft=(0, 20)))
 
 
 class LogisticBand(Section):
     """Midpoint and slope up to a number of words; `max_words` null is the rest."""
 
-    max_words: int | None = param(None, "Up to words", "Largest number of words that this band covers.", ge=1)
-    midpoint: float = param(
-        5.0, "Midpoint", "The score that becomes one half.", **within(-10_000, 10_000, step=0.1, soft=(0, 20))
-    )
-    slope: float = param(
-        0.7,
-        "Slope",
-        "How steeply it rises there: 1 / (1 + exp(−slope · (score − midpoint))).",
-        **within(0, 100, soft=(0, 2)),
-    )
+    max_words: int | None = param(None, ge=1)
+    midpoint: float = param(5.0, **within(-10_000, 10_000, step=0.1, soft=(0, 20)))
+    slope: float = param(0.7, **within(0, 100, soft=(0, 2)))
 
 
 LogisticBands = Annotated[tuple[LogisticBand, ...], BeforeValidator(as_tuple), AsList]
@@ -437,10 +364,7 @@ class LogisticConfig(Section):
             LogisticBand(max_words=9, midpoint=9.0, slope=0.5),
             LogisticBand(max_words=15, midpoint=10.0, slope=0.5),
             LogisticBand(max_words=None, midpoint=12.0, slope=0.5),
-        ),
-        "Logistic bands",
-        "Midpoint and slope of the logistic normalisation by the number of the query's words, as the list's engine counts them, else as typed. "
-        "The numbers are mem0's, for its BM25, whose scores are 1.66 times the usual.",
+        )
     )
 
 
@@ -461,49 +385,14 @@ class ListsConfig(Section):
     relations: RelationsList = RelationsList()
     entities: EntitiesList = EntitiesList()
     candidate_set: CandidateSet = CandidateSet()
-    answered_by: Literal["workbench", "source"] = gathered(
-        "workbench",
-        "Lists answered by",
-        "workbench: its own indexes. source: the running system that the memories were imported from, whose engine is asked again for "
-        "those of the vector, ts_rank, ts_rank_cd, fts5 and sparse lists that it has (connect); the others stay the workbench's.",
-    )
-    first_stage_factor: int = param(
-        1,
-        "First-stage factor",
-        "Where this factor × the list's own factor is above 1, depth = max(depth, both factors × result limit) (ACE: 10). It does not "
-        "change lists whose own factor is 0.",
-        **FEW,
-    )
-    metadata_ranks: Literal["gathered", "in_use"] = param(
-        "gathered",
-        "Ranked by date and use",
-        "Which candidates the recency and access lists rank. gathered: every memory that a gathered list found, also of lists that are off or "
-        "that reach deeper than the depths, so that ranks may have gaps; in_use: those of the lists in use, within their depths (engram).",
-    )
+    answered_by: Literal["workbench", "source"] = gathered("workbench")
+    first_stage_factor: int = param(1, **FEW)
+    metadata_ranks: Literal["gathered", "in_use"] = param("gathered")
     logistic: LogisticConfig = LogisticConfig()
-    equal_scores: float = param(
-        1.0,
-        "Minmax of equal scores",
-        "What the minmax normalisation makes of a list with one hit, or with equal scores only (engram's memory_recall: 0.5).",
-        **SHARE,
-    )
+    equal_scores: float = param(1.0, **SHARE)
 
 
-OUR_LISTS = (
-    "vector",
-    "lexical",
-    "hybrid",
-    "ts_rank",
-    "fts5",
-    "sparse",
-    "lucene",
-    "ts_rank_cd",
-    "source_hybrid",
-    "recency",
-    "access",
-    "relations",
-    "entities",
-)
+OUR_LISTS = tuple(name for name, section in ListsConfig() if hasattr(section, "weight"))
 ENGINE_LISTS = tuple(
     name
     for name, info in ListsConfig.model_fields.items()
@@ -525,37 +414,11 @@ def _added_list(name: str) -> Any:
     title = name.replace("_", " ").capitalize()
     section = create_model(
         f"{title.title().replace(' ', '')}List",
-        __base__=Section,
+        __base__=DeepList,
         __module__=__name__,
-        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.")),
-        depth=(
-            int | None,
-            param(50, f"{title} depth", "Hits kept of the list.", **DEPTH),
-        ),
-        first_stage_factor=(
-            int,
-            param(
-                0,
-                f"{title} first-stage factor",
-                "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
-                **FACTOR_OR_0,
-            ),
-        ),
-        weight=(
-            float,
-            weight(title, "Weight of the list in the fusion."),
-        ),
-        ties=(
-            Ties,
-            ties(title, f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}."),
-        ),
-        normalization=(
-            Normalization,
-            normalization(
-                title, "none keeps the retriever's scores; the others make them comparable with those of other lists."
-            ),
-        ),
+        enabled=(bool, param(False, help=f"Use the list of the added source {name}.")),
     )
+    section.list_title = title
     return section, section()
 
 
@@ -572,33 +435,10 @@ if not TYPE_CHECKING and ADDED_LISTS:
 class VariantWeights(Section):
     """How query variants are searched, and the weight of each kind, which multiplies the list weight."""
 
-    search: Literal["beside", "replaced"] = gathered(
-        "beside",
-        "Search expansions",
-        "beside: the query and its expansions, a list each. replaced: the last expansion instead of the query, as ACE does; "
-        "rerankers and judges read the query as typed, with typos corrected.",
-    )
-    original_weight: float = param(
-        2.0,
-        "Original query",
-        "Weight of the original query's lists.",
-        **within(0, 100, step=0.05, soft=(0, 5)),
-        exports=cems("RRF_ORIGINAL_WEIGHT"),
-    )
-    expansion_weight: float = param(
-        1.0,
-        "Expansions",
-        "Weight of the expansions' lists.",
-        **within(0, 100, step=0.05, soft=(0, 5)),
-        exports=cems("RRF_EXPANSION_WEIGHT"),
-    )
+    search: Literal["beside", "replaced"] = gathered("beside")
+    original_weight: float = param(2.0, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_ORIGINAL_WEIGHT"))
+    expansion_weight: float = param(1.0, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_EXPANSION_WEIGHT"))
     decomposed_weight: float = param(
-        1.5,
-        "Sub-questions",
-        "Weight of the sub-questions' lists.",
-        **within(0, 100, step=0.05, soft=(0, 5)),
-        exports=cems("RRF_DECOMPOSITION_WEIGHT"),
+        1.5, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_DECOMPOSITION_WEIGHT")
     )
-    hyde_weight: float = param(
-        1.0, "HyDE", "Weight of the hypothetical memory's lists.", **within(0, 100, step=0.05, soft=(0, 5))
-    )
+    hyde_weight: float = param(1.0, **within(0, 100, step=0.05, soft=(0, 5)))

@@ -1,4 +1,4 @@
-"""Config sections that rank the candidates: threshold, fusion, filter and reranking."""
+"""Config sections from threshold to judge: what ranks the candidates, drops some of them, and assembles and judges the results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pydantic import BeforeValidator
 from cems_workbench import extensions
 from cems_workbench.config.fields import (
     SHARE,
+    WORDS,
     AsList,
+    JudgeBands,
     Section,
+    Tiers,
     WholeOrFraction,
     above,
     agent,
@@ -25,7 +28,7 @@ from cems_workbench.config.fields import (
 )
 from cems_workbench.config.sections.gathering import ListsConfig
 
-LISTS = tuple(name for name, section in ListsConfig() if "weight" in getattr(type(section), "model_fields", ()))
+LISTS = tuple(name for name, section in ListsConfig() if hasattr(section, "weight"))
 """The sections of `lists` that are a list: those with a weight."""
 
 if TYPE_CHECKING:
@@ -49,68 +52,32 @@ Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 class Adaptive(Section):
     """The thresholds tried, from max down to min (memory agent)."""
 
-    max: float = param(0.75, "Adaptive max", "First threshold tried.", **within(-100, 100, step=0.01, soft=(0, 1)))
-    min: float = param(
-        0.35,
-        "Adaptive min",
-        "Last threshold tried; with exact steps always tried.",
-        **within(-100, 100, step=0.01, soft=(0, 1)),
-    )
-    step: float = param(
-        0.05, "Adaptive step", "Distance between thresholds.", **within(0.001, 100, step=0.01, soft=(0.01, 0.5))
-    )
-    steps: Literal["exact", "float"] = param(
-        "exact",
-        "Adaptive steps",
-        "exact: max − i × step, rounded to ten digits, and min itself at last. float (memory agent): the step is subtracted in floating "
-        "point, at most int((max − min) / step) + 1 times, so that 0.95 by 0.05 ends at 0.39999999999999963 and 0.35 is never tried.",
-    )
-    target_ratio: float = param(
-        0.8,
-        "Target ratio",
-        "Stop at the first threshold with int(limit × ratio) distinct memories.",
-        **within(0, 10, step=0.05, soft=(0, 2)),
-    )
+    max: float = param(0.75, **within(-100, 100, step=0.01, soft=(0, 1)))
+    min: float = param(0.35, **within(-100, 100, step=0.01, soft=(0, 1)))
+    step: float = param(0.05, **within(0.001, 100, step=0.01, soft=(0.01, 0.5)))
+    steps: Literal["exact", "float"] = param("exact")
+    target_ratio: float = param(0.8, **within(0, 10, step=0.05, soft=(0, 2)))
 
 
 class ThresholdConfig(Section):
     """Similarity threshold on the lists, before fusion."""
 
-    mode: Literal["none", "fixed", "adaptive"] = param(
-        "none", "Threshold", "none, one fixed cut, or the first of falling cuts that finds enough."
-    )
+    mode: Literal["none", "fixed", "adaptive"] = param("none")
     fixed: float = param(
         0.6,
-        "Fixed threshold",
-        "Hits with a list score below this are cut; 0.0 means 0.0. It speaks the scale of each list that it applies to, after that list's "
-        "normalisation.",
         **within(-100, 100, step=0.01, soft=(0, 1)),
         exports=mem0("search.threshold", codec="mem0_threshold", low=0, high=1),
     )
     adaptive: Adaptive = Adaptive()
-    applies_to: Sources = param(("vector", "lexical"), "Applies to", "Lists that are cut; the others pass whole.")
+    applies_to: Sources = param(("vector", "lexical"))
 
 
 class TopRankBonus(Section):
     """Bonus for the first ranks of a list (QMD)."""
 
-    rank1: float = param(
-        0.05,
-        "Bonus rank 1",
-        "Added for rank 1; not weighted.",
-        **within(0, 10, step=0.005, soft=(0, 0.2)),
-        exports=cems("RRF_TOP_RANK_BONUS_R1"),
-    )
-    rank2_3: float = param(
-        0.02,
-        "Bonus ranks 2–3",
-        "Added for ranks 2 and 3; not weighted.",
-        **within(0, 10, step=0.005, soft=(0, 0.2)),
-        exports=cems("RRF_TOP_RANK_BONUS_R23"),
-    )
-    mode: Literal["per_list", "best_rank"] = param(
-        "per_list", "Bonus mode", "per_list: in every list (CEMS); best_rank: once, by the best rank (QMD)."
-    )
+    rank1: float = param(0.05, **within(0, 10, step=0.005, soft=(0, 0.2)), exports=cems("RRF_TOP_RANK_BONUS_R1"))
+    rank2_3: float = param(0.02, **within(0, 10, step=0.005, soft=(0, 0.2)), exports=cems("RRF_TOP_RANK_BONUS_R23"))
+    mode: Literal["per_list", "best_rank"] = param("per_list")
 
 
 FUSION_METHOD_MODULES = "cems_workbench.pipeline.fusion_methods"
@@ -135,116 +102,42 @@ def _method_help() -> str:
 class FusionConfig(Section):
     """How the lists become one score."""
 
-    method: FusionMethodName = param("rrf", "Fusion method", _method_help())
-    k: WholeOrFraction = param(
-        60,
-        "RRF k",
-        "Larger k flattens the difference between ranks. Any number from 0 (Graphiti: 0, Qdrant: 1 or 2, most others: 60).",
-        **within(0, 10_000, step=1, soft=(1, 200)),
-        by_ones=True,
-        exports=engram("K"),
-    )
-    rank_base: Literal[1, 0] = param(
-        1,
-        "Ranks from",
-        "Rank of a list's first hit in k + rank: 1 (the paper), or 0, as where positions of an array are summed (LlamaIndex, Qdrant).",
-    )
+    method: FusionMethodName = param("rrf", help=_method_help())
+    k: WholeOrFraction = param(60, **within(0, 10_000, step=1, soft=(1, 200)), by_ones=True, exports=engram("K"))
+    rank_base: Literal[1, 0] = param(1)
     top_rank_bonus: TopRankBonus = TopRankBonus()
-    multi_list_boost: float = param(
-        0.0,
-        "Multi-list boost",
-        "Score × (1 + boost × (lists containing it − 1)).",
-        **within(0, 10, step=0.01, soft=(0, 1)),
-    )
+    multi_list_boost: float = param(0.0, **within(0, 10, step=0.01, soft=(0, 1)))
     importance_bonus_ranks: int = param(
         0,
-        "Importance bonus",
-        "High importance adds 1/(k+1) − 1/(k+1+ranks); 0 is off.",
         **within(0, 10_000, step=1, soft=(0, 50), unit="ranks"),
         exports=engram("bonus of importance high, 1.0 / (K + 1) - 1.0 / (K + …)", codec="bonus_constant"),
     )
-    normalize: Literal["minmax", "none"] = param(
-        "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or none."
-    )
-    score_blend: float = param(
-        0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", **within(0, 1, step=0.01)
-    )
-    blend_with: Literal["searched", "all"] = param(
-        "searched",
-        "Blend with the best of",
-        "searched: lists of the query's variants; all: relations too, whose strength then counts as a score (CEMS).",
-    )
-    single_list: Literal["fuse", "bypass", "bypass_searched"] = param(
-        "fuse",
-        "Single list",
-        "bypass: with one non-empty list, keep its scores and order (ACE). bypass_searched: only when no other was searched, even "
-        "in vain (CEMS).",
-    )
-    candidates_from: Sources = param(
-        (),
-        "Candidates from",
-        "Lists whose hits may become results; hits of the others only add to the scores of those. None chosen: every list (mem0: the vector "
-        "list alone, so that a keyword hit outside it cannot enter).",
-    )
-    divisor: Literal["none", "active_lists"] = param(
-        "none",
-        "Divisor",
-        "active_lists divides every score of a query by the sum of the weights of its lists that have a hit, of any memory (mem0: one "
-        "keyword hit halves all scores). The order stays, what a minimum score lets through does not.",
-    )
-    cap: float | None = param(
-        None,
-        "Score cap",
-        "Largest fused score before it is normalised; candidates that reach it are equal (mem0: 1).",
-        **within(0, 100, step=0.05, soft=(0, 2)),
-        null="no cap",
-        on=1.0,
-    )
-    importance_floor: float | None = param(
-        None,
-        "Importance floor",
-        "A memory of high importance gets at least this from the lists that measure relevance together, all but recency and access (engram's "
-        "memory_recall: 0.15, of its relevance of 0.3 at a weight of 0.5).",
-        **within(0, 100, step=0.01, soft=(0, 1)),
-        null="none",
-        on=0.15,
-    )
-    tie_break: Literal["id", "first_seen", "newest"] = param(
-        "id",
-        "Equal scores",
-        "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS); newest: by date of creation, the newest "
-        "first, then by id downwards, and stable from then on (the memory agent's messages).",
-    )
-    seen_first: SeenFirst = param(
-        "as_listed",
-        "List read first",
-        "Of equal scores under first_seen, those of this list come first, then those of the others. as_listed: in the order in which lists "
-        "are shown, vector first (Graphiti reads its full-text list first).",
-    )
+    normalize: Literal["minmax", "none"] = param("minmax")
+    score_blend: float = param(0.5, **within(0, 1, step=0.01))
+    blend_with: Literal["searched", "all"] = param("searched")
+    single_list: Literal["fuse", "bypass", "bypass_searched"] = param("fuse")
+    candidates_from: Sources = param(())
+    divisor: Literal["none", "active_lists"] = param("none")
+    cap: float | None = param(None, **within(0, 100, step=0.05, soft=(0, 2)), null="no cap", on=1.0)
+    importance_floor: float | None = param(None, **within(0, 100, step=0.01, soft=(0, 1)), null="none", on=0.15)
+    tie_break: Literal["id", "first_seen", "newest"] = param("id")
+    seen_first: SeenFirst = param("as_listed")
 
 
 class FilterConfig(Section):
     """Relevance filter on the fused score."""
 
     min_score: float | None = param(
-        0.005,
-        "Minimum score",
-        "Candidates below this are dropped; null is off.",
-        **within(-100, 100, step=0.005, soft=(0, 1)),
-        exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0),
+        0.005, **within(-100, 100, step=0.005, soft=(0, 1)), exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0)
     )
-    percentile: float = param(
-        0, "Percentile", "Then drops candidates below this percentile of the rest; 0 is off.", **within(0, 100, step=1)
-    )
+    percentile: float = param(0, **within(0, 100, step=1))
 
 
 class Band(Section):
     """Share of the retrieval score up to a rank before reranking; `max_rank` null is the rest."""
 
-    max_rank: int | None = param(None, "Up to rank", "Last rank before reranking that this band covers.", ge=1)
-    retrieval: float = param(
-        0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", **within(0, 1, step=0.01)
-    )
+    max_rank: int | None = param(None, ge=1)
+    retrieval: float = param(0.5, **within(0, 1, step=0.01))
 
 
 Bands = Annotated[tuple[Band, ...], BeforeValidator(as_tuple), AsList]
@@ -265,27 +158,11 @@ class Brief(Section):
     """Where many candidates are long, one short passage is read of the first few."""
 
     long_chars: int | None = gathered(
-        None,
-        "Brief above",
-        "Where a quarter of the candidates are longer than so many characters, a reranker reads in brief: of each the one passage with most of "
-        "the query's words, the question before it only with what fits whole, and in their order until the characters in all.",
-        **within(1, 1_000_000, step=50, soft=(100, 3000), unit="characters"),
-        null="never",
-        on=500,
+        None, **within(1, 1_000_000, step=50, soft=(100, 3000), unit="characters"), null="never", on=500
     )
-    chunk_chars: int = gathered(
-        600,
-        "Brief chunk size",
-        "In brief, characters of a memory that are sent: all of it where it fits, otherwise one passage.",
-        **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
-    )
+    chunk_chars: int = gathered(600, **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"))
     total_chars: int = param(
-        10_000,
-        "Brief characters in all",
-        "In brief, candidates are reranked in their order until what is read of them comes to so many characters; the others are below the "
-        "rerank depth. A pair costs by its length, so that this bounds what a query costs.",
-        cost="deepen",
-        **within(1, 10_000_000, step=500, soft=(1000, 50_000), unit="characters"),
+        10_000, cost="deepen", **within(1, 10_000_000, step=500, soft=(1000, 50_000), unit="characters")
     )
 
 
@@ -294,164 +171,179 @@ class RerankConfig(Section):
 
     backend: RerankBackend = gathered(
         "none",
-        "Reranker",
-        "Model that scores query and memory together.",
         exports=planned("RERANKER_BACKEND", codec="cems_backend")
         + agent("ENABLED", codec="llama_server")
         + mem0("search.rerank", codec="mem0_rerank"),
     )
     model: str | None = gathered(
         None,
-        "Reranker model",
-        "Model id or path; null is the backend's default.",
         null="the default",
         exports=planned("RERANKER_MODEL") + agent("MODEL") + mem0("config.reranker.config.model"),
     )
     instruction: str = gathered(
-        "Given a query, retrieve relevant facts that answer the query",
-        "Instruction",
-        "Task given to an instructed reranker.",
-        exports=agent("INSTRUCTION"),
+        "Given a query, retrieve relevant facts that answer the query", exports=agent("INSTRUCTION")
     )
-    query: str | None = gathered(
-        None,
-        "Rerank query",
-        "Score against another query than the one searched; null is the query.",
-        null="the query",
-    )
-    oversample_factor: float = gathered(
-        1.0,
-        "Oversample",
-        "List depth is at least this × result limit (memory agent: 3.0).",
-        **within(0, 100, step=0.5, soft=(1, 10)),
-        exports=agent("OVERSAMPLE"),
-    )
-    skip_if_few: bool = param(
-        False, "Skip if few", "Do not rerank when there are no more candidates than the result limit."
-    )
-    max_concurrent: int = gathered(
-        10,
-        "Concurrent requests",
-        "Requests in flight to a model server.",
-        **within(1, 256, step=1, soft=(1, 32)),
-        exports=agent("MAX_CONCURRENT"),
-    )
-    timeout_s: float = gathered(
-        30,
-        "Timeout",
-        "Per request to a model server.",
-        **above(0, 3600, step=1, soft=(1, 120), unit="s"),
-        exports=agent("TIMEOUT"),
-    )
+    query: str | None = gathered(None, null="the query")
+    oversample_factor: float = gathered(1.0, **within(0, 100, step=0.5, soft=(1, 10)), exports=agent("OVERSAMPLE"))
+    skip_if_few: bool = param(False)
+    max_concurrent: int = gathered(10, **within(1, 256, step=1, soft=(1, 32)), exports=agent("MAX_CONCURRENT"))
+    timeout_s: float = gathered(30, **above(0, 3600, step=1, soft=(1, 120), unit="s"), exports=agent("TIMEOUT"))
     depth: int | None = param(
-        40,
-        "Rerank depth",
-        "Candidates that are reranked.",
-        cost="deepen",
-        **within(1, 10_000, step=1, soft=(1, 150)),
-        exports=planned("RERANK_INPUT_LIMIT"),
+        40, cost="deepen", **within(1, 10_000, step=1, soft=(1, 150)), exports=planned("RERANK_INPUT_LIMIT")
     )
-    score_window: float = param(
-        1.0,
-        "Score window",
-        "Only candidates whose score is at most this share below the first's are reranked; 1 reranks all down to the rerank depth.",
-        cost="deepen",
-        **SHARE,
-    )
-    expected_misses: float | None = param(
-        None,
-        "Expected misses",
-        "Reading ends once fewer than this many unread candidates are expected among the results, by the scores of those read and how similar "
-        "memories are; the rest is “not read: could not enter”. 0.15 leaves the first ten as they were for 95 % of the sample’s queries.",
-        **above(0, 10, step=0.05, soft=(0.05, 2)),
-        null="read all",
-        on=0.15,
-    )
-    read_step: int = param(
-        4,
-        "Read at a time",
-        "With expected misses, candidates that are read before it is decided again; a model server with concurrent requests wants more.",
-        **within(1, 1000, step=1, soft=(1, 32)),
-    )
-    position: Literal["before_adjust", "returned"] = param(
-        "before_adjust",
-        "Reranker’s place",
-        "before_adjust: the reranker reads the first candidates after the filter, and adjust, gap and dedup work on its order (CEMS, QMD). "
-        "returned: it reads only what would be returned, after dedup and cut to the result limit, so that it can reorder the results but "
-        "bring nothing in (ACE, mem0). The rest is dropped, and one candidate alone is not read.",
-    )
-    below_depth: Literal["drop", "below"] = param(
-        "drop", "Below the rerank depth", "Candidates that are not reranked: drop, or keep them below the reranked."
-    )
+    score_window: float = param(1.0, cost="deepen", **SHARE)
+    expected_misses: float | None = param(None, **above(0, 10, step=0.05, soft=(0.05, 2)), null="read all", on=0.15)
+    read_step: int = param(4, **within(1, 1000, step=1, soft=(1, 32)))
+    position: Literal["before_adjust", "returned"] = param("before_adjust")
+    below_depth: Literal["drop", "below"] = param("drop")
     chunk_chars: int = gathered(
-        300,
-        "Chunk size",
-        "Characters of a memory that are sent.",
-        **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"),
-        exports=planned("RERANK_CHUNK_SIZE"),
+        300, **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"), exports=planned("RERANK_CHUNK_SIZE")
     )
-    text_source: Literal["memory", "chunk"] = gathered(
-        "memory",
-        "Text source",
-        "memory: the text sent is chosen from the whole memory. chunk: from its highest-ranked chunk. Memories that are indexed whole are the "
-        "same under both.",
-    )
-    chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = gathered(
-        "seed_overlap",
-        "Chunk choice",
-        "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning; passages: the whole text where "
-        "it fits, else several parts of it, of which the best score counts.",
-    )
-    passages: int | None = gathered(
-        3,
-        "Passages",
-        "With chunk choice passages, the number of parts of a long memory that are scored, those with most of the query's words; null: all.",
-        **within(1, 1000, step=1, soft=(1, 10)),
-    )
-    prepend_question: bool = gathered(
-        False,
-        "Prepend question",
-        "If the memory before it in its session ends with a question, a memory is scored a second time with that question in front; the better "
-        "score counts.",
-    )
-    question_for: Literal["every", "whole"] = gathered(
-        "every",
-        "Question read with",
-        "With prepend question, what is scored with the question a second time: every memory that follows one, a long one by its first part; "
-        "or whole: only what fits into the chunk size. A long turn that answers says itself what it is about.",
-    )
+    text_source: Literal["memory", "chunk"] = gathered("memory")
+    chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = gathered("seed_overlap")
+    passages: int | None = gathered(3, **within(1, 1000, step=1, soft=(1, 10)))
+    prepend_question: bool = gathered(False)
+    question_for: Literal["every", "whole"] = gathered("every")
     brief: Brief = Brief()
-    text_fields: TextFields = gathered(
-        (),
-        "Fields read with it",
-        "What a reranker reads of a memory besides its text: the title before it, as “title. text”, and lines “field: value” (Hindsight: date "
-        "and context). None chosen: the text alone.",
-    )
+    text_fields: TextFields = gathered(())
     raw_scale: Literal["divide_by_10", "sigmoid", "sigmoid_outside_unit", "minmax", "identity", "raw"] = param(
-        "divide_by_10",
-        "Raw → unit",
-        "How the model's score becomes 0–1; a logit needs sigmoid. sigmoid_outside_unit: only if a score of the query lies outside 0–1 (Hindsight). "
-        "raw: it stays as it is, below 0 and above 1 too, which fits where it replaces the score (ACE).",
+        "divide_by_10"
     )
-    combine: Literal["position_bands", "replace"] = param(
-        "position_bands",
-        "Combine",
-        "position_bands: blend with the retrieval score by rank; replace: the reranker alone.",
-    )
+    combine: Literal["position_bands", "replace"] = param("position_bands")
     bands: Bands = param(
         (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)),
-        "Bands",
-        "Share of retrieval by the rank before reranking.",
         exports=planned("RERANK_TOP3_RETRIEVAL_WEIGHT", codec="band", place=0)
         + planned("RERANK_TOP10_RETRIEVAL_WEIGHT", codec="band", place=1)
         + planned("RERANK_REST_RETRIEVAL_WEIGHT", codec="band", place=2),
     )
-    retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param(
-        "rrf",
-        "Retrieval score",
-        "rrf 1/(k+r) inverts the bands; inverse_rank 1/r makes rank 1 unbeatable; normalized_rrf (k+1)/(k+r); fused.",
+    retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param("rrf")
+    on_error: Literal["neutral", "drop"] = param("neutral")
+    neutral_unit: float = param(0.5, **within(0, 1, step=0.01))
+
+
+SupersessionMode = Annotated[
+    Literal["off", "demote", "drop", "follow"],
+    BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads an unquoted off as false
+]
+
+
+class TimeDecay(Section):
+    """Old memories lose score."""
+
+    mode: Literal["none", "hyperbolic", "exponential", "linear"] = param("hyperbolic")
+    half_life_days: float = param(60, **above(0, 36500, step=1, soft=(1, 365), unit="days"))
+    clock: Literal["last_accessed", "created_at", "accessed_or_created"] = param("last_accessed")
+    whole_days: bool = param(True)
+    tiers: Tiers = param(())
+    floor: float = param(0.0, **SHARE)
+    future: Literal["age_0", "grows"] = param("age_0")
+    alpha: float | None = param(None, **within(0, 2, step=0.05, soft=(0, 1)), null="the decay itself")
+
+
+class ProjectFactors(Section):
+    """Factors by the query's project."""
+
+    enabled: bool = param(True, exports=cems("ENABLE_PROJECT_PENALTY"))
+    same: float = param(1.3, **within(0, 10, step=0.05, soft=(0.5, 2)), exports=cems("PROJECT_BOOST_FACTOR"))
+    different: float = param(0.8, **within(0, 10, step=0.05, soft=(0, 1.5)), exports=cems("PROJECT_PENALTY_FACTOR"))
+    untagged: float = param(0.9, **within(0, 10, step=0.05, soft=(0, 1.5)))
+    match: Literal["exact", "prefix", "source_ref"] = param("exact")
+
+
+class Feedback(Section):
+    """Factor from shown-and-useful against shown-and-noise counts."""
+
+    enabled: bool = param(False)
+    base: float = param(0.85, **within(0, 10, step=0.01, soft=(0, 1.5)))
+    span: float = param(0.30, **within(0, 10, step=0.01, soft=(0, 1)))
+    min_signals: int = param(3, **within(1, 10_000, step=1, soft=(1, 20)))
+
+
+class CountFactor(Section):
+    """Factor from how often a memory was used or confirmed."""
+
+    of: Literal["none", "accesses", "relevant"] = param("none")
+    alpha: float = param(0.1, **within(0, 2, step=0.05, soft=(0, 1)))
+
+
+class AdjustConfig(Section):
+    """Factors multiplied onto the score."""
+
+    priority: bool = param(True)
+    time_decay: TimeDecay = TimeDecay()
+    pinned_factor: float = param(1.1, **within(0, 10, step=0.05, soft=(0.5, 2)))
+    project: ProjectFactors = ProjectFactors()
+    feedback: Feedback = Feedback()
+    count: CountFactor = CountFactor()
+    clamp: bool = param(True)
+    metadata_of: Literal["memory", "version"] = param("memory")
+
+
+class SupersessionConfig(Section):
+    """What becomes of memories that a later one supersedes, or that have expired."""
+
+    mode: SupersessionMode = param("off")
+    expired: Literal["keep", "drop"] = param("keep")
+
+
+class GapConfig(Section):
+    """Drop what is far below the top."""
+
+    ratio: float = param(0.0, **within(0, 1, step=0.01), exports=cems("SCORE_GAP_RATIO"))
+    keep: int = param(2, **within(0, 10_000, step=1, soft=(0, 20)))
+    aggregation: bool = param(True)
+
+
+class DedupConfig(Section):
+    """Drop near-duplicates of better ranked memories."""
+
+    enabled: bool = param(False)
+    similarity: float = param(0.90, **within(-1, 1, step=0.01, soft=(0.5, 1)))
+
+
+class AbstainConfig(Section):
+    """Return nothing if the confidence signals say that the store has no answer; a threshold of null is off."""
+
+    rule: Literal["any", "all"] = param("any")
+    vector: float | None = param(None, **within(-1000, 1000, step=0.01, soft=(0, 1)), null="off")
+    lexical: float | None = param(None, **within(-1000, 1000, step=0.1, soft=(0, 30)), null="off")
+    reranker: float | None = param(None, **within(-1000, 1000, step=0.1, soft=(-12, 12)), null="off")
+    judge: float | None = param(None, **within(-1000, 1000, step=0.1, soft=(-12, 12)), null="off")
+    margin: float | None = param(None, **within(0, 100, step=0.005, soft=(0, 0.5)), null="off")
+    agreement: float | None = param(None, **SHARE, null="off")
+    agreement_k: int = param(5, **WORDS)
+
+
+class AssemblyConfig(Section):
+    """The results and the context text within a token budget."""
+
+    limit: int | None = param(
+        10, **within(1, 10_000, step=1, soft=(1, 50)), exports=mem0("search.top_k") + engram("scored.slice(0, …)")
     )
-    on_error: Literal["neutral", "drop"] = param(
-        "neutral", "On error", "A failed score becomes neutral, or the candidate is dropped. Both are flagged."
+    max_tokens: int | None = param(
+        2000, **within(0, 10_000_000, step=50, soft=(100, 8000), unit="tokens"), exports=cems("DEFAULT_MAX_TOKENS")
     )
-    neutral_unit: float = param(0.5, "Neutral score", "Unit score of a failed candidate.", **within(0, 1, step=0.01))
+    aggregation_tokens: int = param(0, **within(0, 10_000_000, step=50, soft=(0, 8000), unit="tokens"))
+    text: Literal["memory", "version"] = param("memory")
+    strategy: Literal["auto", "greedy", "mmr"] = param("auto")
+    mmr_lambda: float = param(0.6, **within(0, 1, step=0.01))
+    mmr_similarity: Literal["jaccard", "cosine"] = param("jaccard")
+    mmr_procedure: Literal["guide", "cems", "plain", "one_pass"] = param("guide")
+    mmr_relevance: Literal["score", "vector"] = param("score")
+    mmr_min_value: float | None = param(None, **within(-100, 100, step=0.01, soft=(-1, 1)), null="off")
+    min_vector_score: float | None = param(
+        None, **within(-1000, 1000, step=0.01, soft=(0, 1)), null="off", exports=engram("MIN_VECTOR_SIM")
+    )
+    token_counter: Literal["chars4", "cl100k"] = param("chars4")
+
+
+class JudgeConfig(Section):
+    """Relevance judgment of the results; never changes the ranking."""
+
+    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = gathered("auto")
+    model: str | None = gathered(None, null="the default")
+    threshold: float | None = param(None, **within(-1000, 1000, step=0.5, soft=(-15, 15)), null="the judge's own")
+    bands: JudgeBands | None = param(None, null="the judge's own")
+    max_chars: int | None = gathered(
+        None, **within(1, 100_000, step=50, soft=(100, 4000), unit="characters"), null="as the reranker"
+    )

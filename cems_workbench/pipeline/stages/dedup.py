@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config.sections.adjusting import DedupConfig
+from cems_workbench.config.sections.ranking import DedupConfig
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import Stage, Switch
 from cems_workbench.pipeline.table import CandidateTable, Ints, Ranking, reranked_by

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.adjusting import GapConfig
+from cems_workbench.config.sections.ranking import GapConfig
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.understanding import Conversational, Detectors
+from cems_workbench.config.sections.gathering import Conversational, Detectors
 from cems_workbench.pipeline.evidence import LANGUAGE
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput

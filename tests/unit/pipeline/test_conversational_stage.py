@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.sections.understanding import Conversational
+from cems_workbench.config.sections.gathering import Conversational
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.stages.query import PatternMatch, QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.understanding import shipped_terms, technical_terms

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.config.sections.lexical_engines import Fts5Columns, Fts5List
+from cems_workbench.config.sections.gathering import Fts5Columns, Fts5List
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document
 from cems_workbench.records import Memory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cases import column, evidence, kept, stage, trace, warned
 
-from cems_workbench.config.sections.understanding import Detectors
+from cems_workbench.config.sections.gathering import Detectors
 from cems_workbench.pipeline import ModelScore
 from cems_workbench.pipeline.stages.query import DetectorMatch, detect
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.sections.understanding import TypoCorrection
+from cems_workbench.config.sections.gathering import TypoCorrection
 from cems_workbench.pipeline.understanding import CorrectedQuery, Correction, correct
 from cems_workbench.store import LearnedPair, Vocabulary
 from cems_workbench.store.search.lexical.tokenizer import terms_of

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from cems_workbench.config.sections.understanding import Detectors, QueryConfig
+from cems_workbench.config.sections.gathering import Detectors, QueryConfig
 from cems_workbench.pipeline.understanding import Intent, understand
 
 

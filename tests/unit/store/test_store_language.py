@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from Stemmer import algorithms
 
-from cems_workbench.config.sections.understanding import Detectors, TypoCorrection
+from cems_workbench.config.sections.gathering import Detectors, TypoCorrection
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.scoring import term_overlap
 from cems_workbench.pipeline.stages.query import detect, features

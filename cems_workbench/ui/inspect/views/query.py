@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config.sections.understanding import Conversational
+from cems_workbench.config.sections.gathering import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
