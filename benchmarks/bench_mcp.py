@@ -56,7 +56,7 @@ def listed_bytes(tools: Sequence[Tool]) -> int:
 
 async def measured(store: Path, runs: int) -> dict[str, float]:
     """Bytes, and processor milliseconds by tool where the store exists, of the package that this process imports."""
-    from cems_workbench.mcp.served_store import ServedStore
+    from cems_workbench.mcp.protocol import ServedStore
     from cems_workbench.mcp.server import WorkbenchServer
 
     async with Client(WorkbenchServer(ServedStore(store))) as client:

@@ -25,10 +25,26 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
 
 _HOMES = {
     "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
-    "api.blame": ("BlameReport", "blame"),
-    "api.evidence": ("DriftReport", "LoadedEvidence", "drift", "gather", "load_evidence"),
+    "api.evidence": (
+        "DriftReport",
+        "LoadedEvidence",
+        "SearchTransformer",
+        "as_transformer",
+        "drift",
+        "gather",
+        "load_evidence",
+    ),
     "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
-    "api.memories": ("MemoryReport", "SupersessionReport", "WhatIfReport", "memory_use", "supersessions", "what_if"),
+    "api.memories": (
+        "BlameReport",
+        "MemoryReport",
+        "SupersessionReport",
+        "WhatIfReport",
+        "blame",
+        "memory_use",
+        "supersessions",
+        "what_if",
+    ),
     "api.open_store": (
         "ExperimentalWarning",
         "OpenStore",
@@ -38,7 +54,6 @@ _HOMES = {
         "presets",
         "save_config",
     ),
-    "api.terrier": ("SearchTransformer", "as_transformer"),
     "api.tuning": ("TuningReport", "tune"),
     "config": ("PipelineConfig",),
     "errors": (
@@ -57,13 +72,22 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
     import cems_trace as trace
-    from cems_workbench.api.blame import BlameReport, blame
-    from cems_workbench.api.evidence import DriftReport, LoadedEvidence, drift, gather, load_evidence
+    from cems_workbench.api.evidence import (
+        DriftReport,
+        LoadedEvidence,
+        SearchTransformer,
+        as_transformer,
+        drift,
+        gather,
+        load_evidence,
+    )
     from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
     from cems_workbench.api.memories import (
+        BlameReport,
         MemoryReport,
         SupersessionReport,
         WhatIfReport,
+        blame,
         memory_use,
         supersessions,
         what_if,
@@ -78,7 +102,6 @@ if TYPE_CHECKING:
         save_config,
     )
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
-    from cems_workbench.api.terrier import SearchTransformer, as_transformer
     from cems_workbench.api.tuning import TuningReport, tune
     from cems_workbench.config import PipelineConfig
     from cems_workbench.errors import (

@@ -2,12 +2,12 @@
 
     open_store, load_config, save_config    what is asked, and with which config       open_store
     search, replay, why                     one query                                  single_query
-    blame                                   what an agent said, back to its memories   blame
     memory_use, what_if, supersessions      memories                                   memories
+    blame                                   what an agent said, back to its memories   memories
     gather, load_evidence, drift            the evidence of a query set                evidence
+    as_transformer                          a config as a stage of PyTerrier           evidence
     evaluate, compare, check                configs measured on it                     measures
     tune                                    a better config searched                   tuning
-    as_transformer                          a config as a stage of PyTerrier           terrier
 
 Every result is frozen, prints as a table, has `to_pandas()` and shows itself in a notebook (`results`). What a user can mend is a
 `WorkbenchError` of one line; what a command says on stderr is a `WorkbenchWarning`. docs/start/python.md is the reference.

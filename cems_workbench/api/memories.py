@@ -1,4 +1,7 @@
-"""Memories: one across all queries, a query without one or with one that does not exist yet, and those that may supersede earlier ones."""
+"""Memories: one across all queries, a query without one or with one that does not exist yet, and those that may supersede earlier ones.
+
+What an agent said, traced to the memories that say so.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import MAX_ROWS, Result, Table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cems_workbench.analysis.blame import Blame, BlamedMemory
     from cems_workbench.analysis.memory_use import MemoryUse
     from cems_workbench.analysis.proposed_edges import Proposals
     from cems_workbench.analysis.what_if import WhatIf
@@ -307,3 +314,164 @@ def supersessions(
     return SupersessionReport(
         proposed_edges(store.resources, most=most, minimum=MINIMUM if minimum is None else minimum, model=model)
     )
+
+
+MARGIN, MAX_TEXT = 60, 320
+"""Characters of a text that are shown before the first and after the last word in common, and in all."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlameReport(Result):
+    """The memories that support what an agent said, and what became of them.
+
+    Attributes:
+        found: the claims with their memories, best first.
+        warnings: what to read it with.
+        options: those of the commands that go on.
+    """
+
+    found: Blame
+    warnings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str | None, ...]:
+        """Of each claim the memory that supports it best; None where none does, or it cannot tell."""
+        return tuple(claim.memories[0].id if claim.supporting else None for claim in self.found.claims)
+
+    @property
+    def title(self) -> str:
+        """How many claims of an answer to which query."""
+        of = f" for “{self.found.query}” under {self.found.config_name}" if self.found.query is not None else ""
+        return f"{len(self.found.claims)} claims{of}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """How many claims are supported; of each which memory supports it best, that none does, or that it cannot tell."""
+        return tuple(dict.fromkeys((self.found.sentence, *(claim.sentence for claim in self.found.claims))))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The memories of each claim, the words in common with it in [brackets]; those that say otherwise."""
+        several = len(self.found.claims) > 1
+        memories = [(claim.claim.text, one) for claim in self.found.claims for one in claim.memories]
+        rows = tuple(
+            (
+                text if several else None,
+                one.id,
+                one.support.score,
+                one.words or None,
+                _marked(one),
+                one.support.verdict,
+                one.standing and one.standing.rank,
+                one.standing and one.standing.lost_at,
+                one.stale,
+                one.irrelevant,
+                one.next and one.next.command(self.options),
+                one.support.memory.content,
+            )
+            for text, one in memories
+        )
+        further = ("verdict", "rank", "lost at", "stale", "irrelevant", "next", "content")
+        columns = ("claim", "memory", "support", "what became of it", "text", *further)
+        others = tuple(
+            (
+                one.id,
+                other.memory.id,
+                other.words,
+                other.standing and other.standing.words,
+                other.memory.content,
+                other.source,
+                other.standing and other.standing.rank,
+            )
+            for _, one in memories
+            for other in one.otherwise
+        )
+        otherwise = ("memory", "other", "why", "what became of it", "content", "by", "rank")
+        return (
+            Table(columns, rows, "memories that support it or come close", unshown=further),
+            *([Table(otherwise, others, "what says otherwise", unshown=("by", "rank"))] if others else []),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the text was split, under which config, and what was left out."""
+        split = f"claims split by {self.found.split_by}"
+        under = f"; config {self.found.config_name}" if self.found.query is not None else ""
+        return (*self.warnings, split + under, *(f"note: {note}" for note in self.found.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole result as plain values, as `blame --json` prints it."""
+        return self.found.to_json(self.options)
+
+
+def _marked(one: BlamedMemory) -> str:
+    """The stretch of the content with the words in common, each in brackets."""
+    from cems_workbench.analysis.support import marked_pieces
+
+    pieces = marked_pieces(one.support.memory.content, one.support.overlap.content, MAX_TEXT, MARGIN)
+    return " ".join("".join(f"[{text}]" if common else text for text, common in pieces).split())
+
+
+def blame(
+    store: OpenStore,
+    text: str,
+    query: str | Answer | None = None,
+    config: ConfigLike | None = None,
+    *,
+    project: str | None = None,
+    only_project: bool = False,
+    as_of: datetime | str | None = None,
+    returned: bool = False,
+    progress: Progress = silent,
+) -> BlameReport:
+    """The memories that support what an agent said, and what became of them, as the command `blame` does.
+
+    Args:
+        store: an open store.
+        text: what the agent said, one sentence or more.
+        query: what it was asked, or what `search` gave for it; None: only support is looked for.
+        config: a config, the name of a preset, or the path of a config file; None is that of the answer, else the default preset.
+        project: project of the query, org/repo.
+        only_project: search only memories of that project.
+        as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
+        returned: without a query, name the judged queries of the store that return each memory; missing evidence is gathered.
+        progress: called with a label, a count and a total.
+
+    Returns:
+        The claims with their memories.
+
+    Raises:
+        InputError: the text is empty, one word or states nothing; or as `search` does.
+        ModelError, StoreError: a model or the store cannot be used.
+    """
+    from cems_workbench.api import single_query
+    from cems_workbench.api.open_store import load_config
+    from cems_workbench.jobs.memory_use import blame_answer
+
+    if query is None:
+        if project is not None or only_project or as_of is not None:
+            raise InputError("project, only_project and as_of belong to a query: blame(store, text, query)")
+        found = blame_answer(text, store.resources, load_config(config), returned=returned, progress=progress)
+        return BlameReport(found)
+    with collect_warnings() as said:
+        if isinstance(query, str):
+            answer = single_query.search(
+                store, query, config, project=project, only_project=only_project, as_of=as_of, progress=progress
+            )
+        else:
+            answer = (
+                query if config is None else single_query.search(store, query.query, config, as_of=query.evidence.as_of)
+            )
+    if answer.request is None:
+        raise InputError("this answer was read from a file; pass its query as text, so that the store is searched")
+    found = blame_answer(
+        text,
+        store.resources,
+        answer.config,
+        answer.request,
+        trace=answer.trace,
+        returned=returned,
+        progress=progress,
+    )
+    return BlameReport(found, tuple(said))

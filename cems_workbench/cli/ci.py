@@ -24,7 +24,6 @@ from cems_workbench.cli.measuring import (
     print_verdicts,
     verdicts_json,
 )
-from cems_workbench.cli.next_command import repeated, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigChoice,
     JsonOption,
@@ -35,7 +34,7 @@ from cems_workbench.cli.options import (
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
+from cems_workbench.cli.terminal import put, put_json, repeated, say, say_next, say_wrapped, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.renamed import present_arguments

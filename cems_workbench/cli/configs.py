@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.measuring import MetricOption
-from cems_workbench.cli.next_command import first_search, say_next, unused, words_of
 from cems_workbench.cli.options import (
     PRESETS,
     JsonOption,
@@ -23,7 +22,7 @@ from cems_workbench.cli.options import (
     print_table,
     read_evidence,
 )
-from cems_workbench.cli.terminal import put, put_json, say
+from cems_workbench.cli.terminal import first_search, put, put_json, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cems_workbench.cli.next_command import first_search, say_next, words_of
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
@@ -19,7 +18,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import first_search, put_json, say, say_next, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from cems_workbench.cli.measuring import (
     print_verdicts,
     verdicts_json,
 )
-from cems_workbench.cli.next_command import flat, repeated, request_options, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigOption,
@@ -48,7 +47,7 @@ from cems_workbench.cli.options import (
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import flat, put_json, repeated, request_options, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, StoreError
 
 if TYPE_CHECKING:

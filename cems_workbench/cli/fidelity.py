@@ -18,7 +18,6 @@ from cems_workbench.cli.measuring import (
     exit_unless_all_hold,
     print_asserted,
 )
-from cems_workbench.cli.next_command import repeated, say_next, unused, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     JsonOption,
@@ -35,7 +34,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.options import (
     queries_of as queries_of,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, repeated, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 

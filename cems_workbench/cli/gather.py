@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.cli.measuring import ConfigsChoice, LimitOption, PerQueryProjectOption, SeedOption
-from cems_workbench.cli.next_command import say_next, unused, words_of
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigChoice,
@@ -22,7 +21,7 @@ from cems_workbench.cli.options import (
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, say, say_next, unused, words_of
 
 JudgedOption = Annotated[bool, typer.Option("--judged", help="Use only queries with a judgment.")]
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.next_command import first_search, repeated, say_next, words_of
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
@@ -23,7 +22,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import first_search, put_json, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS, RowError, TextRule

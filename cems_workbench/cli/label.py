@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.cli.next_command import first_search, repeated, say_next, unused, words_of
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
@@ -25,7 +24,7 @@ from cems_workbench.cli.options import (
     queries_of,
     settings_for,
 )
-from cems_workbench.cli.terminal import put, put_json, say
+from cems_workbench.cli.terminal import first_search, put, put_json, repeated, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 

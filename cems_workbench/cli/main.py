@@ -17,9 +17,8 @@ import typer
 
 from cems_workbench import __version__
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.next_command import first_search, say_next
 from cems_workbench.cli.options import grouped, open_existing_store
-from cems_workbench.cli.terminal import say
+from cems_workbench.cli.terminal import first_search, say, say_next
 from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
@@ -47,8 +46,8 @@ COMMANDS = {
     "replay": "search:replay_command",
     "why": "why:why_command",
     "what-if": "why:what_if_command",
-    "memory": "memory:memory_command",
-    "blame": "memory:blame_command",
+    "memory": "why:memory_command",
+    "blame": "why:blame_command",
     "gather": "gather:gather_command",
     "fill-scores": "gather:fill_scores_command",
     "evaluate": "evaluate:evaluate_command",
@@ -67,10 +66,10 @@ COMMANDS = {
     "serve": "serve:serve_command",
     "sample": "label:sample_command",
     "watch": "ci:watch_command",
-    "doctor": "doctor:doctor_command",
+    "doctor": "serve:doctor_command",
     "ci": "ci:group",
     "report": "report:group",
-    "team": "doctor:team_commands",
+    "team": "serve:team_commands",
 }
 """Module and name of each command, or group of commands, in the order of the help."""
 CLASSES = {"connect": "ConnectCommand"}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.cli.next_command import config_options
 from cems_workbench.cli.options import (
     ConfigsOption,
     PresetsOption,
@@ -24,7 +23,7 @@ from cems_workbench.cli.options import (
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import say, say_wrapped
+from cems_workbench.cli.terminal import config_options, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:

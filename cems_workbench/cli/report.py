@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.cli.measuring import ComparedConfigs, Measuring, NamesArgument, ToleranceOption, measured
-from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import (
     AskedInFull,
     ConfigChoice,
@@ -19,7 +18,7 @@ from cems_workbench.cli.options import (
     grouped,
     open_existing_store,
 )
-from cems_workbench.cli.terminal import say
+from cems_workbench.cli.terminal import say, say_next, words_of
 from cems_workbench.cli.why import LabelledOption, MissingArgument, QueryArgument, explained, next_commands
 from cems_workbench.platform.atomic_write import write_text
 

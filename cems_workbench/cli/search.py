@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import repeated, say_next
 from cems_workbench.cli.options import (
     AskedInFull,
     ConfigChoice,
@@ -21,7 +20,7 @@ from cems_workbench.cli.options import (
     print_rows,
     progress_bar,
 )
-from cems_workbench.cli.terminal import put_json, say, say_wrapped
+from cems_workbench.cli.terminal import put_json, repeated, say, say_next, say_wrapped
 from cems_workbench.command_words import asked_options, why_command, words_of
 from cems_workbench.errors import InputError
 

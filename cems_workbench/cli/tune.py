@@ -23,7 +23,6 @@ from cems_workbench.cli.measuring import (
     labelled_evidence,
     score_line,
 )
-from cems_workbench.cli.next_command import flat, repeated, say_next, words_of
 from cems_workbench.cli.options import (
     ConfigChoice,
     DaskOption,
@@ -35,7 +34,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import flat, put_json, repeated, say, say_next, words_of
 from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.platform import start_up
 from cems_workbench.platform.atomic_write import write_text

@@ -1,7 +1,7 @@
 """An MCP server with which a coding agent finds out why its memory failed.
 
-    protocol        arguments of the tools with their bounds, replies, texts of memories marked as data
-    served_store    the served store, opened on first use, with the rights of the client
+    protocol        arguments of the tools with their bounds, replies, texts of memories marked as data; the served store, opened on first
+                    use, with the rights of the client
     memories        tools: what the store holds, parameters, labels
     queries         tools: one query
     query_sets      tools: judged queries

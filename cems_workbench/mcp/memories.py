@@ -15,6 +15,7 @@ from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.mcp.protocol import (
     EXCERPT,
     MAX_NAME,
+    MAX_NAMES,
     MAX_NUMBER,
     MAX_QUERY,
     TITLE,
@@ -23,6 +24,7 @@ from cems_workbench.mcp.protocol import (
     Name,
     Page,
     Reply,
+    ServedStore,
     WithConfig,
     counted,
     cut,
@@ -30,7 +32,6 @@ from cems_workbench.mcp.protocol import (
     reply,
     text_of,
 )
-from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.platform.parsing import parse_datetime
 from cems_workbench.records import Judgment

@@ -16,7 +16,7 @@ from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, absence, applied, new_memory, presence
 from cems_workbench.analysis.why import Counterfactual, explain, stored_memory
 from cems_workbench.api import single_query
-from cems_workbench.api.blame import blame as blamed
+from cems_workbench.api.memories import blame as blamed
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
@@ -31,6 +31,7 @@ from cems_workbench.mcp.protocol import (
     Name,
     Page,
     Reply,
+    ServedStore,
     Variants,
     cut,
     page,
@@ -38,7 +39,6 @@ from cems_workbench.mcp.protocol import (
     rounded,
     text_of,
 )
-from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
 

@@ -34,13 +34,13 @@ from cems_workbench.mcp.protocol import (
     Name,
     Page,
     Reply,
+    ServedStore,
     WithConfig,
     page,
     query_row,
     reply,
     rounded,
 )
-from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.progress import Cancelled
 
 MEASURES = "nDCG@10 hit@5 recall@5"

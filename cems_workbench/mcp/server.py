@@ -32,8 +32,7 @@ from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError, nearest, one_line, short, user_message
 from cems_workbench.jobs.access import may
 from cems_workbench.mcp import memories, queries, query_sets
-from cems_workbench.mcp.protocol import UNTRUSTED, Arguments, Tool
-from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.protocol import UNTRUSTED, Arguments, ServedStore, Tool
 
 TOOLS = (
     Tool(memories.overview, "What the store holds"),

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cems_workbench import open_store, search, why
 from cems_workbench.cli.main import commands
-from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.mcp.server import WorkbenchServer
 from tests.sample import MOVING, STAYING, store_with_set
 

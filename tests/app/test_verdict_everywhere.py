@@ -25,7 +25,7 @@ from cems_workbench.api.measures import compare, evaluate
 from cems_workbench.cli.main import commands
 from cems_workbench.config import PipelineConfig, dump_config, preset, with_values
 from cems_workbench.jobs.catalogue import history_name
-from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.mcp.server import WorkbenchServer
 from cems_workbench.store import Store
 from tests.sample import store_with_set

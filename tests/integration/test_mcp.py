@@ -29,8 +29,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from benchmarks.bench_mcp import listed_bytes
 from cems_workbench.errors import InputError
 from cems_workbench.mcp import memories, query_sets
-from cems_workbench.mcp.protocol import EXCERPT, Arguments
-from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.protocol import EXCERPT, Arguments, ServedStore
 from cems_workbench.mcp.server import TOOLS, WorkbenchServer, serve_http
 from cems_workbench.platform import process_lock
 from cems_workbench.store import Store

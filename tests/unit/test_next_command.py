@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.cli.next_command import request_options, say_next
+from cems_workbench.cli.terminal import request_options, say_next
 from cems_workbench.command_words import command_line, program, words_of
 from cems_workbench.pipeline.gather import Request
 
