@@ -6,7 +6,7 @@ A directory is one of the client's local mode, or a shard of Qdrant Edge (`qdran
 `vector` chooses one of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens,
 so it is read from a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
 
-Sparse vectors are the live list `sparse` if they are BM25 as fastembed makes it (`sparse_bm25`): a sample of them has to be reproduced from
+Sparse vectors are the live list `sparse` if they are BM25 as fastembed makes it (below): a sample of them has to be reproduced from
 the texts, because a query needs a vector of the same encoder. Dense and sparse list fused by Qdrant itself are `source_hybrid`, asked as
 langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
 
@@ -19,6 +19,16 @@ langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
 
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only); langchain-qdrant 1.1.0
 (similarity_search, HYBRID); mem0 2.2.1 (keyword_search).
+
+Sparse BM25 vectors as fastembed's model Qdrant/bm25 makes them: the query's, and whether stored ones are such vectors.
+
+    text -> words in lower case -> without stop words and words of more than 40 letters -> stems -> numbers |murmur3(stem)|
+    weight of a stored word   f (k1 + 1) / (f + k1 (1 - b + b L / 256)),   k1 1.2, b 0.75; f times in a text of L words
+    weight of a query's word  1, however often it occurs (query_embed: LangChain), or that of a stored one (embed: mem0)
+
+The rarity of a word is not in the vectors: the collection has it multiplied in (modifier idf), or has not.
+
+Source: fastembed 0.9.1, fastembed/sparse/bm25.py, compared by running (tests/recordings/fastembed_bm25.json).
 """
 
 from __future__ import annotations
@@ -26,12 +36,14 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+import mmh3
 import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -40,13 +52,72 @@ from cems_workbench.errors import InputError, server_message
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
+from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial
 from workbench_stores.qdrant_edge import CONFIG_FILE, PACKAGE, EdgeClient, is_shard
-from workbench_stores.sparse_bm25 import QueryWeight, Reproduction, query_vector, reproduced
+
+QueryWeight = Literal["one", "document"]
+K1, B, MEAN_LENGTH, MAX_WORD_LENGTH = 1.2, 0.75, 256.0, 40
+CLOSE = 1e-4
+"""Relative difference of two weights that count as equal: engines keep them in single precision or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """How many of the stored vectors are those of their texts: with the same words, and with the same weights too."""
+
+    compared: int
+    words: int
+    weights: int
+
+    @property
+    def known(self) -> bool:
+        """Whether every stored vector has the words of its text, so that a query's vector can be made."""
+        return 0 < self.compared == self.words
+
+
+@cache
+def _analysis() -> SparseAnalysis:
+    from bm25s.stopwords import STOPWORDS_EN_PLUS  # NLTK's, as fastembed's file english.txt
+
+    return SparseAnalysis("words", "english", frozenset(STOPWORDS_EN_PLUS), max_length=MAX_WORD_LENGTH)
+
+
+def word_number(term: str) -> int:
+    """The number of a term in a vector: the absolute value of its signed 32-bit murmur3 hash."""
+    return abs(mmh3.hash(term))
+
+
+def document_vector(text: str) -> dict[int, float]:
+    """The weights of a text's words by number; empty if no word is left."""
+    terms = _analysis().terms(text)
+    norm = K1 * (1 - B + B * len(terms) / MEAN_LENGTH)
+    return {word_number(term): count * (K1 + 1) / (count + norm) for term, count in Counter(terms).items()}
+
+
+def query_vector(text: str, weight: QueryWeight) -> dict[int, float]:
+    """The weights of a query's words by number; empty if no word is left."""
+    found = document_vector(text)
+    return found if weight == "document" else dict.fromkeys(found, 1.0)
+
+
+def reproduced(stored: Iterable[tuple[str, Mapping[int, float]]]) -> Reproduction:
+    """Compare stored vectors with those of their texts; a text of which no word is left is not compared."""
+    compared = words = weights = 0
+    for text, vector in stored:
+        own = document_vector(text)
+        if not own:
+            continue
+        compared += 1
+        if own.keys() == vector.keys():
+            words += 1
+            weights += all(abs(vector[number] - value) <= CLOSE * value for number, value in own.items())
+    return Reproduction(compared, words, weights)
+
 
 OPTIONS = ("vector", "user", "sparse", "sparse_query", "fusion", "prefetch", "text_index")
 CHOICES: Mapping[str, tuple[str, ...]] = {"sparse_query": ("one", "document"), "fusion": ("rrf", "dbsf")}

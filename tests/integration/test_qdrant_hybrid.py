@@ -19,7 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineList, EngineQuery, ListName, SourceError
-from workbench_stores.sparse_bm25 import QueryWeight, document_vector, query_vector
+from workbench_stores.qdrant import QueryWeight, document_vector, query_vector
 
 TEXTS = (
     "Roll back a deploy with make undo.",

@@ -29,7 +29,7 @@ from cems_workbench.formats.base.payload import Names, Payload
 from cems_workbench.records import RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError, Vector
-from workbench_stores.langgraph_value import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
+from workbench_stores.mapping import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
 from workbench_stores.postgres.connection import Reader

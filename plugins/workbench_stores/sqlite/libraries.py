@@ -21,12 +21,12 @@ from cems_workbench.formats.base.payload import Names
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
-from workbench_stores.langgraph_value import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
+from workbench_stores.mapping import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, SqliteLayout, Vectors, chosen
 from workbench_stores.sqlite.schema import Schema, quoted
 from workbench_stores.sqlite.table import ALIAS, table_layout, vectors_of
-from workbench_stores.sqlite.vectors import VectorForm, recognised
+from workbench_stores.sqlite.vec0 import VectorForm, recognised
 
 RESERVED = frozenset(("OR", "AND", "NOT", "NEAR"))
 NO_WORD = re.compile(r"[^a-zA-Z0-9\s]")

@@ -54,10 +54,9 @@ from cems_workbench.sources.source import (
 )
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader, Row
-from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors
-from workbench_stores.sqlite.plain_rows import SHORT_TEXT, PlainRows
+from workbench_stores.sqlite.layout import SHORT_TEXT, Chunks, Fts5, Layout, PlainRows, Vectors
 from workbench_stores.sqlite.schema import json_at, quoted
-from workbench_stores.sqlite.vectors import decoded, distances, matrix_of, score
+from workbench_stores.sqlite.vec0 import decoded, distances, matrix_of, score
 
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page of rows."""

@@ -38,7 +38,7 @@ from workbench_stores.sqlite.schema import (
     quoted,
     reason_against,
 )
-from workbench_stores.sqlite.vectors import VectorForm, recognised
+from workbench_stores.sqlite.vec0 import VectorForm, recognised
 
 KIND = "sqlite"
 REQUIRED = ("table", "id", "text")

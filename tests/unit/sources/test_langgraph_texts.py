@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench_stores.langgraph_value import embedded_text
+from workbench_stores.mapping import embedded_text
 
 VALUE = {
     "b": "two",

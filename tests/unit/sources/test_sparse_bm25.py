@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench_stores.sparse_bm25 import document_vector, query_vector, reproduced
+from workbench_stores.qdrant import document_vector, query_vector, reproduced
 
 RECORDED = json.loads((Path(__file__).parents[2] / "recordings" / "fastembed_bm25.json").read_text("utf-8"))["texts"]
 

@@ -19,7 +19,7 @@ from cems_workbench.sources.source import EngineQuery
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader
 from workbench_stores.sqlite.schema import Schema, read_schema
-from workbench_stores.sqlite.vectors import distances
+from workbench_stores.sqlite.vec0 import distances
 
 RECORDED = Path(__file__).parents[2] / "recordings" / "sqlite_vec"
 ANSWERS: dict[str, Any] = json.loads((RECORDED / "answers.json").read_text("utf-8"))

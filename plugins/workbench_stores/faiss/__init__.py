@@ -1,1 +1,0 @@
-"""FAISS folders as sources: an index, and the memories that a library keeps beside it."""
