@@ -139,17 +139,6 @@ class Edit:
         return self.edited or replace(self.either, session=None)
 
 
-def scratch_evidence(
-    edited: Memory, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
-) -> Evidence:
-    """The evidence with `edited` instead of the stored memory of the same id, or with it as a new one.
-
-    Raises ModelError if it cannot be embedded. As `edited_evidence`.
-    """
-    stored = resources.store.memories.get(edited.id)
-    return edited_evidence(Edit(stored, edited, resources), evidence, config, request)
-
-
 def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, request: Request) -> Evidence:
     """The evidence as it would be with the edit. Raises ModelError if the text cannot be embedded.
 

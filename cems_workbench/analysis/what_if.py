@@ -202,72 +202,20 @@ def within(rank: int | None, k: int) -> bool:
     return rank is not None and rank <= k
 
 
-def what_if(
-    edited: Memory,
-    evidence: Evidence,
-    config: PipelineConfig,
-    request: Request,
-    resources: Resources,
-    *,
-    switched_off: Collection[int] = (),
-    progress: Progress = silent,
-) -> WhatIf:
-    """The effect on `evidence` if the stored memory of that id were `edited`.
-
-    Raises InputError if there is no such memory, ModelError if its text cannot be embedded. Only scores of a reranker or judge
-    for the changed text are kept, in their cache; no memory is written.
-    """
-    edit = Edit(_stored(edited.id, resources), edited, resources)
-    return applied(edit, evidence, config, request, switched_off=switched_off, progress=progress)
-
-
-def absent(
-    memory_id: str,
-    evidence: Evidence,
-    config: PipelineConfig,
-    request: Request,
-    resources: Resources,
-    *,
-    switched_off: Collection[int] = (),
-    progress: Progress = silent,
-) -> WhatIf:
-    """The effect on `evidence` if the memory were not in the store. Raises InputError, naming the nearest ids, if it is not."""
-    edit = absence(memory_id, resources)
-    return applied(edit, evidence, config, request, switched_off=switched_off, progress=progress)
-
-
-def present(
-    new: Memory,
-    evidence: Evidence,
-    config: PipelineConfig,
-    request: Request,
-    resources: Resources,
-    *,
-    switched_off: Collection[int] = (),
-    progress: Progress = silent,
-) -> WhatIf:
-    """The effect on `evidence` if a memory, made by `new_memory`, were in the store: would it have been found?
-
-    Raises InputError for an id that the store has, ModelError if the text cannot be embedded. Nothing is written but model scores.
-    """
-    edit = presence(new, resources)
-    return applied(edit, evidence, config, request, switched_off=switched_off, progress=progress)
-
-
 def absence(memory_id: str, resources: Resources) -> Edit:
-    """The edit that takes a memory out. Raises InputError as `absent` does."""
+    """The edit that takes a memory out. Raises InputError, naming the nearest ids, if the store does not have it."""
     return Edit(_stored(memory_id, resources), None, resources)
 
 
 def presence(new: Memory, resources: Resources) -> Edit:
-    """The edit that adds a memory. Raises InputError as `present` does."""
+    """The edit that adds a memory, made by `new_memory`. Raises InputError for an id that the store has."""
     if resources.store.memories.get(new.id) is not None:
         raise InputError(f"{new.id}: the store has such a memory; edit it instead")
     return Edit(None, new, resources)
 
 
 def new_memory(text: str, resources: Resources, **given: Any) -> Memory:
-    """A memory of that text for `present`, under an id that the store does not have; `given` are further fields.
+    """A memory of that text for `presence`, under an id that the store does not have; `given` are further fields.
 
     Raises InputError for an empty text and for one that is too long.
     """
@@ -302,7 +250,10 @@ def applied(
     switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> WhatIf:
-    """The effect of an edit on the evidence of a query. Raises InputError for evidence without a list to rank the memory in."""
+    """The effect of an edit on the evidence of a query. Nothing is written but model scores of the changed text, in their cache.
+
+    Raises InputError for evidence without a list to rank the memory in, ModelError if the text cannot be embedded.
+    """
     scratch = scored_evidence(edit, evidence, config, request, switched_off=switched_off, progress=progress)
     before, after = (replay(one, config, switched_off=switched_off) for one in (evidence, scratch))
     return WhatIf(edit.stored, edit.edited, before, after, tuple(approximated(edit, evidence)))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
-from cems_workbench.analysis.what_if import absence, absent, new_memory, present
+from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
@@ -106,13 +106,13 @@ def test_a_list_that_is_not_searched_again_is_kept_and_named(resources: Resource
     evidence = gather_lists(request, config, resources)
     kept = [ranked for ranked in evidence.lists if ranked.source in ("sparse", "fts5") and ranked.hits]
     memory_id = kept[0].hits[0].memory_id
-    found = absent(memory_id, evidence, config, request, resources)
+    found = applied(absence(memory_id, resources), evidence, config, request)
     after = {ranked.name: [hit.memory_id for hit in ranked.hits] for ranked in found.after.evidence.lists}
     assert list(after) == [ranked.name for ranked in evidence.lists]
     for ranked in kept:
         assert after[ranked.name] == [hit.memory_id for hit in ranked.hits if hit.memory_id != memory_id]
         assert ranked.name in found.certainty
-    new = present(new_memory("zwetschgen", resources), evidence, config, request, resources)
+    new = applied(presence(new_memory("zwetschgen", resources), resources), evidence, config, request)
     assert orders(new.after.evidence)[kept[0].name] == orders(evidence)[kept[0].name]
     assert kept[0].name in new.certainty
 
@@ -121,9 +121,9 @@ def test_a_note_of_another_project_is_not_found_where_the_search_is_restricted(r
     config, request = quick("workbench"), REQUESTS[2]
     evidence = gather_lists(request, config, resources)
     elsewhere = new_memory("postgres upgrade", resources, project="ostrow/tidemark")
-    found = present(elsewhere, evidence, config, request, resources)
+    found = applied(presence(elsewhere, resources), evidence, config, request)
     assert found.rank == (None, None) and "no list would find it" in found.sentence and found.others() == []
-    inside = present(replace(elsewhere, project="harbor/api"), evidence, config, request, resources)
+    inside = applied(presence(replace(elsewhere, project="harbor/api"), resources), evidence, config, request)
     assert inside.rank[1] is not None and inside.left(10)[0].memory_id in inside.sentence
 
 
@@ -131,7 +131,7 @@ def test_what_comes_in_the_place_of_the_first_result(resources: Resources) -> No
     config, request = quick("cems"), REQUESTS[1]
     evidence = gather_lists(request, config, resources)
     results = [row.memory_id for row in replay(evidence, config).results]
-    found = absent(results[0], evidence, config, request, resources)
+    found = applied(absence(results[0], resources), evidence, config, request)
     after = [row.memory_id for row in found.after.results]
     came = [key for key in after if key not in results]
     assert len(results) == len(after) == 10 and len(came) == 1 and results[0] not in after
@@ -151,8 +151,8 @@ def test_an_id_that_is_not_there_names_the_nearest_and_evidence_without_a_list_s
     config, request = quick("workbench"), REQUESTS[0]
     evidence = gather_lists(request, config, resources)
     with pytest.raises(InputError, match=r"m3122: no such memory; the nearest are .*m312"):
-        absent("m3122", evidence, config, request, resources)
+        absence("m3122", resources)
     with pytest.raises(InputError, match="has no list of a search"):
-        absent("m312", replace(evidence, lists=()), config, request, resources)
+        applied(absence("m312", resources), replace(evidence, lists=()), config, request)
     with pytest.raises(InputError, match="m312: the store has such a memory"):
-        present(Memory("m312", "a text"), evidence, config, request, resources)
+        presence(Memory("m312", "a text"), resources)

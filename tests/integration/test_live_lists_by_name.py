@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.edited_evidence import Edit, scratch_evidence
+from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.engine_check import compare_fusions
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
@@ -183,7 +183,8 @@ def test_a_live_list_is_not_computed_for_why_or_for_an_edit(resources: Resources
     there = {each.list: each for each in list_ranks("a", evidence, LIVE, REQUEST, resources)}["vector:0"]
     assert (there.rank, there.score, there.returned) == (2, 8.0, True)
     edited = Memory("b", "another text altogether")
-    after = scratch_evidence(edited, evidence, LIVE, REQUEST, resources)
+    edit = Edit(resources.store.memories.get("b"), edited, resources)
+    after = edited_evidence(edit, evidence, LIVE, REQUEST)
     assert (ids(after, "sparse:0"), ids(after, "source_hybrid:0")) == ("cb", "dca")
-    said = approximated(Edit(resources.store.memories.get("b"), edited, resources), evidence)
+    said = approximated(edit, evidence)
     assert any(line.startswith("A running system answered vector:0, sparse:0, source_hybrid:0:") for line in said)

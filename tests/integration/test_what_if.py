@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.analysis import text_evidence as bm25
-from cems_workbench.analysis.edited_evidence import scratch_evidence
-from cems_workbench.analysis.what_if import what_if
+from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
+from cems_workbench.analysis.what_if import absence, applied
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
@@ -40,6 +40,10 @@ def gathered(config: PipelineConfig, resources: Resources, request: Request = RA
     return gather_lists(request, config, resources)
 
 
+def change(edited: Memory, resources: Resources) -> Edit:
+    return Edit(resources.store.memories.get(edited.id), edited, resources)
+
+
 @pytest.fixture
 def cems() -> Iterator[PipelineConfig]:
     yield preset("cems").config
@@ -61,10 +65,10 @@ def test_bm25_of_every_unchanged_text_is_that_of_the_index(resources: Resources)
 def test_an_edit_of_nothing_gives_the_same_evidence(resources: Resources, cems: PipelineConfig) -> None:
     evidence = gathered(cems, resources)
     memory = evidence.memories["m089"]
-    scratch = scratch_evidence(memory, evidence, cems, RAM, resources)
+    scratch = edited_evidence(change(memory, resources), evidence, cems, RAM)
     assert scratch.lists == evidence.lists
     assert dict(scratch.memories) == dict(evidence.memories)
-    assert what_if(memory, evidence, cems, RAM, resources).others() == []
+    assert applied(change(memory, resources), evidence, cems, RAM).others() == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_lists_that_replay_makes_are_made_of_the_edit_too(resources: Resources, 
     config = preset("cems_head").config
     evidence = gathered(config, resources)
     edited = replace(evidence.memories["m089"], **edit)  # type: ignore[arg-type]
-    outcome = what_if(edited, evidence, config, RAM, resources)
+    outcome = applied(change(edited, resources), evidence, config, RAM)
     if not edit:
         assert outcome.before.evidence.lists == outcome.after.evidence.lists
         assert outcome.before.evidence.relations == outcome.after.evidence.relations
@@ -106,7 +110,7 @@ def test_it_is_what_gathering_finds_after_a_real_edit(
     """Every list holds the same memories in the same order, but for neighbours in BM25 that its new statistics exchange."""
     evidence = gathered(cems, resources)
     edited = replace(evidence.memories["m089"], **edit)  # type: ignore[arg-type]
-    scratch = scratch_evidence(edited, evidence, cems, RAM, resources)
+    scratch = edited_evidence(change(edited, resources), evidence, cems, RAM)
     resources.store.memories.update(edited)
     real = gathered(cems, resources)
     assert scores(scratch, "m089").keys() == scores(real, "m089").keys()
@@ -134,7 +138,7 @@ def test_a_text_that_says_it_brings_the_memory_to_the_top_and_the_store_stays_as
         content="The browser eats all the RAM when it is left open until evening.",
         created_at=datetime(2026, 8, 29, tzinfo=UTC),
     )
-    found = what_if(edited, evidence, cems, RAM, resources)
+    found = applied(change(edited, resources), evidence, cems, RAM)
     before_rank, after_rank = found.rank
     assert before_rank is None and after_rank is not None and after_rank <= 3
     assert {name for name, _, _ in found.changes} == {"content", "created_at"}
@@ -150,7 +154,7 @@ def test_a_memory_that_is_no_candidate_enters_the_lists_it_is_good_enough_for(re
     evidence = gathered(config, resources)
     stranger = next(memory for key, memory in resources.store.memories.read().items() if key not in evidence.memories)
     edited = replace(stranger, content="The browser eats all the RAM until evening.")
-    scratch = scratch_evidence(edited, evidence, config, RAM, resources)
+    scratch = edited_evidence(change(edited, resources), evidence, config, RAM)
     assert {"vector:0", "lexical:0", "recency"} <= scores(scratch, stranger.id).keys()
     for name, depth in (("vector:0", 10), ("lexical:0", 5)):
         assert len(standings(scratch)[name]) == depth
@@ -162,7 +166,7 @@ def test_a_memory_that_falls_out_of_a_list_makes_room_for_the_next(resources: Re
     evidence = gathered(config, resources)
     first = standings(evidence)["vector:0"][0]
     edited = replace(evidence.memories[first], content="Zwetschgen.", title=None)
-    scratch = scratch_evidence(edited, evidence, config, RAM, resources)
+    scratch = edited_evidence(change(edited, resources), evidence, config, RAM)
     assert first not in standings(scratch)["vector:0"]
     assert standings(scratch)["vector:0"][:4] == standings(evidence)["vector:0"][1:]
     assert len(standings(scratch)["vector:0"]) == 5
@@ -175,7 +179,7 @@ def test_a_project_that_is_not_searched_takes_the_memory_out_of_every_list(
     evidence = gathered(cems, resources, request)
     first = standings(evidence)["vector:0"][0]
     elsewhere = replace(evidence.memories[first], project="ostrow/tidemark")
-    found = what_if(elsewhere, evidence, cems, request, resources)
+    found = applied(change(elsewhere, resources), evidence, cems, request)
     assert scores(found.after.evidence, first) == {} and found.rank[1] is None
 
 
@@ -189,7 +193,7 @@ def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
     pool = set(standings(evidence)["vector:0"])
     old = next(memory for key, memory in resources.store.memories.read().items() if key not in pool)
     opened = replace(old, last_accessed=datetime(2027, 1, 1, tzinfo=UTC))
-    scratch = scratch_evidence(opened, evidence, config, RAM, resources)
+    scratch = edited_evidence(change(opened, resources), evidence, config, RAM)
     assert old.id in standings(scratch)["vector:0"] and len(set(standings(scratch)["vector:0"])) == len(pool)
     resources.store.memories.update(opened)
     assert standings(scratch) == standings(gathered(config, resources))
@@ -201,7 +205,7 @@ def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> 
     head = next(iter(evidence.model_scores.values()))
     memory_id = next(iter(sorted(head)))
     edited = replace(evidence.memories[memory_id], content="The browser eats all the RAM until evening.")
-    found = what_if(edited, evidence, config, RAM, resources)
+    found = applied(change(edited, resources), evidence, config, RAM)
     anew = next(iter(found.after.evidence.model_scores.values()))
     assert (anew[memory_id].chunk or "").startswith(edited.content) and anew[memory_id].good
     others = set(head) - {memory_id}
@@ -209,9 +213,9 @@ def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> 
     assert not found.after.needs
 
 
-def test_a_memory_that_is_gone_is_one_line(resources: Resources, cems: PipelineConfig) -> None:
+def test_a_memory_that_is_gone_is_one_line(resources: Resources) -> None:
     with pytest.raises(InputError, match="nobody: no such memory"):
-        what_if(Memory("nobody", "text"), gathered(cems, resources), cems, RAM, resources)
+        absence("nobody", resources)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +239,7 @@ def test_what_follows_an_edited_question_is_read_with_it_as_edited(
     evidence = gather(RAM, config, resources)
     assert evidence.questions["answered"] == question.content
     edited = replace(question, **edit)  # type: ignore[arg-type]
-    ours = what_if(edited, evidence, config, RAM, resources).after.evidence
+    ours = applied(change(edited, resources), evidence, config, RAM).after.evidence
     resources.store.memories.update(edited)
     real = gather(RAM, config, resources)
     assert ours.questions == real.questions

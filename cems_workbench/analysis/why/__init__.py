@@ -34,24 +34,3 @@ else:
             "side_effects": "LabelledSet",
         },
     )
-
-__all__ = [
-    "Breakpoint",
-    "Change",
-    "Counterfactual",
-    "FirstFix",
-    "LabelledSet",
-    "ListEntry",
-    "MemoryPath",
-    "Step",
-    "Why",
-    "cause",
-    "explain",
-    "gathered",
-    "known_memory",
-    "memory_path",
-    "require_known",
-    "require_stored",
-    "stored_memory",
-    "taken",
-]
