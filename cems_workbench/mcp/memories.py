@@ -29,6 +29,7 @@ from cems_workbench.mcp.protocol import (
     counted,
     cut,
     page,
+    picked,
     reply,
     text_of,
 )
@@ -117,15 +118,10 @@ def read_memory(served: ServedStore, asked: ReadMemory) -> Reply:
         offset=asked.offset,
         created_at=memory.created_at and memory.created_at.isoformat(),
         last_accessed=memory.last_accessed and memory.last_accessed.isoformat(),
-        access_count=memory.access_count,
-        importance=memory.importance,
-        priority=memory.priority,
-        pinned=memory.pinned,
+        **picked(memory, "access_count importance priority pinned"),
         untrusted=reply(
             **text_of(memory, asked.offset, asked.length),
-            category=cut(memory.category, TITLE),
-            session=cut(memory.session, TITLE),
-            author=cut(memory.author, TITLE),
+            **{name: cut(getattr(memory, name), TITLE) for name in ("category", "session", "author")},
             tags=[cut(tag, EXCERPT) for tag in memory.tags[:MAX_TAGS]],
             scope=memory.scope,
         ),
@@ -161,11 +157,9 @@ def parameters(served: ServedStore, asked: Parameters) -> Reply:
         config=chosen.name,
         parameters=[
             {
-                "path": spec.path,
+                **picked(spec, "path help", allowed=spec.range_text),
                 "value": chosen.get(spec.path),
-                "allowed": spec.range_text,
                 "gathers": spec.cost == "gather",
-                "help": spec.help,
             }
             for spec in rows
         ],

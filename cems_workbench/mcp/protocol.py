@@ -147,8 +147,14 @@ class Tool:
 
 
 def reply(**fields: Any) -> Reply:
-    """The fields of a reply, or of a row in it, that are not empty."""
-    return {name: value for name, value in fields.items() if value is not None and value not in ("", [], (), {})}
+    """The fields of a reply, or of a row in it, that are not empty; numbers have four digits, one that is not defined is left out."""
+    found = {name: _rounded(value) if isinstance(value, float) else value for name, value in fields.items()}
+    return {name: value for name, value in found.items() if value is not None and value not in ("", [], (), {})}
+
+
+def picked(one: object, names: str, **further: Any) -> Reply:
+    """A row with these attributes of an object, none if it is None, and further fields."""
+    return reply(**({} if one is None else {name: getattr(one, name) for name in names.split()}), **further)
 
 
 def page(rows: Sequence[Row], asked: Page) -> tuple[Sequence[Row], Reply]:
@@ -185,9 +191,8 @@ def cut(text: str | None, length: int) -> str | None:
     return text if text is None or len(text) <= length else f"{text[: length - 1]}…"
 
 
-def rounded(value: float | None) -> float | None:
-    """The number rounded to four digits; None if it is not defined."""
-    return None if value is None or math.isnan(value) else round(float(value), DIGITS)
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), DIGITS)
 
 
 MAX_NAMES = 20

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from cems_workbench.analysis.blame import BlamedMemory, Otherwise, standing
+from cems_workbench.analysis.blame import BlamedMemory, standing
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, loss, rank_deltas
 from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
@@ -35,8 +35,8 @@ from cems_workbench.mcp.protocol import (
     Variants,
     cut,
     page,
+    picked,
     reply,
-    rounded,
     text_of,
 )
 from cems_workbench.pipeline import Trace
@@ -44,6 +44,7 @@ from cems_workbench.records import Memory
 
 NO_EFFECT = ("off", "kept")
 """Outcomes of a stage that did not affect a memory."""
+PLACE = "rank lost_at"
 EXCERPT_CHARS, CLAIM_CHARS = 100, 300
 """Characters of a text in rows that are about ranks, and of a claim."""
 
@@ -104,22 +105,17 @@ def why(served: ServedStore, asked: Why) -> Reply:
     path = found.path
     return reply(
         **counts,
-        memory_id=path.memory_id,
+        **picked(path, "memory_id status rank lost_at"),
+        **picked(found, "cause standing verdict"),
         config=answer.config.name,
-        status=path.status,
-        rank=path.rank,
-        lost_at=path.lost_at,
         fix=found.fix and found.fix.sentence,
-        cause=found.cause,
-        standing=found.standing,
         vector=found.vector and found.vector.sentence,
-        verdict=found.verdict,
         way=[
-            reply(stage=one.stage, rank_before=one.rank_in, rank=one.rank, score=rounded(one.score), what=one.words)
+            picked(one, "stage rank score", rank_before=one.rank_in, what=one.words)
             for one in path.steps
             if one.words not in NO_EFFECT
         ],
-        lists=[reply(name=place.list, rank=place.rank, what=place.words) for place in path.places],
+        lists=[picked(place, "rank", name=place.list, what=place.words) for place in path.places],
         counterfactuals=[_counterfactual(one) for one in rows],
         nearest=found.nearest and _counterfactual(found.nearest),
         notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *answer.notes],
@@ -270,37 +266,30 @@ def _without_judge(served: ServedStore, asked: Asked) -> PipelineConfig:
 def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> Reply:
     result = next((one for one in trace.results if one.memory_id == memory_id), None)
     lost = None if result else loss(trace, memory_id)
-    row = table and table.row(memory_id)
-    return reply(
+    scores = []
+    if table is not None and (row := table.row(memory_id)) is not None:
+        for key, cell in row.cells.items():
+            made_of = parts_words(table.column(key).kind, cell.parts)
+            scores.append(picked(cell, "rank score", where="final" if key == FINAL else key, made_of=made_of))
+    return picked(
+        result,
+        "rank score",
         memory_id=memory_id,
-        rank=result and result.rank,
-        score=rounded(result.score if result else lost.score if lost else None),
-        lost_at=lost and lost.stage,
-        reason=lost and lost.reason,
+        **picked(lost, "score reason", lost_at=lost and lost.stage),
         out_of_date=stale_words(trace, memory_id),
-        scores=[
-            reply(
-                where="final" if key == FINAL else key,
-                rank=cell.rank,
-                score=rounded(cell.score),
-                made_of=parts_words(table.column(key).kind, cell.parts),
-            )
-            for key, cell in row.cells.items()
-        ]
-        if table and row
-        else None,
+        scores=scores,
         untrusted=text_of(trace.evidence.memories[memory_id]),
     )
 
 
 def _counterfactual(one: Counterfactual) -> Reply:
-    return reply(
+    return picked(
+        one,
+        "searched rank",
         changes=one.values,
         variants=one.terms,
         every_project=one.everywhere or None,
-        searched=one.searched,
-        rank=one.rank,
-        order_kept=rounded(one.side_effects.tau),
+        order_kept=one.side_effects.tau,
         others_dropped=one.side_effects.gone,
         gathers=one.gathers or None,
         scores_lacking=one.needs or None,
@@ -314,29 +303,16 @@ def _supporting(one: BlamedMemory) -> Reply:
         steps.append(f"{one.next.proposed.name} for {one.next.memory_id}: {one.next.words}")
     if one.fix is not None:
         steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
-    return reply(
-        memory_id=one.id,
-        verdict=one.support.verdict,
-        reason=one.support.reason,
-        support=rounded(one.support.score),
-        rank=one.standing and one.standing.rank,
-        lost_at=one.standing and one.standing.lost_at,
-        stale=one.stale,
-        judged_irrelevant=one.irrelevant or None,
-        says_otherwise=[_otherwise(other) for other in one.otherwise],
-        next=steps,
-        untrusted=text_of(one.support.memory),
-    )
-
-
-def _otherwise(other: Otherwise) -> Reply:
-    return reply(
-        memory_id=other.memory.id,
-        by=other.source,
-        newer=other.newer,
-        rank=other.standing and other.standing.rank,
-        lost_at=other.standing and other.standing.lost_at,
-        untrusted=text_of(other.memory),
+    otherwise = [
+        picked(other.standing, PLACE, memory_id=other.memory.id, by=other.source, newer=other.newer)
+        | {"untrusted": text_of(other.memory)}
+        for other in one.otherwise
+    ]
+    return (
+        reply(memory_id=one.id)
+        | picked(one.support, "verdict reason", support=one.support.score)
+        | picked(one.standing, PLACE, stale=one.stale, judged_irrelevant=one.irrelevant or None)
+        | reply(says_otherwise=otherwise, next=steps, untrusted=text_of(one.support.memory))
     )
 
 

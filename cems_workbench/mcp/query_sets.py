@@ -37,9 +37,9 @@ from cems_workbench.mcp.protocol import (
     ServedStore,
     WithConfig,
     page,
+    picked,
     query_row,
     reply,
-    rounded,
 )
 from cems_workbench.progress import Cancelled
 
@@ -85,10 +85,7 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
         state="measured",
         config=report.config.name,
         queries=len(evaluation.qids),
-        means=[
-            reply(measure=str(row.measure), mean=rounded(row.mean), low=rounded(row.low), high=rounded(row.high))
-            for row in evaluation.summaries
-        ],
+        means=[picked(row, "mean low high", measure=str(row.measure)) for row in evaluation.summaries],
         by_type=_by_type(report),
         worst=[_worst(report, i) for i in rows],
         said=[f"worst: by {evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"],
@@ -101,7 +98,7 @@ def _by_type(report: measures.EvaluationReport) -> dict[str, Reply]:
     kinds, first = report.evaluation.by_type(), str(report.evaluation.measures[0])
     if len(kinds) < 2:
         return {}
-    return {kind: {"queries": row["queries"], first: rounded(row[first])} for kind, row in kinds.items()}
+    return {kind: reply(**{"queries": row["queries"], first: row[first]}) for kind, row in kinds.items()}
 
 
 def _worst(report: measures.EvaluationReport, i: int) -> Reply:
@@ -112,7 +109,7 @@ def _worst(report: measures.EvaluationReport, i: int) -> Reply:
         (key for key, grade in grades.items() if grade >= found.relevant_from), key=lambda key: (-grades[key], key)
     )
     missing = [key for key in relevant if key not in returned][:MAX_MISSING]
-    return query_row(query, value=rounded(found.values[i, 0]), type=found.types[i], not_returned=missing)
+    return query_row(query, value=found.values[i, 0], type=found.types[i], not_returned=missing)
 
 
 class Compare(OfSet):
@@ -152,24 +149,18 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
         verdict=decided.kind,
         queries=len(report.comparison.evaluations[0].qids),
         differences=[
-            reply(
+            picked(
+                row,
+                "baseline value difference low high",
                 measure=str(row.measure),
-                baseline=rounded(row.baseline),
-                value=rounded(row.value),
-                difference=rounded(row.difference),
-                low=rounded(row.low),
-                high=rounded(row.high),
-                p=rounded(row.p_holm),
+                p=row.p_holm,
                 better=len(row.wins),
                 worse=len(row.losses),
                 same=row.ties,
             )
             for row in report.comparison.compared[0].differences
         ],
-        changed=[
-            query_row(queries[qid], baseline=rounded(was), value=rounded(now), type=kind)
-            for qid, _, kind, _, was, now, _ in rows
-        ],
+        changed=[query_row(queries[qid], baseline=was, value=now, type=kind) for qid, _, kind, _, was, now, _ in rows],
         said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
         notes=report.notes,
     )
@@ -226,9 +217,9 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
         relevant=counted.maps[-1].relevant,
         returned={one.config_name: one.returned for one in counted.maps},
         branches=[
-            reply(
-                stage=branch.stage,
-                manner=branch.manner,
+            picked(
+                branch,
+                "stage manner",
                 words=branch.words(asked.cutoff),
                 lost={one.config_name: one.branches.get(branch, 0) for one in counted.maps},
                 saved=change and change.saved.get(branch, 0),
@@ -237,15 +228,7 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
             for branch in counted.branches
         ],
         lost=[
-            query_row(
-                queries[row.qid],
-                memory_id=row.memory_id,
-                config=names[i],
-                stage=row.branch.stage,
-                manner=row.branch.manner,
-                rank=row.rank,
-                words=row.words,
-            )
+            query_row(queries[row.qid], **picked(row, "memory_id rank words"), **row.branch.to_json(), config=names[i])
             for i, row in told
         ],
         said=[
@@ -296,23 +279,12 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
         cutoff=k,
         said=[uses.sentence(followed) if followed else uses.hubs_sentence],
         memories=[
-            reply(
-                memory_id=use.memory_id,
-                wanted=use.wanted,
-                found=use.found,
-                returned=use.returned,
-                returned_irrelevant=use.irrelevant,
-            )
+            picked(use, "memory_id wanted found returned", returned_irrelevant=use.irrelevant)
             for use in ([uses.of(followed)] if followed else hubs)
         ],
         rows=[
             query_row(
-                row.query,
-                status=row.status,
-                grade=row.grade,
-                rank=row.rank,
-                stage=row.branch and row.branch.stage,
-                what=row.words,
+                row.query, **picked(row, "status grade rank", stage=row.branch and row.branch.stage, what=row.words)
             )
             for row in rows
         ],
