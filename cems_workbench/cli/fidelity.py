@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +25,9 @@ from cems_workbench.cli.options import (
     filled_resources,
     given_options,
     parse_as_of,
+    present,
     preset_help,
-    print_table,
+    print_rows,
     progress_bar,
     settings_for,
 )
@@ -41,8 +41,6 @@ from cems_workbench.platform.atomic_write import write_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
-    from cems_workbench.analysis.fidelity.measures import Estimate, SetFidelity
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.assertions import Bound
     from cems_workbench.formats.recorded_answers import Recording
@@ -53,10 +51,6 @@ if TYPE_CHECKING:
     from cems_workbench.progress import Progress
     from cems_workbench.records import Query
 
-MAX_EXPLANATIONS = 5
-"""Parameters that are listed."""
-MAX_PRESETS = 5
-"""Presets that are listed."""
 MAX_TRIALS, MAX_SCORES = 6000, 4000
 """Configs that a search for the nearest replays at most, and results that rerankers read."""
 
@@ -229,6 +223,7 @@ def fidelity_command(
         ask_server,
         asked_queries,
         bad_rows,
+        by_setting,
         explained,
         kept_recording,
         lexical_lists,
@@ -282,7 +277,6 @@ def fidelity_command(
         chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []
     result: Nearest | None = None
-    found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
     with progress_bar(as_json) as progress, _source(data, store, chunks, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
         if ask is not None:
@@ -328,21 +322,24 @@ def fidelity_command(
             for setting in [setting_of(one, config) for one in recordings for config in chosen]:
                 measured.append(measure_fidelity(setting, asked(setting), resources, progress, known_lists, second))
         if explain:
-            found = [explained(one, progress) for one in measured]
-    outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]
-    if result is not None:
+            measured = [dataclasses.replace(one, explained=explained(one, progress)) for one in measured]
+    outcomes = [bound.outcome(one.fidelity.value(bound.name), one.setting.name) for one in measured for bound in bounds]
+    if result is not None and out is not None:
+        write_text(out, dump_config(result.config, "\n".join(result.lines)))
+    if as_json:
+        plain = {"settings": [one.to_json() for one in measured]} if result is None else result.to_json()
+        put_json(plain | asserted_json(outcomes))
+    elif result is not None:
+        present(result)
         if out is not None:
-            write_text(out, dump_config(result.config, "\n".join(result.lines())))
-        if as_json:
-            put_json(result.to_json() | asserted_json(outcomes))
-        else:
-            _print_nearest(result, out)
-            print_asserted(outcomes)
-            say_next(_apply_nearest(result, out, data, store))
-    elif as_json:
-        put_json({"settings": _json(measured, found)} | asserted_json(outcomes))
+            say(f"wrote {out}: {result.config.name}")
+        print_asserted(outcomes)
+        say_next(_apply_nearest(result, out, data, store))
     else:
-        _print(measured, found, shown, order)
+        if len(measured) > 1:
+            print_rows(by_setting(measured))
+        for one in measured:
+            present(dataclasses.replace(one, shown=shown, order=order))
         print_asserted(outcomes)
         if not any(one.differences for one in measured):
             say_next(_search_of(measured[0], given_options(store=store)) if data is None else None)
@@ -366,36 +363,6 @@ def _search_of(measured: MeasuredFidelity, options: Sequence[str]) -> list[str] 
     return None if text is None else words_of("search", text, options=options)
 
 
-def _print_nearest(result: Nearest, out: Path | None) -> None:
-    """Print what was found: the preset and its changes, the agreement of both halves, and what remains."""
-    from cems_workbench.config.fields import short_value
-    from cems_workbench.jobs.nearest import REPORTED
-
-    first, *others = result.lines()
-    say(first)
-    if result.changes:
-        rows = [[path, short_value(was), short_value(value)] for path, was, value in result.changes]
-        print_table(["parameter", result.start, "nearest"], rows, "Changed parameters")
-    print_table(
-        ["queries", "number", *(REPORTED.values())],
-        [[which, queries, *cells] for which, queries, *cells in result.agreement_rows()],
-        f"Agreement of {result.start}" + (", and with the changes" if result.changes else ""),
-    )
-    nearer = [
-        [one.name, one.agreement.queries, one.agreement.same_order, one.agreement.overlap, one.agreement.rbo]
-        for one in result.presets[:MAX_PRESETS]
-    ]
-    print_table(["preset", "queries", "same order", "overlap", "RBO"], nearer, "Nearest presets, unchanged")
-    for line in others:
-        say(line)
-    for name, why in result.left_out.items():
-        say(f"warning: {name} is left out: {why}")
-    for line in result.reported[1].setting.warnings:
-        say(f"warning: {line}")
-    if out is not None:
-        say(f"wrote {out}: {result.config.name}")
-
-
 def _bound(text: str) -> Bound:
     from cems_workbench.analysis.fidelity.measures import MEASURES
     from cems_workbench.evaluation.assertions import parse_bound
@@ -414,11 +381,6 @@ def _chosen_lists(texts: Sequence[str]) -> dict[str, str]:
     return {name: source for name, _, source in pairs}
 
 
-def _value(measured: MeasuredFidelity, bound: Bound) -> float:
-    """A measure; a difference of scores that nobody could compare keeps to no bound."""
-    return measured.fidelity.value(bound.name)
-
-
 @contextmanager
 def _source(
     data: Path | None, store: Path | None, chunks: str, progress: Progress
@@ -434,134 +396,3 @@ def _source(
         return
     with filled_resources(store) as resources:
         yield resources, {query.qid: query for query in resources.store.queries.read()}
-
-
-def _json(
-    measured: Sequence[MeasuredFidelity], found: Sequence[tuple[SetAgreement, list[Explanation[SetAgreement]]]]
-) -> list[dict[str, Any]]:
-    rows = [one.to_json() for one in measured]
-    for row, (_, explanations) in zip(rows, found, strict=False):
-        row["explanations"] = [
-            {
-                "parameter": one.changes[0][0],
-                "value": one.changes[0][2],
-                "was": one.changes[0][1],
-                "same_order": one.agreement.same_order,
-                "rbo": one.agreement.rbo,
-            }
-            for one in explanations
-        ]
-    return rows
-
-
-def _print(
-    measured: Sequence[MeasuredFidelity],
-    found: Sequence[tuple[SetAgreement, list[Explanation[SetAgreement]]]],
-    shown: int,
-    order: str,
-) -> None:
-    if len(measured) > 1:
-        names = ("same_order", "up_to_ties", "same_scores", "same_set", "same_first", "overlap")
-        rows = [
-            [one.setting.name, len(one.fidelity.queries), *(_number(one.fidelity.value(name)) for name in names)]
-            for one in measured
-        ]
-        print_table(["answers", "queries", *(name.replace("_", " ") for name in names)], rows, "By setting")
-    for i, one in enumerate(measured):
-        _print_setting(one, shown, order)
-        if i < len(found):
-            _print_explanations(*found[i])
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _measures(fidelity: SetFidelity, repeated: SetFidelity | None) -> list[list[object]]:
-    """A row a measure: how many queries, the mean, its interval, and how far the system repeats itself."""
-    rows: list[list[object]] = [
-        [name.replace("_", " "), one.count, _number(one.mean), _interval(one)]
-        for name, one in fidelity.estimates.items()
-    ]
-    same, scored = fidelity.precise
-    if fidelity.score_difference is not None:
-        rows.append(
-            [
-                f"scores to {fidelity.precision:g}",
-                same,
-                same / scored,
-                f"differ by {fidelity.score_difference:.1e} at most",
-            ]
-        )
-    same, scored = fidelity.equal_scores
-    if scored:
-        rows.append(["scores by id", None, same / scored, f"{same} of {scored} to {fidelity.precision:g}"])
-    same, scored = fidelity.equal_before_cut
-    if scored:
-        rows.append(["before the cut, by id", None, same / scored, f"{same} of {scored} to {fidelity.precision:g}"])
-    if repeated is not None:
-        ceiling = [_number(one.mean) for one in repeated.estimates.values()]
-        rows = [[*row, *ceiling[i : i + 1]] for i, row in enumerate(rows)]
-        rows = [row if len(row) == 5 else [*row, None] for row in rows]
-    return rows
-
-
-def _interval(one: Estimate) -> str | None:
-    return None if math.isnan(one.mean) else f"{one.low:.3f} to {one.high:.3f}"
-
-
-def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
-    setting = measured.setting
-    rows = _measures(measured.fidelity, measured.repeated)
-    print_table(
-        ["measure", "queries", "mean", "95 % interval", *(["repeats itself"] if measured.repeated else [])],
-        rows,
-        f"{setting.name}: {len(measured.fidelity.queries)} queries",
-    )
-    applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
-    if applied:
-        say(f"laid over {setting.config.name}: {applied}")
-    given = ", ".join(f"{name} ({count})" for name, count in setting.given.items())
-    if given:
-        say(f"given by the recording (queries): {given}")
-    if setting.own_searches:
-        say("searched texts, engine queries and wordings are our own")
-    if setting.which_lists != "own" and setting.list_map.sources:
-        what = "order of equal scores" if setting.which_lists == "ties" else "lists"
-        say(f"{what} of the recording: {', '.join(setting.list_map.lines())}; the other lists are ours")
-    for line in setting.warnings:
-        say(f"warning: {line}")
-    if measured.evidence.answered:
-        say(f"lists {measured.evidence.answered}")
-    for qid in measured.not_gathered:
-        say(f"warning: {qid} could not be searched and is left out")
-    if not measured.differences:
-        say("every query has the recorded order, and its scores where they were recorded")
-        return
-    differing = [
-        [
-            one.query.qid,
-            one.query.rbo,
-            one.query.top_score if one.query.recorded else "no results",
-            one.parting.stage if one.parting else None,
-            one.cause.kind,
-            one.cause.text or one.how,
-        ]
-        for one in measured.listed(order)[:shown]
-    ]
-    more = f", the first {shown}" if len(measured.differences) > shown else ""
-    count = len(measured.differences)
-    title = f"{count} quer{'y differs' if count == 1 else 'ies differ'}{more}"
-    print_table(["query", "RBO", "top score", "parts at", "cause", "because"], differing, title)
-
-
-def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[SetAgreement]]) -> None:
-    if not explanations:
-        say("no single parameter gives more queries the recorded order")
-        return
-    rows = [
-        [path, str(was), str(value), f"{now.same_order} to {one.agreement.same_order}", one.agreement.rbo]
-        for one in explanations[:MAX_EXPLANATIONS]
-        for path, was, value in one.changes
-    ]
-    print_table(["parameter", "is", "would be", "same order", "RBO"], rows, "Which single change would explain it")

@@ -42,6 +42,7 @@ from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import read_env
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.logs import not_recorded
 from cems_workbench.formats.recorded_answers import Recording, read_recording
@@ -69,6 +70,7 @@ from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Ranking
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
+from cems_workbench.results import Result, Table
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import SOURCE_KINDS, address_forms, askable, parse
 from cems_workbench.sources.source import SourceError
@@ -84,6 +86,8 @@ COMPUTED_MODE = "vector"
 """The mode of CEMS that the pipeline computes; the others call a language model."""
 CHUNK_RULE = "cems"
 """The chunking rule of a temporary store."""
+MAX_EXPLANATIONS = 5
+"""Parameters that are listed."""
 _LINE = re.compile(r"line \d+: ")
 
 
@@ -155,9 +159,33 @@ class Difference:
             return f"{self.parting.memory_id}: {self.parting.reason}"
         return f"same order, a score differs by {self.query.score_difference or 0:.1e}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        query, parting = self.query, self.parting
+        names = (
+            "qid",
+            "query",
+            "recorded",
+            "top_score",
+            "ours",
+            "same_order",
+            "up_to_ties",
+            "score_difference",
+            "overlap",
+            "rbo",
+        )
+        return {name: getattr(query, name) for name in names} | {
+            "stage": parting and parting.stage,
+            "memory": parting and parting.memory_id,
+            "how": parting and parting.how,
+            "reason": parting and parting.reason,
+            "cause": self.cause.kind,
+            "because": self.cause.text,
+        }
 
-@dataclass(frozen=True, eq=False)
-class MeasuredFidelity:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MeasuredFidelity(Result):
     """The result of one setting."""
 
     setting: FidelitySetting
@@ -168,6 +196,11 @@ class MeasuredFidelity:
     not_gathered: tuple[str, ...] = ()
     repeated: SetFidelity | None = None
     """The recording beside a second one of the same system: how far the system repeats itself."""
+    explained: tuple[SetAgreement, list[Explanation[SetAgreement]]] | None = None
+    """The present agreement, and the single changes that give more queries the recorded order; None if none was tried."""
+    order: str = "departing"
+    shown: int = 20
+    """In which of ORDERS the queries that differ are listed, and how many."""
 
     def listed(self, order: str = "departing") -> list[Difference]:
         """The queries that differ, in one of ORDERS."""
@@ -177,24 +210,120 @@ class MeasuredFidelity:
         """The request of a query, as Inspect makes it."""
         return request_for(self.queries[qid], self.evidence.header.moment)
 
+    @property
+    def title(self) -> str:
+        """Which answers, under which config."""
+        return f"{self.setting.name}: {len(self.fidelity.queries)} queries"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What of the recording was taken, whose lists were replayed, and whether anything differs."""
+        setting = self.setting
+        applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
+        given = ", ".join(f"{name} ({count})" for name, count in setting.given.items())
+        own = "searched texts, engine queries and wordings are our own" if setting.own_searches else ""
+        lists = ", ".join(setting.list_map.lines()) if setting.which_lists != "own" else ""
+        of = "order of equal scores" if setting.which_lists == "ties" else "lists"
+        same = "every query has the recorded order, and its scores where they were recorded"
+        none = self.explained is not None and not self.explained[1]
+        lines = (
+            applied and f"laid over {setting.config.name}: {applied}",
+            given and f"given by the recording (queries): {given}",
+            own,
+            lists and f"{of} of the recording: {lists}; the other lists are ours",
+            self.evidence.answered and f"lists {self.evidence.answered}",
+            "" if self.differences else same,
+            "no single parameter gives more queries the recorded order" if none else "",
+        )
+        return tuple(line for line in lines if line)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The measures; the queries that differ; the changes that would explain it."""
+        differing = tuple(
+            (
+                one.query.qid,
+                one.query.rbo,
+                one.query.top_score if one.query.recorded else "no results",
+                one.parting.stage if one.parting else None,
+                one.cause.kind,
+                one.cause.text or one.how,
+            )
+            for one in self.listed(self.order)
+        )
+        columns = ("query", "RBO", "top score", "parts at", "cause", "because")
+        now, changes = self.explained or (None, ())
+        rows = tuple(
+            (path, str(was), str(value), f"{now.same_order} to {one.agreement.same_order}", one.agreement.rbo)
+            for one in changes
+            for path, was, value in one.changes
+            if now is not None
+        )
+        would = ("parameter", "is", "would be", "same order", "RBO")
+        return (
+            self.measures,
+            Table(columns, differing, f"queries that differ: {len(differing)}", shown=self.shown),
+            Table(would, rows, "Which single change would explain it", shown=MAX_EXPLANATIONS),
+        )
+
+    @property
+    def measures(self) -> Table:
+        """A row a measure: how many queries, the mean, its interval, and how far the system repeats itself."""
+        fidelity, repeats = self.fidelity, self.repeated.estimates if self.repeated else {}
+        rows: list[tuple[Any, ...]] = [
+            (
+                name.replace("_", " "),
+                one.count,
+                number(one.mean),
+                None if math.isnan(one.mean) else f"{one.low:.3f} to {one.high:.3f}",
+                number(repeats[name].mean) if name in repeats else None,
+            )
+            for name, one in fidelity.estimates.items()
+        ]
+        to = f"to {fidelity.precision:g}"
+        if fidelity.score_difference is not None:
+            same, of = fidelity.precise
+            most = f"differ by {fidelity.score_difference:.1e} at most"
+            rows.append((f"scores {to}", same, same / of, most, None))
+        for name, (same, of) in (
+            ("scores by id", fidelity.equal_scores),
+            ("before the cut, by id", fidelity.equal_before_cut),
+        ):
+            if of:
+                rows.append((name, None, same / of, f"{same} of {of} {to}", None))
+        return Table(("measure", "queries", "mean", "95 % interval", "repeats itself"), tuple(rows), self.title)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the config cannot express, and what could not be searched."""
+        lost = (f"{qid} could not be searched and is left out" for qid in self.not_gathered)
+        return tuple(f"warning: {line}" for line in (*self.setting.warnings, *lost))
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
-        fidelity = self.fidelity
+        fidelity, setting, repeated = self.fidelity, self.setting, self.repeated
+        changes = [] if self.explained is None else self.explained[1]
+        explanations = [
+            {
+                "parameter": path,
+                "value": value,
+                "was": was,
+                "same_order": one.agreement.same_order,
+                "rbo": one.agreement.rbo,
+            }
+            for one in changes
+            for path, was, value in one.changes[:1]
+        ]
         return {
-            "answers": self.setting.recording.name,
-            "form": self.setting.recording.form,
-            "config": self.setting.config.name,
-            "applied": dict(self.setting.applied),
-            "warnings": list(self.setting.warnings),
+            "answers": setting.recording.name,
+            "form": setting.recording.form,
+            "config": setting.config.name,
+            "applied": dict(setting.applied),
+            "warnings": list(setting.warnings),
             "queries": len(fidelity.queries),
             "not_gathered": list(self.not_gathered),
             "measures": {
-                name: {
-                    "mean": json_number(one.mean),
-                    "low": json_number(one.low),
-                    "high": json_number(one.high),
-                    "count": one.count,
-                }
+                name: {"mean": number(one.mean), "low": number(one.low), "high": number(one.high), "count": one.count}
                 for name, one in fidelity.estimates.items()
             },
             "score_difference": fidelity.score_difference,
@@ -202,17 +331,29 @@ class MeasuredFidelity:
             "equal_scores": dict(zip(("scores", "of"), fidelity.equal_scores, strict=True)),
             "equal_before_cut": dict(zip(("scores", "of"), fidelity.equal_before_cut, strict=True)),
             "precision": fidelity.precision,
-            "given": self.setting.given,
-            "lists": {"which": self.setting.which_lists, "recorded": dict(self.setting.list_map.sources)},
-            "repeat": _repeat_json(self.repeated),
-            "left_out": [str(error) for error in self.setting.recording.errors],
-            "differing": [_difference_json(one) for one in self.differences],
+            "given": setting.given,
+            "lists": {"which": setting.which_lists, "recorded": dict(setting.list_map.sources)},
+            "repeat": repeated
+            and {
+                "queries": len(repeated.queries),
+                "measures": {
+                    n: {"mean": number(one.mean), "count": one.count} for n, one in repeated.estimates.items()
+                },
+            },
+            "left_out": [str(error) for error in setting.recording.errors],
+            "differing": [one.to_json() for one in self.differences],
+            **({} if self.explained is None else {"explanations": explanations}),
         }
 
 
-def json_number(value: float) -> float | None:
-    """A measure for JSON, which has no NaN: None where nothing was recorded to measure it."""
-    return None if math.isnan(value) else value
+def by_setting(measured: Sequence[MeasuredFidelity]) -> Table:
+    """A row a setting: how many queries, and its measures."""
+    names = ("same_order", "up_to_ties", "same_scores", "same_set", "same_first", "overlap")
+    rows = (
+        (one.setting.name, len(one.fidelity.queries), *(number(one.fidelity.value(name)) for name in names))
+        for one in measured
+    )
+    return Table(("answers", "queries", *(name.replace("_", " ") for name in names)), tuple(rows), "By setting")
 
 
 def causes_counted(differences: Iterable[Difference]) -> list[tuple[str, int]]:
@@ -226,35 +367,6 @@ def causes_counted(differences: Iterable[Difference]) -> list[tuple[str, int]]:
         for one in differences
     )
     return Counter(words).most_common()
-
-
-def _repeat_json(repeated: SetFidelity | None) -> dict[str, Any] | None:
-    if repeated is None:
-        return None
-    measures = {name: {"mean": json_number(one.mean), "count": one.count} for name, one in repeated.estimates.items()}
-    return {"queries": len(repeated.queries), "measures": measures}
-
-
-def _difference_json(one: Difference) -> dict[str, Any]:
-    query = one.query
-    return {
-        "qid": query.qid,
-        "query": query.query,
-        "recorded": list(query.recorded),
-        "top_score": query.top_score,
-        "ours": list(query.ours),
-        "same_order": query.same_order,
-        "up_to_ties": query.up_to_ties,
-        "score_difference": query.score_difference,
-        "overlap": query.overlap,
-        "rbo": query.rbo,
-        "stage": one.parting.stage if one.parting else None,
-        "memory": one.parting.memory_id if one.parting else None,
-        "how": one.parting.how if one.parting else None,
-        "reason": one.parting.reason if one.parting else None,
-        "cause": one.cause.kind,
-        "because": one.cause.text,
-    }
 
 
 def read_answers(path: Path) -> Recording:

@@ -40,7 +40,9 @@ from cems_workbench.analysis.fidelity.nearest import (
     nearest_parameters,
 )
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.fidelity import (
@@ -49,7 +51,6 @@ from cems_workbench.jobs.fidelity import (
     as_recorded,
     causes_counted,
     compared,
-    json_number,
     limit_of,
     precision_of,
     productions_in,
@@ -66,6 +67,7 @@ from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
+from cems_workbench.results import Result, Table
 
 FEWEST_QUERIES = 10
 """With fewer, nothing is held out: five queries say nothing of a config."""
@@ -77,6 +79,8 @@ MAX_SCORES = 4_000
 """Results that rerankers read in a search: about a minute of a small cross-encoder on two cores."""
 MOST_READ = 100
 """Results that a reranker without a depth is taken to read of a query."""
+MAX_PRESETS = 5
+"""Presets that are listed."""
 FEWEST_RERANKED = 3
 """Queries of the searched half that a preset with a reranker is measured on at least."""
 
@@ -89,8 +93,8 @@ class PresetNearness:
     agreement: NearAgreement
 
 
-@dataclass(frozen=True, eq=False)
-class Nearest:
+@dataclass(frozen=True, eq=False, repr=False)
+class Nearest(Result):
     """The config that comes closest: a preset (`start`) with `changes`, (path, the preset's value, the value).
 
     `before` and `after` are the measured halves, the searched one first; the second is None if nothing is held out. `presets` has every
@@ -122,20 +126,24 @@ class Nearest:
         """Before and after, of the held-out half; of all queries if nothing is held out."""
         return self.before[1] or self.before[0], self.after[1] or self.after[0]
 
-    def lines(self) -> list[str]:
-        """What was found, in sentences; pages, commands and the MCP server say the same."""
-        count = len(self.changes)
-        changed = f"with {count} changed parameter{'s' if count > 1 else ''}" if count else "unchanged"
-        found = [f"nearest: {self.start}, {changed}"]
-        if self.after[1] is None:
-            queries = len(self.after[0].fidelity.queries)
-            found.append(
-                f"nothing is held out of {queries} quer{'y' if queries == 1 else 'ies'}: the agreement is of the "
-                "queries that were searched with"
-            )
-        return found + self.remaining() + [self.effort()] + ([self.unread] if self.unread else [])
+    @property
+    def title(self) -> str:
+        """The preset, and how many of its parameters are changed."""
+        return f"nearest: {self.start}, {f'changed parameters: {len(self.changes)}' if self.changes else 'unchanged'}"
 
-    def remaining(self) -> list[str]:
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What was found, in sentences; pages, commands and the MCP server say the same."""
+        queries = len(self.after[0].fidelity.queries)
+        none = f"no query is held out of {queries}: the agreement is of the queries that were searched with"
+        found = [self.title, *([none] if self.after[1] is None else []), *self._remaining()]
+        found.append(
+            f"{self.configs:,} configs tried from {len(self.presets)} presets in {self.seconds:,.0f} s ({self.gathered:,} queries "
+            f"gathered); stopped: {self.stopped}"
+        )
+        return (*found, *([self.unread] if self.unread else []))
+
+    def _remaining(self) -> list[str]:
         """What no parameter explains: how many queries still differ and why, and what no list finds."""
         _, after = self.reported
         which = "held-out " if self.after[1] is not None else ""
@@ -151,7 +159,7 @@ class Nearest:
         if scores:
             lines.append(f"{len(scores)} of {queries} {which}queries have the recorded order with other scores")
         if differing:
-            why = "; ".join(f"{number} {words}" for words, number in causes_counted(differing))
+            why = "; ".join(f"{count} {words}" for words, count in causes_counted(differing))
             lines.append(f"not explained: {len(differing)} of {queries} {which}queries still differ: {why}")
         if self.unfound:
             lines.append(f"{self.unfound} recorded results of these queries are in no list here")
@@ -160,28 +168,39 @@ class Nearest:
             lines.append(f"{empty} of these {queries} recorded answers are empty")
         return lines or [f"every {which}query has the recorded order, and its scores where they were recorded"]
 
-    def effort(self) -> str:
-        """How many configs were tried, and how long it took."""
-        presets = len(self.presets)
-        return (
-            f"{self.configs:,} configs tried from {presets} preset{'' if presets == 1 else 's'} in {self.seconds:,.0f} s "
-            f"({self.gathered:,} queries gathered); stopped: {self.stopped}"
-        )
-
-    def agreement_rows(self) -> list[list[Any]]:
-        """A row a half: which queries, how many, and each of REPORTED as the preset has it and with the changes."""
-        return [
-            [
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The changed parameters; of each half its agreement, as the preset has it and with the changes; the nearest presets, unchanged."""
+        halves = tuple(
+            (
                 name,
                 len(after.fidelity.queries),
                 *(
                     f"{_share(before, measure)} to {_share(after, measure)}" if self.changes else _share(after, measure)
                     for measure in REPORTED
                 ),
-            ]
+            )
             for name, before, after in zip(("searched with", "held out"), self.before, self.after, strict=True)
             if before is not None and after is not None
-        ]
+        )
+        presets = tuple(
+            (one.name, one.agreement.queries, one.agreement.same_order, one.agreement.overlap, one.agreement.rbo)
+            for one in self.presets
+        )
+        changes = tuple((path, short_value(was), short_value(value)) for path, was, value in self.changes)
+        title = f"Agreement of {self.start}{', and with the changes' if self.changes else ''}"
+        near = ("preset", "queries", "same order", "overlap", "RBO")
+        return (
+            Table(("parameter", self.start, "nearest"), changes, "Changed parameters"),
+            Table(("queries", "number", *REPORTED.values()), halves, title),
+            Table(near, presets, "Nearest presets, unchanged", shown=MAX_PRESETS),
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Presets that could not be measured, and what the config cannot express."""
+        left_out = (f"{name} is left out: {why}" for name, why in self.left_out.items())
+        return tuple(f"warning: {line}" for line in (*left_out, *self.reported[1].setting.warnings))
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -223,7 +242,7 @@ def _share(measured: MeasuredFidelity, measure: str) -> str:
 
 
 def _measures(measured: MeasuredFidelity) -> dict[str, float | None]:
-    return {name: json_number(measured.fidelity.value(name)) for name in REPORTED}
+    return {name: number(measured.fidelity.value(name)) for name in REPORTED}
 
 
 def lists_for(recording: Recording) -> WhichLists:

@@ -413,28 +413,19 @@ class _Import:
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
         notes += [one.line for one in self.mistakes.found()]
-        if self.repeated:
-            several = "1 query was" if len(self.repeated) == 1 else f"{len(self.repeated):,} queries were"
-            notes.append(
-                f"{several} traced more than once; the last trace counts, such as of {next(iter(self.repeated))}"
-            )
         for found, what in (
-            (self.warned, "stages that contradict themselves; their traces say which, such as"),
-            (self.remarked, "a stage that says of its candidates:"),
+            (self.repeated, "queries traced more than once, of which the last trace counts"),
+            (self.warned, "queries with stages that contradict themselves, which their traces name"),
+            (self.remarked, "queries with a stage that says of its candidates"),
+            (
+                {f"{key} for {named}": None for key, named in self.renamed.items()},
+                "documents with the text of stored memories under another id, taken for these",
+            ),
+            (self.changed, "memories with another text in a trace than the one that is kept"),
         ):
             if found:
-                several = "1 query has" if len(found) == 1 else f"{len(found):,} queries have"
-                notes.append(f"{several} {what} {next(iter(found.values()))}")
-        if self.renamed:
-            ids = len(self.renamed)
-            several = "1 document of the trace has" if ids == 1 else f"{ids:,} documents of the trace have"
-            example = " for ".join(next(iter(self.renamed.items())))
-            notes.append(f"{several} the text of stored memories under another id, and are taken for these: {example}")
-        if self.changed:
-            several = "1 memory has" if len(self.changed) == 1 else f"{len(self.changed):,} memories have"
-            notes.append(
-                f"{several} another text in a trace than the one that is kept, such as {next(iter(self.changed))}"
-            )
+                key, line = next(iter(found.items()))
+                notes.append(f"{what}: {len(found):,}, such as {line or key}")
         return replace(report, memories=RowCounts(added=self.added), notes=(*notes, *report.notes))
 
 

@@ -77,7 +77,7 @@ def test_rerankers_read_as_much_as_is_allowed_and_what_is_left_out_is_said(resou
     none = nearest_of(recording, ("engram_search", "workbench"), resources, most_scores=0)
     assert none.scores == 0 and "too many results (--scores)" in none.left_out["workbench"]
     few = nearest_of(recording, ("workbench",), resources, most_scores=600)
-    assert 0 < few.scores <= 600 and "--scores N raises that" in few.lines()[-1]
+    assert 0 < few.scores <= 600 and "--scores N raises that" in few.lines[-1]
     assert len(few.after[0].fidelity.queries) < len(halves(recording)[0])
     made = answered_by(preset("engram_search").config, resources, 12)
     same = nearest_of(made, ("engram_search", "workbench"), resources)

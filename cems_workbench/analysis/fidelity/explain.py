@@ -9,6 +9,7 @@ the neighbours of the best. `combined_changes` continues from the best one, a pa
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -25,7 +26,6 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run, single_table, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Progress, silent
 
 
@@ -39,14 +39,31 @@ class Near(Protocol):
 NearT = TypeVar("NearT", bound=Near, covariant=True)
 
 
-class Trials(Protocol[NearT]):
-    """Results under many configs, compared with production's."""
+class Trials(ABC, Generic[NearT]):
+    """Results under many configs, compared with production's; each config is replayed once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: dict[PipelineConfig, tuple[NearT, bytes]] = {}
+
+    @abstractmethod
+    def _replayed(self, config: PipelineConfig) -> tuple[NearT, bytes]:
+        """How far the results of a config agree with production's, and bytes that tell other results or scores apart."""
+
+    def _outcome(self, config: PipelineConfig) -> tuple[NearT, bytes]:
+        if config not in self._kept:
+            self.count += 1
+            self._kept[config] = self._replayed(config)
+        return self._kept[config]
 
     def agreement(self, config: PipelineConfig) -> NearT:
         """How far the results of a config agree with production's."""
+        return self._outcome(config)[0]
 
     def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
         """Does turning this parameter all the way change any result or its score?"""
+        now = self._outcome(config)[1]
+        return any(self._outcome(changed(config, spec.path, value))[1] != now for value in ends(spec, config))
 
 
 MIN_GAIN = 1e-6
@@ -72,39 +89,20 @@ class Explanation(Generic[NearT]):
     gathers: bool = False
 
 
-class Replays:
-    """Our results under many configs, for one evidence and one answer of production's; each config is replayed once."""
+class Replays(Trials[Agreement]):
+    """Our results under many configs, for one evidence and one answer of production's."""
 
     def __init__(self, production: Sequence[str], evidence: Evidence, switched_off: Collection[int] = ()) -> None:
-        self.production = list(production)
-        self.evidence = evidence
+        super().__init__()
+        self.production, self.evidence = list(production), evidence
         self.off = tuple(sorted(switched_off))
         self.table = single_table(evidence)
-        self.count = 0
-        self._kept: dict[PipelineConfig, tuple[tuple[str, ...], bytes]] = {}
-        self._measured: dict[tuple[str, ...], Agreement] = {}
 
-    def agreement(self, config: PipelineConfig) -> Agreement:
-        """How far the results of a config agree with production's."""
-        ours = self._outcome(config)[0][: len(self.production)]
-        if ours not in self._measured:
-            self._measured[ours] = agreement(self.production, ours)
-        return self._measured[ours]
-
-    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
-        """Does turning this parameter all the way change any result or its score?"""
-        now = self._outcome(config)
-        return any(self._outcome(changed(config, spec.path, value)) != now for value in ends(spec, config))
-
-    def _outcome(self, config: PipelineConfig) -> tuple[tuple[str, ...], bytes]:
-        """The results and the bytes of their scores."""
-        if config not in self._kept:
-            self.count += 1
-            after = run(self.table, config, self.off).of(ASSEMBLY).after
-            order = after.order(0)
-            ids = tuple(self.table.ids[0][int(c)] for c in order)
-            self._kept[config] = ids, after.score[0, order].tobytes()
-        return self._kept[config]
+    def _replayed(self, config: PipelineConfig) -> tuple[Agreement, bytes]:
+        after = run(self.table, config, self.off).of(ASSEMBLY).after
+        order = after.order(0)
+        ids = [self.table.ids[0][int(c)] for c in order]
+        return agreement(self.production, ids), order.tobytes() + after.score[0, order].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ class SetAgreement:
         return self.same_order + self.rbo
 
 
-class SetReplays:
+class SetReplays(Trials[SetAgreement]):
     """Our results under many configs, for the evidence of a set and production's answer to each query; replayed as one batch.
 
     `limits`: lengths to cut our results to, None for uncut ones.
@@ -130,8 +128,8 @@ class SetReplays:
     def __init__(
         self, production: Sequence[Sequence[str]], evidences: Sequence[Evidence], limits: Sequence[int | None]
     ) -> None:
+        super().__init__()
         self.table = to_table(evidences)
-        self.count = 0
         width = self.table.shape[1]
         self._limits = np.array([width if limit is None else limit for limit in limits], dtype=np.int64)[:, None]
         longest = max((len(order) for order in production), default=0)
@@ -139,37 +137,20 @@ class SetReplays:
         for q, order in enumerate(production):
             column = {memory_id: c for c, memory_id in enumerate(self.table.ids[q])}
             self._wanted[q, : len(order)] = [column.get(key, width + i) for i, key in enumerate(order)]
-        self._kept: dict[PipelineConfig, tuple[SetAgreement, bytes]] = {}
 
-    def agreement(self, config: PipelineConfig) -> SetAgreement:
-        """How far the results of a config agree with production's."""
-        return self._outcome(config)[0]
-
-    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
-        """Does turning this parameter all the way change any result or its score?"""
-        now = self._outcome(config)[1]
-        return any(self._outcome(changed(config, spec.path, value))[1] != now for value in ends(spec, config))
-
-    def _outcome(self, config: PipelineConfig) -> tuple[SetAgreement, bytes]:
-        if config not in self._kept:
-            self.count += 1
-            after = run(self.table, config).of(ASSEMBLY).after
-            most = int((after.rank > 0).sum(axis=1).max(initial=0))
-            order = after.leading(most)
-            order = np.where(np.arange(order.shape[1])[None, :] < self._limits, order, -1)
-            score = np.where(after.alive, after.score, 0.0)
-            digest = hashlib.blake2b(order.tobytes() + score.tobytes()).digest()
-            self._kept[config] = self._agreement(order), digest
-        return self._kept[config]
-
-    def _agreement(self, order: Ints) -> SetAgreement:
+    def _replayed(self, config: PipelineConfig) -> tuple[SetAgreement, bytes]:
+        after = run(self.table, config).of(ASSEMBLY).after
+        order = after.leading(int((after.rank > 0).sum(axis=1).max(initial=0)))
+        order = np.where(np.arange(order.shape[1])[None, :] < self._limits, order, -1)
+        score = np.where(after.alive, after.score, 0.0)
         depth = max(order.shape[1], self._wanted.shape[1])
         ours, theirs = (
             np.pad(rows, ((0, 0), (0, depth - rows.shape[1])), constant_values=-1) for rows in (order, self._wanted)
         )
         same = int((ours == theirs).all(axis=1).sum())
         overlap = rbo(theirs[:, :DEPTH], ours[:, :DEPTH])
-        return SetAgreement(len(order), same, float(overlap.mean()) if len(order) else 1.0)
+        found = SetAgreement(len(order), same, float(overlap.mean()) if len(order) else 1.0)
+        return found, hashlib.blake2b(order.tobytes() + score.tobytes()).digest()
 
 
 def explanations(replays: Replays, config: PipelineConfig, progress: Progress = silent) -> list[Explanation[Agreement]]:

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.analysis.fidelity.answer import Production, same_up_to_ties, tied_groups
-from cems_workbench.analysis.fidelity.explain import Explanation, best_value, on_a_step, worth
-from cems_workbench.analysis.why.counterfactual import ends, searched_specs, span
+from cems_workbench.analysis.fidelity.explain import Explanation, Trials, best_value, on_a_step, worth
+from cems_workbench.analysis.why.counterfactual import searched_specs, span
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.errors import InputError
@@ -144,8 +144,8 @@ def _padded(rows: Ints, depth: int) -> Ints:
     return np.pad(rows, ((0, 0), (0, depth - rows.shape[1])), constant_values=-1)
 
 
-class NearReplays:
-    """Results of a set of queries under many configs, compared with the recorded answers; each config is replayed once.
+class NearReplays(Trials[NearAgreement]):
+    """Results of a set of queries under many configs, compared with the recorded answers.
 
     `limit`: length that our results are cut to. `precision`: largest difference of equal scores. `depth` is the k of the overlap.
     `before_cut` are recorded scores before the last cut, by qid and memory. `score` adds the model scores that a config needs to evidence.
@@ -166,7 +166,7 @@ class NearReplays:
         # A batch leaves out queries without grades: the recorded memories are grades here, and an empty answer is one too.
         grades = {query.qid: dict.fromkeys(productions[query.qid].order, 1) for query in queries}
         asked = [query if grades[query.qid] else replace(query, answerable=False) for query in queries]
-        self.count = 0
+        super().__init__()
         self._limit, self._depth, self._precision, self._score = limit, depth, precision, score
         self._productions, self._grades, self._before_cut = productions, grades, before_cut or {}
         self._encode(LabelledBatch(asked, evidences, grades))
@@ -181,7 +181,7 @@ class NearReplays:
         empty = np.array([not one.recorded for one in of], dtype=bool)
         share = 1.0 if empty.all() else min(float(empty.mean()), EMPTY_WEIGHT)
         self._weights = np.where(empty, share / max(empty.sum(), 1), (1.0 - share) / max((~empty).sum(), 1))
-        self._kept: dict[PipelineConfig, tuple[NearAgreement, bytes]] = {}
+        self._kept = {}
 
     def headroom(self, agreement: NearAgreement) -> float:
         """How much nearer than this anything can come."""
@@ -195,21 +195,6 @@ class NearReplays:
         if any(one is not before for one, before in zip(scored, self.batch.evidences, strict=True)):
             evidences = dict(zip(self.batch.qids, scored, strict=True))
             self._encode(LabelledBatch(self.batch.queries, evidences, self._grades))
-
-    def agreement(self, config: PipelineConfig) -> NearAgreement:
-        """How far the results of a config agree with the recorded answers."""
-        return self._outcome(config)[0]
-
-    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
-        """Does turning this parameter all the way change any result or its score?"""
-        now = self._outcome(config)[1]
-        return any(self._outcome(changed(config, spec.path, value))[1] != now for value in ends(spec, config))
-
-    def _outcome(self, config: PipelineConfig) -> tuple[NearAgreement, bytes]:
-        if config not in self._kept:
-            self.count += 1
-            self._kept[config] = self._replayed(config)
-        return self._kept[config]
 
     def _replayed(self, config: PipelineConfig) -> tuple[NearAgreement, bytes]:
         queries = len(self.batch.queries)

@@ -47,7 +47,7 @@ from cems_workbench.jobs.fidelity import (
     setting_for,
 )
 from cems_workbench.jobs.importing import upload
-from cems_workbench.jobs.nearest import REPORTED, Nearest, PresetNearness, find_nearest, lists_for
+from cems_workbench.jobs.nearest import MAX_PRESETS, Nearest, PresetNearness, find_nearest, lists_for
 from cems_workbench.jobs.query_set_evidence import discard_evidence, read_evidence
 from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
@@ -71,8 +71,6 @@ from cems_workbench.ui.kit.widgets import (
 )
 
 FOUND = "evaluate:nearest_found"
-MAX_PRESETS = 5
-"""Presets that are listed."""
 PRESETS: list[Column[PresetNearness]] = [
     Column("preset", lambda one: one.name),
     Column("queries", lambda one: one.agreement.queries),
@@ -121,7 +119,7 @@ def _nearest_digest(
 
 def _result(found: Nearest) -> None:
     """Draw the preset and its changes, the agreement of both halves, and what remains."""
-    first, *others = found.lines()
+    first, *others = found.lines
     st.markdown(f"**{plain(first[0].upper() + first[1:])}**")
     if found.changes:
         changes: list[Column[tuple[str, Any, Any]]] = [
@@ -130,9 +128,9 @@ def _result(found: Nearest) -> None:
             Column("nearest", lambda change: short_value(change[2])),
         ]
         draw_table(found.changes, changes, key="evaluate:nearest_changes", width=900)
-    names = ("queries", "number", *REPORTED.values())
-    columns: list[Column[Sequence[Any]]] = [Column(name, itemgetter(i)) for i, name in enumerate(names)]
-    draw_table(found.agreement_rows(), columns, key="evaluate:nearest_agreement", width=900)
+    agreement = found.tables[1]
+    columns: list[Column[Sequence[Any]]] = [Column(name, itemgetter(i)) for i, name in enumerate(agreement.columns)]
+    draw_table(agreement.rows, columns, key="evaluate:nearest_agreement", width=900)
     for line in others:
         st.caption(plain(line[0].upper() + line[1:] + "."))
     with st.expander(f"{min(MAX_PRESETS, len(found.presets))} nearest presets, unchanged"):
@@ -141,7 +139,7 @@ def _result(found: Nearest) -> None:
             st.caption(f":orange[⚠] {plain(name)} is left out: {plain(why)}")
     download(
         "Config (YAML)",
-        dump_config(found.config, "\n".join(found.lines())),
+        dump_config(found.config, "\n".join(found.lines)),
         f"nearest-{Path(found.recording.name).stem}.yaml",
         "evaluate:nearest_yaml",
         help="A config file for every command, and for Configs › Upload.",

@@ -65,7 +65,10 @@ def test_a_file_becomes_a_set_with_memories_and_evidence(store: Store, tmp_path:
     (parsed,) = inputs_of(path, "auto")
     report = add_input(parsed, store)
     assert (report.memories.added, report.queries.added) == (4, 2) and not report.errors
-    assert "another pipeline" in report.notes[0] and "1 query has stages that contradict themselves" in report.notes[1]
+    assert (
+        "another pipeline" in report.notes[0]
+        and "queries with stages that contradict themselves, which their traces name: 1" in report.notes[1]
+    )
     assert [query.qid for query in store.query_sets.queries("mine")] == ["q1", "q2"]
     assert {key: one.content for key, one in store.memories.read().items()} == {key: f"text of {key}" for key in "abcd"}
     found = read_traced(store, "mine")
@@ -92,7 +95,7 @@ def test_no_memory_of_the_store_is_replaced_and_other_texts_are_said(store: Stor
     store.memories.delete("d")
     report = import_traces(written(tmp_path / "mine.jsonl", ("q1", HYBRID)), store)
     assert store.memories.read()["a"].content == "ours" and set(store.memories.read()) == {"a", "b", "c"}
-    assert any(line.startswith("1 memory has another text") and line.endswith("such as a") for line in report.notes)
+    assert any(line.startswith("memories with another text") and line.endswith("such as a") for line in report.notes)
     found = read_traced(store, "mine")
     assert found is not None and found.evidences["q1"].memories["a"].content == "ours"
 
@@ -183,7 +186,7 @@ def test_ids_of_a_list_or_of_the_pipeline_are_the_stored_memories_of_their_texts
     store.add(ParsedInput("m", "memories-jsonl", memories=tuple(kept)))
     report = import_traces(written(tmp_path / "mine.jsonl", *of_own_ids(ids)), store)
     assert store.memories.count() == 4 and report.memories.added == 0
-    assert f"{renamed} documents of the trace have the text of stored memories under another id" in "".join(
+    assert f"documents with the text of stored memories under another id, taken for these: {renamed}" in "".join(
         report.notes
     )
     found = read_traced(store, "mine")
@@ -297,7 +300,7 @@ def test_of_a_query_traced_twice_the_last_trace_counts(
     for portion in (256, 1):
         monkeypatch.setattr(reader, "PORTION_TRACES", portion)
         report = import_traces(path, store)
-        assert "1 query was traced more than once; the last trace counts, such as of q1" in report.notes
+        assert "queries traced more than once, of which the last trace counts: 1, such as q1" in report.notes
         found = read_traced(store, "mine")
         assert found is not None and set(found.evidences) == {"q1", "q2"}
         assert found.evidences["q1"].recorded.results == (("d", 0.9),)  # type: ignore[union-attr]
