@@ -41,6 +41,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.supersession import Successor, find_successors
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, Memory
@@ -242,11 +243,9 @@ class Blame:
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
         """The whole result as plain values; `options` belong to the commands."""
-        return {
-            "query": self.query,
+        return plain_fields(self, "query") | {
             "config": self.config_name,
-            "sentence": self.sentence,
-            "split_by": self.split_by,
+            **plain_fields(self, "sentence split_by"),
             "claims": [_claim_json(claim, options) for claim in self.claims],
             "notes": list(self.notes),
         }
@@ -398,7 +397,7 @@ class _About:
     def _differing(self, edge: ProposedEdge, memory: Memory, known: Mapping[str, Memory]) -> Otherwise:
         newer = edge.older == memory.id
         other = known[edge.newer if newer else edge.older]
-        spans = edge.newer_spans if newer else edge.older_spans
+        spans = edge.signals.newer_spans if newer else edge.signals.older_spans
         when = edge.later if newer else edge.later.replace("later", "earlier")
         return Otherwise(
             other,
@@ -492,25 +491,24 @@ def _later(memory: Memory, successor: Successor) -> str:
 
 
 def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
-    claim = blamed.claim
     return {
-        "claim": claim.text,
+        "claim": blamed.claim.text,
         "verdict": blamed.verdict,
-        "start": claim.start,
-        "end": claim.end,
+        **plain_fields(blamed.claim, "start end"),
         "sentence": blamed.sentence,
         "memories": [_memory_json(found, options) for found in blamed.memories],
     }
 
 
+def _text_json(memory: Memory) -> dict[str, Any]:
+    return {"memory_id": memory.id, "title": memory.title, "content": memory.content}
+
+
 def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
     support, overlap = found.support, found.support.overlap
     return {
-        "memory_id": found.id,
-        "title": support.memory.title,
-        "content": support.memory.content,
-        "verdict": support.verdict,
-        "reason": support.reason,
+        **_text_json(support.memory),
+        **plain_fields(support, "verdict reason"),
         "score": round(support.score, 4),
         "cosine": None if support.cosine is None else round(support.cosine, 4),
         "overlap": round(overlap.share, 4),
@@ -520,18 +518,11 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
         "lacking": list(overlap.lacking),
         "words": found.words,
         **_standing_json(found.standing),
-        "stale": found.stale,
-        "grade": found.grade,
-        "irrelevant": found.irrelevant,
-        "returned_for": None if found.returned_for is None else list(found.returned_for),
+        **plain_fields(found, "stale grade irrelevant returned_for"),
         "otherwise": [
             {
-                "memory_id": one.memory.id,
-                "title": one.memory.title,
-                "content": one.memory.content,
-                "source": one.source,
-                "newer": one.newer,
-                "words": one.words,
+                **_text_json(one.memory),
+                **plain_fields(one, "source newer words"),
                 "content_spans": [list(span) for span in one.spans],
                 "title_spans": [list(span) for span in one.title_spans],
                 **_standing_json(one.standing),
@@ -550,13 +541,6 @@ def _next_json(following: Next | None, options: Sequence[str]) -> dict[str, Any]
 
 
 def _standing_json(place: Standing | None) -> dict[str, Any]:
-    return (
-        {}
-        if place is None
-        else {
-            "rank": place.rank,
-            "lost_at": place.lost_at,
-            "standing": place.words,
-            "reason": place.reason,
-        }
-    )
+    if place is None:
+        return {}
+    return plain_fields(place, "rank lost_at") | {"standing": place.words, "reason": place.reason}

@@ -28,6 +28,7 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import merged_names
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Table
@@ -39,8 +40,6 @@ SHOWN = 10
 """Rows of each branch that are put in words where nobody asks for another number."""
 LABEL = "counting losses"
 NO_PROJECT = "(no project)"
-Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
-"""The columns of a table, and its rows."""
 Tally = Counter[Branch | None]
 """Relevant memories by the branch where they leave; None for those that are returned."""
 Found = Callable[[Collection[str]], Mapping[str, Evidence]]
@@ -66,11 +65,7 @@ class LossCounts:
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain values."""
-        return {
-            "relevant": self.relevant,
-            "returned": self.returned,
-            "branches": [branch.to_json() | {"count": count} for branch, count in self.branches.items()],
-        }
+        return plain_fields(self, "relevant returned") | {"branches": _counted(self.branches)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +86,9 @@ class LostMemory:
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain values."""
-        return {
-            "qid": self.qid,
-            "query": self.query,
-            "memory_id": self.memory_id,
-            "grade": self.grade,
-            **self.branch.to_json(),
-            "rank": self.rank,
-            "words": self.words,
-        }
+        return (
+            plain_fields(self, "qid query memory_id grade") | self.branch.to_json() | plain_fields(self, "rank words")
+        )
 
 
 @dataclass(frozen=True)
@@ -127,15 +116,14 @@ class LossMap(LossCounts):
         """The rows of a branch."""
         return [row for row in self.rows if row.branch == branch]
 
-    def groups(self, by: Literal["type", "project"]) -> Rows:
+    def groups(self, by: Literal["type", "project"], title: str = "") -> Table:
         """A row for each query type or project: its relevant memories, those returned, and those lost by each branch."""
         found = self.by_type if by == "type" else self.by_project
-        branches = list(self.branches)
-        rows: list[tuple[object, ...]] = [
-            (name, counts.relevant, counts.returned, *(counts.branches.get(branch, 0) for branch in branches))
+        rows = (
+            (name, counts.relevant, counts.returned, *(counts.branches.get(branch, 0) for branch in self.branches))
             for name, counts in found.items()
-        ]
-        return (by, "relevant", "returned", *(branch.words(self.k) for branch in branches)), rows
+        )
+        return Table((by, "relevant", "returned", *(one.words(self.k) for one in self.branches)), tuple(rows), title)
 
     def sentence(self) -> str:
         """ "lost 18 of 121 relevant memories from the first 10: adjust 12, list depth 4, never a candidate 2", most first."""
@@ -148,15 +136,9 @@ class LossMap(LossCounts):
         return {
             "config": self.config_name,
             "sentence": self.sentence(),
-            "k": self.k,
-            "relevant_from": self.relevant_from,
-            "queries": self.queries,
+            **plain_fields(self, "k relevant_from queries"),
             **super().to_json(),
-            "after": dict(self.after),
-            "by_type": {name: counts.to_json() for name, counts in self.by_type.items()},
-            "by_project": {name: counts.to_json() for name, counts in self.by_project.items()},
-            "rows": [row.to_json() for row in self.rows],
-            "remarks": list(self.remarks),
+            **plain_fields(self, "after by_type by_project rows remarks"),
             "known_mistakes": [one.to_json() for one in self.mistakes],
         }
 
@@ -197,26 +179,21 @@ class LossDifference:
     def to_json(self) -> dict[str, Any]:
         """The difference as plain values."""
         return {
-            "before": self.before,
-            "after": self.after,
+            **plain_fields(self, "before after"),
             "sentence": self.sentence(),
-            "k": self.k,
-            "relevant": self.relevant,
-            "saved": [branch.to_json() | {"count": count} for branch, count in self.saved.items()],
-            "broken": [branch.to_json() | {"count": count} for branch, count in self.broken.items()],
+            **plain_fields(self, "k relevant"),
+            "saved": _counted(self.saved),
+            "broken": _counted(self.broken),
             "moved": [
                 {"from": one.to_json(), "to": other.to_json(), "count": count}
                 for (one, other), count in self.moved.items()
             ],
-            "saved_rows": [row.to_json() for row in self.saved_rows],
-            "broken_rows": [row.to_json() for row in self.broken_rows],
+            **plain_fields(self, "saved_rows broken_rows"),
         }
 
 
-def as_table(found: Rows, title: str = "") -> Table:
-    """Columns and rows with a title."""
-    columns, rows = found
-    return Table(columns, tuple(rows), title)
+def _counted(branches: Mapping[Branch, int]) -> list[dict[str, Any]]:
+    return [branch.to_json() | {"count": count} for branch, count in branches.items()]
 
 
 def _lost(rows: Iterable[LostMemory], title: str, count: int) -> Table:
@@ -265,32 +242,28 @@ class Losses:
         stages = merged_names([list(one.after) for one in self.maps])
         return in_pipeline_order({branch for one in self.maps for branch in one.branches}, stages)
 
-    def table(self) -> Rows:
+    def table(self) -> Table:
         """Where the relevant memories end: a row for each branch, a column for each config, and what the others save and break."""
-        k, names = self.maps[0].k, [one.config_name for one in self.maps]
+        k, changes = self.maps[0].k, [counts for one in self.differences for counts in (one.saved, one.broken)]
         changed = [name for one in self.differences for name in (f"saved by {one.after}", f"broken by {one.after}")]
         rows: list[tuple[object, ...]] = [
             (f"returned in the first {k}", *(one.returned for one in self.maps), *(None for _ in changed))
         ]
         for branch in self.branches:
-            found = [one.branches.get(branch, 0) for one in self.maps]
-            moves = [
-                count for one in self.differences for count in (one.saved.get(branch, 0), one.broken.get(branch, 0))
-            ]
-            rows.append((branch.words(k), *found, *moves))
-        totals = [total for one in self.differences for total in (sum(one.saved.values()), sum(one.broken.values()))]
+            counts = [*(one.branches for one in self.maps), *changes]
+            rows.append((branch.words(k), *(one.get(branch, 0) for one in counts)))
+        totals = [sum(one.values()) for one in changes]
         rows.append(("all relevant memories", *(one.relevant for one in self.maps), *totals))
-        return ("where they end", *names, *changed), rows
+        return Table(("where they end", *(one.config_name for one in self.maps), *changed), tuple(rows))
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """Where relevant memories end; of each config by query type and project; then the memories behind each branch."""
-        tables = [as_table(self.table())]
+        tables = [self.table()]
         for one in self.maps:
             several = f"{one.config_name}, " if len(self.maps) > 1 else ""
-            for name, found in (("type of query", one.groups("type")), ("project", one.groups("project"))):
-                if len(found[1]) > 1:
-                    tables.append(as_table(found, f"{several}by {name}"))
+            groups = (one.groups("type", f"{several}by type of query"), one.groups("project", f"{several}by project"))
+            tables += [table for table in groups if len(table) > 1]
             tables += [
                 _lost(one.rows_of(branch), f"{several}{branch.words(one.k)}", count)
                 for branch, count in one.branches.items()
@@ -302,10 +275,7 @@ class Losses:
 
     def to_json(self) -> dict[str, Any]:
         """Maps and differences as plain values."""
-        return {
-            "maps": [one.to_json() for one in self.maps],
-            "differences": [one.to_json() for one in self.differences],
-        }
+        return plain_fields(self, "maps differences")
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,14 +342,12 @@ def _places(pairs: RelevantPairs, counts: Ints, block: Block) -> tuple[Ints, Int
     return pairs.first[block.places][rows] + number, rows, columns
 
 
-def pair_losses(
-    batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConfig, k: int, mistakes: StageMistakes | None = None
-) -> PairLosses:
+def pair_losses(pairs: RelevantPairs, config: PipelineConfig, k: int, mistakes: StageMistakes) -> PairLosses:
     """Where each relevant memory of a batch is lost under a config; what is no candidate of the evidence was never found.
 
     The runs are added to `mistakes`.
     """
-    count = len(pairs.query)
+    count, batch = len(pairs.query), pairs.batch
     at = np.full(count, NEVER, dtype=np.int8)
     dropped, rank = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
     stages = batch.candidate_stages(config)
@@ -388,8 +356,7 @@ def pair_losses(
         # The last two places are those of RETURNED and NEVER, which are -1 and -2.
         number = np.array([*(stages.index(name) for name in found.stages), NEVER, RETURNED], dtype=np.int8)
         at[pair], dropped[pair], rank[pair] = number[found.at], found.dropped, found.rank
-        if mistakes is not None:
-            mistakes.add(done, block.table, config, (block.grade, batch.ideal[block.places]))
+        mistakes.add(done, block.table, config, (block.grade, batch.ideal[block.places]))
     return PairLosses(pairs, LossArrays(stages, at, dropped, rank))
 
 
@@ -408,27 +375,24 @@ class LossCollector:
 
     def __call__(self, batch: LabelledBatch, found: Sequence[Rankings]) -> None:
         """Add a portion, as `each` of `evaluate_stream`; `found` are its rankings under each config."""
-        self.add(batch, [rankings.needs for rankings in found])
+        self.add([batch], [rankings.needs for rankings in found])
 
-    def add(self, batch: LabelledBatch, needs: Sequence[Mapping[str, int]] | None = None) -> None:
-        """Add queries with their evidence, on which every config is replayed; `needs` are those of their rankings, where known."""
-        pairs = relevant_pairs(batch, self.relevant_from)
-        outcomes = [pair_losses(batch, pairs, tally.config, self.k, tally.mistakes) for tally in self._tallies]
-        for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
-            tally.add(one, None if needs is None else needs[i])
-        for changes, one in zip(self._changes, outcomes[1:], strict=True):
-            changes.add(outcomes[0], one, slice(None), slice(None))
+    def add(self, batches: Sequence[LabelledBatch], needs: Sequence[Mapping[str, int]] | None = None) -> None:
+        """Add queries with their evidence, on which every config is replayed: one batch for all, or each config's own.
 
-    def add_each(self, batches: Sequence[LabelledBatch], needs: Sequence[Mapping[str, int]] | None = None) -> None:
-        """Add queries of which each config has separate evidence; compared are the memories that are relevant in both."""
+        `needs` are those of their rankings, where known. Compared are the memories that are relevant in both batches.
+        """
+        pairs = [relevant_pairs(batch, self.relevant_from) for batch in batches]
+        pairs = pairs * len(self.configs) if len(pairs) == 1 else pairs
         outcomes = [
-            pair_losses(batch, relevant_pairs(batch, self.relevant_from), tally.config, self.k, tally.mistakes)
-            for batch, tally in zip(batches, self._tallies, strict=True)
+            pair_losses(own, tally.config, self.k, tally.mistakes)
+            for own, tally in zip(pairs, self._tallies, strict=True)
         ]
         for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
             tally.add(one, None if needs is None else needs[i])
         for changes, one in zip(self._changes, outcomes[1:], strict=True):
-            changes.add(outcomes[0], one, *_in_both(outcomes[0].pairs, one.pairs))
+            same = (slice(None), slice(None)) if one.pairs is pairs[0] else _in_both(pairs[0], one.pairs)
+            changes.add(outcomes[0], one, *same)
 
     @property
     def relevant(self) -> int:
@@ -464,10 +428,7 @@ def losses_of(
     `needs` are those of the rankings (`Rankings.needs`), for the remarks. Raises InputError if no query has a relevant memory.
     """
     collector = LossCollector(configs, relevant_from, k, rows=rows)
-    if len({id(batch) for batch in batches}) == 1:
-        collector.add(batches[0], needs)
-    else:
-        collector.add_each(batches, needs)
+    collector.add(batches[:1] if len({id(batch) for batch in batches}) == 1 else batches, needs)
     return collector.finished()
 
 
@@ -490,7 +451,7 @@ def stream_losses(
     done = 0
     for portion in stream.portions():
         progress(LABEL, done, stream.queries)
-        collector.add(LabelledBatch.of(portion, kind))
+        collector.add([LabelledBatch.of(portion, kind)])
         done += len(portion.queries)
     progress(LABEL, done, stream.queries)
     return collector.finished()
@@ -511,10 +472,10 @@ def with_words(
     differences = tuple(
         replace(
             one,
-            saved_rows=in_words(_first(one.saved_rows, shown), *_with_k(pairs[0], one.k)),
-            broken_rows=in_words(_first(one.broken_rows, shown), *_with_k(pair, one.k)),
+            saved_rows=in_words(_first(one.saved_rows, shown), pairs[0][0], one.k, pairs[0][1]),
+            broken_rows=in_words(_first(one.broken_rows, shown), config, one.k, found),
         )
-        for one, pair in zip(losses.differences, pairs[1:], strict=True)
+        for one, (config, found) in zip(losses.differences, pairs[1:], strict=True)
     )
     return Losses(maps, differences)
 
@@ -525,10 +486,6 @@ def stream_words(collector: LossCollector, stream: EvidenceStream, shown: int = 
     return with_words(
         found, collector.configs, [lambda qids: stream.of_queries(qids).evidences] * len(found.maps), shown
     )
-
-
-def _with_k(pair: tuple[PipelineConfig, Found], k: int) -> tuple[PipelineConfig, int, Found]:
-    return pair[0], k, pair[1]
 
 
 def _first(rows: Iterable[LostMemory], shown: int) -> list[LostMemory]:

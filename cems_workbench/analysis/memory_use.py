@@ -36,6 +36,7 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.replay import blocks_of, replay, run, to_table
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
@@ -85,17 +86,11 @@ class MemoryUse:
 
     def to_json(self, k: int) -> dict[str, Any]:
         """The counts as plain values."""
-        return {
-            "memory_id": self.memory_id,
-            "candidate": self.candidate,
-            "wanted": self.wanted,
-            "returned": self.returned,
-            "found": self.found,
+        return plain_fields(self, "memory_id candidate wanted returned found") | {
             "returned_irrelevant": self.irrelevant,
             "returned_unjudged": self.unjudged,
             "lost": [
-                {"stage": branch.stage, "manner": branch.manner, "words": branch.words(k), "queries": count}
-                for branch, count in self.lost.items()
+                branch.to_json() | {"words": branch.words(k), "queries": count} for branch, count in self.lost.items()
             ],
         }
 
@@ -123,12 +118,8 @@ class UseRow:
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
         """The row as plain values, with the command that explains it."""
-        return {
-            "qid": self.query.qid,
-            "query": self.query.query,
-            "status": self.status,
-            "grade": self.grade,
-            "rank": self.rank,
+        return plain_fields(self.query, "qid query") | {
+            **plain_fields(self, "status grade rank"),
             "stage": self.branch.stage if self.branch else None,
             "what": self.words,
             "next": self.next_command(options),

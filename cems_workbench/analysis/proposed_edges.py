@@ -26,9 +26,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cems_workbench.analysis.supersession import days_later
-from cems_workbench.analysis.supersession_signals import Profile, Signals, Span, profile_of, signals_of, word_lists
+from cems_workbench.analysis.supersession_signals import Profile, Signals, profile_of, signals_of, word_lists
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Memory
 from cems_workbench.store.memories import Origin
@@ -96,26 +97,14 @@ class ProposedEdge:
             parts.append(f"contradiction {self.contradiction:.2f}")
         return "; ".join(parts)
 
-    @property
-    def older_spans(self) -> tuple[Span, ...]:
-        """The marked parts of the older memory."""
-        return self.signals.older_spans
-
-    @property
-    def newer_spans(self) -> tuple[Span, ...]:
-        """The marked parts of the newer memory."""
-        return self.signals.newer_spans
-
     def to_json(self) -> dict[str, Any]:
         """The proposal as JSON values."""
-        values: dict[str, Any] = {
-            "newer": self.newer,
-            "older": self.older,
+        values = plain_fields(self, "newer older") | {
             "score": round(self.score, 4),
             "days": round(self.days, 2),
             "why": self.why,
-            "older_spans": [list(span) for span in self.older_spans],
-            "newer_spans": [list(span) for span in self.newer_spans],
+            "older_spans": [list(span) for span in self.signals.older_spans],
+            "newer_spans": [list(span) for span in self.signals.newer_spans],
             "features": {name: round(value, 4) for name, value in self.features.items()},
         }
         return values | ({} if self.contradiction is None else {"contradiction": round(self.contradiction, 4)})
@@ -150,13 +139,8 @@ class Proposals:
 
     def to_json(self) -> dict[str, Any]:
         """The proposals as JSON values."""
-        return {
-            "total": self.total,
-            "compared": self.compared,
-            "memories": self.memories,
-            "minimum": self.minimum,
-            "notes": list(self.notes),
-            "proposals": [edge.to_json() for edge in self.edges],
+        return plain_fields(self, "total compared memories minimum notes") | {
+            "proposals": [edge.to_json() for edge in self.edges]
         }
 
 
@@ -377,15 +361,7 @@ def term_rarity(resources: Resources) -> Callable[[str], float]:
 
 def features_of(pair: CandidatePair, signals: Signals) -> dict[str, float]:
     """The values of FEATURES."""
-    return {
-        "cosine": pair.cosine,
-        "near": pair.near,
-        "slot": signals.slot,
-        "change": signals.change,
-        "negation": signals.negation,
-        "same": signals.same,
-        "length": signals.length,
-    }
+    return {name: getattr(pair if name in ("cosine", "near") else signals, name) for name in FEATURES}
 
 
 def score_of(features: Mapping[str, float]) -> float:

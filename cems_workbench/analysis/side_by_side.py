@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 
@@ -101,101 +101,47 @@ class Cell:
         return {"rank": self.rank, "score": self.score, "parts": dict(self.parts), "words": self.words}
 
 
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One candidate. `cells` are by column key; a list or stage that it never entered has none."""
+    """One candidate. `cells` are by column key, in the order of the columns; a list or stage that it never entered has none.
 
-    def __init__(self, table: SideBySide, place: int) -> None:
-        self._table, self._place = table, place
+    `former_rank` is its rank after fusion, or in the results of the trace that this one is compared with; `move` the places gained from
+    there, negative if lost; None unless it has both ranks. `first_words` are untrusted like every text.
+    """
 
-    def __repr__(self) -> str:
-        return f"<Row {self.memory_id}: {ordinal(self.final_rank) if self.final_rank else f'dropped by {self.dropped_by}'}>"
-
-    @property
-    def memory_id(self) -> str:
-        """The candidate."""
-        return self._table.memory_ids[self._place]
-
-    @property
-    def title(self) -> str | None:
-        """The memory's title, if it has one."""
-        return self._table.titles[self._place]
-
-    @property
-    def first_words(self) -> str:
-        """The beginning of its text, on one line; untrusted like every text."""
-        return self._table.first_words[self._place]
-
-    @property
-    def grade(self) -> int | None:
-        """Its grade for the query, if it was judged."""
-        return self._table.grades[self._place]
-
-    @property
-    def stale(self) -> str | None:
-        """What supersedes it and where that one is, or when it expired; None if neither."""
-        return stale_words(self._table.trace, self.memory_id)
-
-    @property
-    def final_rank(self) -> int | None:
-        """Its rank in the results, from 1; None if a stage dropped it."""
-        return self._table.final_ranks[self._place]
-
-    @property
-    def former_rank(self) -> int | None:
-        """Its rank after fusion, or in the results of the trace that this one is compared with; None without one."""
-        return self._table.former_ranks[self._place]
-
-    @property
-    def move(self) -> int | None:
-        """Places gained from `former_rank` to the final one, negative if lost; None unless it has both."""
-        return self._table.moves[self._place]
+    memory_id: str
+    title: str | None
+    first_words: str
+    grade: int | None
+    stale: str | None
+    """What supersedes it and where that one is, or when it expired; None if neither."""
+    final_rank: int | None
+    former_rank: int | None
+    move: int | None
+    dropped_by: str | None
+    """The stage that dropped it; None for a result."""
+    dropped_words: str | None
+    cells: Mapping[str, Cell]
+    moved_from: str
 
     @property
     def moved_words(self) -> str:
         """ "up 2 from 3rd after fusion"; empty without a final rank."""
         if self.final_rank is None:
             return ""
-        where = self._table.moved_from
+        where = self.moved_from
         if self.former_rank is None or self.move is None:
             return f"had no rank {where}"
         if self.move == 0:
             return f"as {where}"
         return f"{'up' if self.move > 0 else 'down'} {abs(self.move)} from {ordinal(self.former_rank)} {where}"
 
-    @property
-    def dropped_by(self) -> str | None:
-        """The name of the stage that dropped it; None for a result."""
-        return self._table.dropped_by[self._place]
-
-    @property
-    def dropped_words(self) -> str | None:
-        """Why it was dropped; None for a result."""
-        return self._table.dropped_words[self._place]
-
-    @property
-    def cells(self) -> Mapping[str, Cell]:
-        """Its cells by column key, in the order of the columns."""
-        return _Cells(self._table, self._place)
-
     def to_json(self) -> dict[str, Any]:
         """The row as plain values."""
-        return {name: getattr(self, name) for name in ROW_FIELDS} | {
-            "cells": {key: cell.to_json() for key, cell in self.cells.items()}
-        }
+        return plain_fields(self, ROW_FIELDS) | {"cells": {key: cell.to_json() for key, cell in self.cells.items()}}
 
 
-ROW_FIELDS = (
-    "memory_id",
-    "title",
-    "first_words",
-    "grade",
-    "stale",
-    "final_rank",
-    "former_rank",
-    "move",
-    "dropped_by",
-    "dropped_words",
-)
+ROW_FIELDS = field_names(Row)[:-2]
 """What is in a row besides its cells."""
 
 
@@ -243,86 +189,68 @@ class SideBySide:
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """The rows, made when they are read."""
-        return _Rows(self)
+        """All rows."""
+        return [self._row(place) for place in range(len(self))]
 
     def row(self, memory_id: str) -> Row | None:
         """The row of a memory; None if it is no candidate."""
-        place = self._place_of.get(memory_id)
-        return None if place is None else Row(self, place)
+        return self._row(self.memory_ids.index(memory_id)) if memory_id in self.memory_ids else None
+
+    def _row(self, place: int) -> Row:
+        said = {name: column[place] for name, column in self.fields.items()}
+        memory_id = self.memory_ids[place]
+        cells = {}
+        for column in self.columns:
+            own = self._values[column.key]
+            if own.there[place]:
+                given = zip(column.parts, own.parts, strict=True)
+                parts = tuple((part.label, value) for part, numbers in given if (value := numbers[place]) is not None)
+                words = _words(self.trace, column, memory_id)
+                cells[column.key] = Cell(own.ranks[place], own.scores[place], parts, words)
+        return Row(**said | {"stale": stale_words(self.trace, memory_id)}, cells=cells, moved_from=self.moved_from)
 
     def column(self, key: str) -> Column:
         """The column of a key. KeyError without one."""
         return self._columns[key]
 
-    def ranks(self, key: str) -> Sequence[int | None]:
-        """The ranks of a column, in the order of the rows. KeyError without such a column."""
-        return self._values[key].ranks
-
-    def scores(self, key: str) -> Sequence[float | None]:
-        """The scores of a column, in the order of the rows. KeyError without such a column."""
-        return self._values[key].scores
-
     @cached_property
     def memory_ids(self) -> Sequence[str]:
-        """The candidates, in the order of the rows; so are the values below."""
+        """The candidates, in the order of the rows."""
         ids = self.trace.table.ids[0]
         return [ids[c] for c in self._places]
 
-    @property
-    def titles(self) -> Sequence[str | None]:
-        """Titles of the memories."""
-        texts = self._texts
-        return [texts[c][0] for c in self._places]
-
-    @property
-    def first_words(self) -> Sequence[str]:
-        """Beginnings of the texts."""
-        texts = self._texts
-        return [texts[c][1] for c in self._places]
-
     @cached_property
-    def grades(self) -> Sequence[int | None]:
-        """Grades."""
-        return [self._grades.get(memory_id) for memory_id in self.memory_ids]
-
-    @cached_property
-    def badges(self) -> Sequence[str | None]:
-        """What supersedes a memory, or when it expired, without where its successor is."""
-        said = stale_badges(self.trace)
-        return [said.get(memory_id) for memory_id in self.memory_ids]
-
-    @cached_property
-    def final_ranks(self) -> Sequence[int | None]:
-        """Ranks in the results."""
-        return _optional(self._ends.final[self._places])
-
-    @cached_property
-    def former_ranks(self) -> Sequence[int | None]:
-        """Ranks after fusion, or in the trace that this one is compared with."""
-        if self._previous is None:
-            return _optional(self._ends.first[self._places])
-        before = {result.memory_id: result.rank for result in self._previous.results}
-        return [before.get(memory_id) for memory_id in self.memory_ids]
-
-    @cached_property
-    def moves(self) -> Sequence[int | None]:
-        """Places gained."""
-        pairs = zip(self.former_ranks, self.final_ranks, strict=True)
-        return [None if before is None or now is None else before - now for before, now in pairs]
-
-    @cached_property
-    def dropped_by(self) -> Sequence[str | None]:
-        """Names of the stages that dropped a memory."""
-        names = [name for name, _ in self.trace.run.items()]
-        return [None if at < 0 else names[at] for at in self._ends.dropped_at[self._places].tolist()]
-
-    @cached_property
-    def dropped_words(self) -> Sequence[str | None]:
-        """Why they were dropped."""
-        arrays = [each for _, each in self.trace.run.items()]
-        ends = zip(self._ends.dropped_at[self._places].tolist(), self._places, strict=True)
-        return [None if at < 0 else (arrays[at].reason(0, c) or "") for at, c in ends]
+    def fields(self) -> Mapping[str, Sequence[Any]]:
+        """By the names of `ROW_FIELDS`, the values of the rows; `stale` is a badge, without where the successor is."""
+        places, ends, table, ids = self._places, self._ends, self.trace.table, self.memory_ids
+        badges = stale_badges(self.trace)
+        # Title and first words of a candidate are the same for every config.
+        texts = memoized(
+            table.memo,
+            "first words",
+            None,
+            lambda: [(memory.title, first_words(memory.content)) for memory in table.memories[0]],
+        )
+        final, former = _optional(ends.final[places]), _optional(ends.first[places])
+        if self._previous is not None:
+            before = {result.memory_id: result.rank for result in self._previous.results}
+            former = [before.get(memory_id) for memory_id in ids]
+        stages = list(self.trace.run.items())
+        dropped = [
+            (stages[at], c) if at >= 0 else None for at, c in zip(ends.dropped_at[places].tolist(), places, strict=True)
+        ]
+        return {
+            "memory_id": ids,
+            "title": [texts[c][0] for c in places],
+            "first_words": [texts[c][1] for c in places],
+            "grade": [self._grades.get(memory_id) for memory_id in ids],
+            "stale": [badges.get(memory_id) for memory_id in ids],
+            "final_rank": final,
+            "former_rank": former,
+            "move": [None if a is None or b is None else a - b for a, b in zip(former, final, strict=True)],
+            "dropped_by": [one and one[0][0] for one in dropped],
+            "dropped_words": [one and (one[0][1].reason(0, one[1]) or "") for one in dropped],
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The table as plain values, a row for each memory."""
@@ -335,7 +263,7 @@ class SideBySide:
 
     def to_table(self) -> tuple[list[str], list[list[Any]]]:
         """The table as headings and rows of plain values: the fields of a row, then rank, score and parts of each column."""
-        fields = self._fields()
+        fields = self.fields
         headings, columns = [name.replace("_", " ") for name in fields], list(fields.values())
         for column in self.columns:
             values = self._values[column.key]
@@ -348,21 +276,6 @@ class SideBySide:
             columns += values.parts
         return headings, [list(row) for row in zip(*columns, strict=True)]
 
-    def _fields(self) -> dict[str, Sequence[Any]]:
-        """The fields of the rows, by the names of `ROW_FIELDS`."""
-        return {
-            "memory_id": self.memory_ids,
-            "title": self.titles,
-            "first_words": self.first_words,
-            "grade": self.grades,
-            "stale": self.badges,
-            "final_rank": self.final_ranks,
-            "former_rank": self.former_ranks,
-            "move": self.moves,
-            "dropped_by": self.dropped_by,
-            "dropped_words": self.dropped_words,
-        }
-
     def to_columns(self) -> dict[str, Any]:
         """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a badge.
 
@@ -374,22 +287,7 @@ class SideBySide:
             numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
             columns.append(_column_json(column) | numbers)
         head = {"compared_with": self.compared_with, "moved_from": self.moved_from}
-        return {**head, "columns": columns, **self._fields()}
-
-    @cached_property
-    def _place_of(self) -> Mapping[str, int]:
-        return {memory_id: place for place, memory_id in enumerate(self.memory_ids)}
-
-    @property
-    def _texts(self) -> Sequence[tuple[str | None, str]]:
-        """Title and first words of every candidate: they are the same for every config."""
-        table = self.trace.table
-        return memoized(
-            table.memo,
-            "first words",
-            None,
-            lambda: [(memory.title, first_words(memory.content)) for memory in table.memories[0]],
-        )
+        return {**head, "columns": columns, **self.fields}
 
 
 def parts_words(kind: ColumnKind, parts: Sequence[tuple[str, float]]) -> str:
@@ -402,44 +300,6 @@ def parts_words(kind: ColumnKind, parts: Sequence[tuple[str, float]]) -> str:
 def first_words(content: str) -> str:
     """The beginning of a text, on one line."""
     return one_line(content[: 4 * FIRST_WORDS_CHARS], FIRST_WORDS_CHARS)
-
-
-class _Rows(Sequence[Row]):
-    def __init__(self, table: SideBySide) -> None:
-        self._table = table
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        chosen = range(len(self))[place]
-        return Row(self._table, chosen) if isinstance(chosen, int) else [Row(self._table, one) for one in chosen]
-
-
-class _Cells(Mapping[str, Cell]):
-    def __init__(self, table: SideBySide, place: int) -> None:
-        self._table, self._place = table, place
-
-    def __getitem__(self, key: str) -> Cell:
-        values, place = self._table._values[key], self._place
-        if not values.there[place]:
-            raise KeyError(key)
-        column, memory_id = self._table.column(key), self._table.memory_ids[place]
-        given = zip(column.parts, values.parts, strict=True)
-        parts = tuple((part.label, value) for part, numbers in given if (value := numbers[place]) is not None)
-        return Cell(values.ranks[place], values.scores[place], parts, _words(self._table.trace, column, memory_id))
-
-    def __iter__(self) -> Iterator[str]:
-        return (column.key for column in self._table.columns if self._table._values[column.key].there[self._place])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _words(trace: Trace, column: Column, memory_id: str) -> str:

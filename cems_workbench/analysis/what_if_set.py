@@ -26,6 +26,7 @@ from cems_workbench.evaluation.evaluate import evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 
@@ -52,13 +53,9 @@ class QueryEffect:
 
     def to_json(self) -> dict[str, Any]:
         """The effect as plain values."""
-        return {
-            "qid": self.query.qid,
-            "query": self.query.query,
+        return plain_fields(self.query, "qid query") | {
             "rank": self.after,
-            "before": self.before,
-            "came": list(self.came),
-            "left": list(self.left),
+            **plain_fields(self, "before came left"),
             "value": number(self.value_after),
             "value_before": number(self.value_before),
         }
@@ -112,14 +109,7 @@ class SetEffect:
 
     def to_json(self) -> dict[str, Any]:
         """The effect as plain values."""
-        return {
-            "memory_id": self.memory_id,
-            "what": self.what,
-            "k": self.k,
-            "queries": self.queries,
-            "sentence": self.sentence,
-            "notes": list(self.notes),
-            "returned": list(self.returned),
+        return plain_fields(self, "memory_id what k queries sentence notes returned") | {
             "measures": self.comparison.to_json(False)["compared"][0]["measures"],
             "changed": [effect.to_json() for effect in self.changed],
         }

@@ -48,16 +48,12 @@ class LossReport(Result):
     @property
     def by_type(self) -> tuple[Table, ...]:
         """Of each config a row for each query type: its relevant memories, those returned, and those lost by each branch."""
-        from cems_workbench.analysis.losses_of_set import as_table
-
-        return tuple(as_table(one.groups("type"), f"{one.config_name}, by type") for one in self.losses.maps)
+        return tuple(one.groups("type", f"{one.config_name}, by type") for one in self.losses.maps)
 
     @property
     def by_project(self) -> tuple[Table, ...]:
         """The same by project of the query."""
-        from cems_workbench.analysis.losses_of_set import as_table
-
-        return tuple(as_table(one.groups("project"), f"{one.config_name}, by project") for one in self.losses.maps)
+        return tuple(one.groups("project", f"{one.config_name}, by project") for one in self.losses.maps)
 
     @property
     def memories(self) -> Table:

@@ -87,7 +87,7 @@ def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(
     batch = labelled(found)
     portions = LossCollector([one, other], 1, k)
     for qid in batch.qids:
-        portions.add(batch.of_queries([qid]))
+        portions.add([batch.of_queries([qid])])
     whole = losses_of([batch], [one, other], 1, k)
     assert portions.finished() == whole == losses_of([batch, batch.of_queries(batch.qids)], [one, other], 1, k)
     before, after, change = *whole.maps, whole.differences[0]

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.why.trial import LINEAR, changed
+from cems_workbench.analysis.why.trial import LINE_TOLERANCE, LINEAR, changed, crossings, roots
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.replay import run, single_table
@@ -195,8 +195,6 @@ FACTORS = frozenset(
 )
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
-LINE_TOLERANCE = 1e-13
-"""Lines that differ by less than this share of the largest score count as one line without a crossing."""
 
 
 @dataclass(frozen=True)
@@ -291,24 +289,8 @@ def _pieces(turned: ParameterSweep, kind: LineKind, low: float, high: float) -> 
     if not kind.scaled or stages[0].fields(0).bypassed or not stages[0].after.alive.any():
         return [low, high]
     first, last = (_raw(stage) for stage in stages)
-    shares = {0.0, 1.0, *_crossings(first, last), *_crossings(-first, -last)}
+    shares = {0.0, 1.0, *crossings(first, last), *crossings(-first, -last)}
     return [low + share * (high - low) for share in sorted(shares)]
-
-
-def _crossings(first: Floats, last: Floats) -> Iterator[float]:
-    """Shares of the range at which another line becomes the highest."""
-    slope = last - first
-    leader = int(np.lexsort((-slope, -first))[0])
-    share = 0.0
-    while True:
-        steeper = slope - slope[leader]
-        at = np.divide(first[leader] - first, steeper, out=np.full(len(slope), np.inf), where=steeper > 1e-15)
-        at = np.where(at > share + 1e-12, at, np.inf)
-        share = float(at.min())
-        if share >= 1:
-            return
-        yield share
-        leader = int(np.lexsort((-slope, at))[0])
 
 
 def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -> Ends | None:
@@ -392,7 +374,7 @@ def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) ->
     always: Bools = np.ones(ends.fused.shape[1], dtype=bool)
     ever = always
     if kind.fused and ends.minimum is not None:
-        yield from _roots(ends.fused - ends.minimum[:, None])
+        yield from roots(ends.fused - ends.minimum[:, None])
         margin = ends.fused - ends.minimum[:, None]
         rounding = LINE_TOLERANCE * max(float(np.abs(ends.fused).max(initial=0.0)), LINE_TOLERANCE)
         always, ever = np.all(margin > rounding, axis=0), np.any(margin > -rounding, axis=0)
@@ -404,17 +386,17 @@ def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) ->
         yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
         if config.rerank.score_window < 1:
             for top in contenders(ends.fused, always, ever, 1, None):
-                yield from _roots(ends.fused - (1 - config.rerank.score_window) * ends.fused[:, [top]])
+                yield from roots(ends.fused - (1 - config.rerank.score_window) * ends.fused[:, [top]])
         return
     one = ends.one if config.adjust.clamp else None
     rivals = contenders(ends.adjusted, always, ever, depth, one)
     yield from _pairs(ends.adjusted, rivals)
     if one is not None:
-        yield from _roots(ends.adjusted - one[:, None])
+        yield from roots(ends.adjusted - one[:, None])
     if config.gap.ratio > 0:
         for top in contenders(ends.adjusted, always, ever, 1, one):
-            yield from _roots(ends.adjusted - ends.floor[:, [top]])
-        yield from _roots(ends.adjusted - ends.highest[:, None])
+            yield from roots(ends.adjusted - ends.floor[:, [top]])
+        yield from roots(ends.adjusted - ends.highest[:, None])
 
 
 def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floats | None) -> np.ndarray:
@@ -435,16 +417,7 @@ def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
     """The shares at which any two lines meet."""
     some = scores[:, indices]
     first, second = np.triu_indices(len(indices), 1)
-    yield from _roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))
-
-
-def _roots(difference: Floats, size: float | None = None) -> Iterator[float]:
-    """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
-    first, last = difference
-    size = float(np.abs(difference).max(initial=0.0)) if size is None else size
-    apart = np.maximum(np.abs(first), np.abs(last)) > LINE_TOLERANCE * max(size, LINE_TOLERANCE)
-    crossing = apart & (first * last <= 0) & (first != last)
-    yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()
+    yield from roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))
 
 
 def _fused(turned: ParameterSweep, value: float) -> Floats:

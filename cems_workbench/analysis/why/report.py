@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -67,6 +67,7 @@ from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import FILTER, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Table
 
@@ -326,20 +327,12 @@ class Why:
         return {
             "query": self.query,
             "memory_id": self.path.memory_id,
-            "fix": self.fix and self.fix.to_json(),
-            "k": self.path.k,
-            "status": self.path.status,
-            "rank": self.path.rank,
-            "lost_at": self.path.lost_at,
-            "cause": self.cause,
-            "standing": self.standing,
-            "vector": self.vector and self.vector.to_json(),
-            "path": [asdict(step) for step in self.path.steps],
-            "places": [asdict(place) for place in self.path.places],
-            "counterfactuals": [counterfactual.to_json() for counterfactual in self.counterfactuals],
-            "nearest": self.nearest.to_json() if self.nearest else None,
-            "verdict": self.verdict,
-            "replays": self.replays,
+            **plain_fields(self, "fix"),
+            **plain_fields(self.path, "k status rank lost_at"),
+            **plain_fields(self, "cause standing vector"),
+            "path": plain_fields(self.path, "steps")["steps"],
+            **plain_fields(self.path, "places"),
+            **plain_fields(self, "counterfactuals nearest verdict replays"),
             "known_mistakes": [mistake.to_json() for mistake in self.mistakes],
         }
 

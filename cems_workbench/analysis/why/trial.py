@@ -20,8 +20,9 @@ Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -213,6 +214,10 @@ LINEAR = frozenset(
 )
 
 
+LINE_TOLERANCE = 1e-13
+"""Lines that differ by less than this share of the largest score count as one line without a crossing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Lines:
     """(C) per living candidate: raw = intercept + slope·w, best list score, product of the factors; `target` is the memory."""
@@ -222,6 +227,10 @@ class Lines:
     best: Floats
     factor: Floats
     target: int
+
+    def raw(self, weight: float) -> Floats:
+        """(C) raw scores at a weight."""
+        return self.intercept + self.slope * weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +263,16 @@ def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float
     lines = _lines(trials, config, path)
     if lines is None or high <= low:
         return []
-    bounds = {low, high}
-    pieces = _pieces(lines, low, high) if config.fusion.normalize == "minmax" else [(low, high, None, None)]
-    for start, end, lowest, highest in pieces:
-        bounds |= {start, end, *_roots(lines, config, start, end, lowest, highest)}
+    bounds, shares, minmax = {low, high}, {0.0, 1.0}, config.fusion.normalize == "minmax"
+    if minmax:
+        first, last = lines.raw(low), lines.raw(high)
+        shares |= {*crossings(first, last), *crossings(-first, -last)}
+    for start, end in pairwise(low + share * (high - low) for share in sorted(shares)):
+        middle = lines.raw((start + end) / 2)
+        spread = (int(middle.argmin()), int(middle.argmax())) if minmax else (None, None)
+        values, top = _numerators(lines, config, np.array([start, end]), *spread)
+        rivals = [*(values - values[lines.target]), *([top - values[lines.target]] if config.adjust.clamp else [])]
+        bounds |= {start, end, *(start + share * (end - start) for share in roots(np.array(rivals).T))}
     edges = np.array(sorted(bounds))
     middles = (edges[:-1] + edges[1:]) / 2
     ranks = [_rank(lines, config, float(middle)) for middle in middles]
@@ -289,42 +304,29 @@ def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:
     return Lines(raw[0], raw[1] - raw[0], best, factor, int(target[0]))
 
 
-def _pieces(lines: Lines, low: float, high: float) -> list[tuple[float, float, int | None, int | None]]:
-    """(start, end, lowest, highest): pieces with the same candidates of lowest and highest raw score."""
-    pieces: list[tuple[float, float, int | None, int | None]] = []
-    start = low
-    while start < high:
-        value = lines.intercept + lines.slope * start
-        top = int(np.lexsort((-lines.slope, -np.round(value, 15)))[0])
-        bottom = int(np.lexsort((lines.slope, np.round(value, 15)))[0])
-        end = min(high, _meets(lines, top, start, 1), _meets(lines, bottom, start, -1))
-        pieces.append((start, end, bottom, top))
-        start = end
-    return pieces
+def crossings(first: Floats, last: Floats) -> Iterator[float]:
+    """Shares of the range at which another line becomes the highest."""
+    slope = last - first
+    leader = int(np.lexsort((-slope, -first))[0])
+    share = 0.0
+    while True:
+        steeper = slope - slope[leader]
+        at = np.divide(first[leader] - first, steeper, out=np.full(len(slope), np.inf), where=steeper > 1e-15)
+        at = np.where(at > share + 1e-12, at, np.inf)
+        share = float(at.min())
+        if share >= 1:
+            return
+        yield share
+        leader = int(np.lexsort((-slope, at))[0])
 
 
-def _meets(lines: Lines, leader: int, start: float, sign: int) -> float:
-    """The first weight past `start` at which another line overtakes the leader's."""
-    steeper = sign * (lines.slope - lines.slope[leader])
-    behind = sign * (lines.intercept[leader] - lines.intercept)
-    at = np.divide(behind, steeper, out=np.full(len(steeper), np.inf), where=steeper > 1e-15)
-    later = at[at > start + 1e-12]
-    return float(later.min()) if len(later) else np.inf
-
-
-def _roots(
-    lines: Lines, config: PipelineConfig, start: float, end: float, lowest: int | None, highest: int | None
-) -> list[float]:
-    """Weights within start..end at which the memory's numerator meets a rival's, or the clamp."""
-    at = np.array([start, end])
-    values, top = _numerators(lines, config, at, lowest, highest)
-    rivals = values - values[lines.target]
-    if config.adjust.clamp:
-        rivals = np.vstack([rivals, top - values[lines.target]])
-    first, last = rivals[:, 0], rivals[:, 1]
-    crossing = (first * last) < 0
-    share = first[crossing] / (first[crossing] - last[crossing])
-    return [float(root) for root in start + share * (end - start)]
+def roots(difference: Floats, size: float | None = None) -> Iterator[float]:
+    """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
+    first, last = difference
+    size = float(np.abs(difference).max(initial=0.0)) if size is None else size
+    apart = np.maximum(np.abs(first), np.abs(last)) > LINE_TOLERANCE * max(size, LINE_TOLERANCE)
+    crossing = apart & (first * last <= 0) & (first != last)
+    yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()
 
 
 def _numerators(
@@ -341,7 +343,7 @@ def _numerators(
 
 
 def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
-    raw = lines.intercept + lines.slope * weight
+    raw = lines.raw(weight)
     ends = (int(raw.argmin()), int(raw.argmax())) if config.fusion.normalize == "minmax" else (None, None)
     if config.fusion.normalize == "minmax" and raw.min() == raw.max():  # all equal: each normalises to 1
         lines, ends = replace(lines, intercept=np.ones(len(raw)), slope=np.zeros(len(raw))), (None, None)

@@ -66,9 +66,12 @@ def field_names(kind: Any) -> tuple[str, ...]:
 _CONTRACT = field_names(StageRow)
 
 
-def plain_fields(record: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Some fields of a dataclass, with records as dicts and tuples as lists all the way down."""
-    return {name: _plain(getattr(record, name)) for name in names}
+def plain_fields(record: Any, names: Iterable[str] | str) -> dict[str, Any]:
+    """Some attributes of a record, by names or by names with blank spaces between, as plain values all the way down.
+
+    Records with a `to_json` are what it gives, other dataclasses dicts of their fields, and tuples lists.
+    """
+    return {name: _plain(getattr(record, name)) for name in (names.split() if isinstance(names, str) else names)}
 
 
 _ATOMS = (str, float, int, bool, type(None))
@@ -77,10 +80,12 @@ _ATOMS = (str, float, int, bool, type(None))
 def _plain(value: Any) -> Any:
     if type(value) in _ATOMS:  # nearly everything
         return value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):
         return plain_fields(value, field_names(type(value)))
     return value

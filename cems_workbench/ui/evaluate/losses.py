@@ -26,7 +26,6 @@ from cems_workbench.analysis.losses_of_set import (
     LossDifference,
     Losses,
     LostMemory,
-    Rows,
     losses_of,
     with_words,
 )
@@ -37,6 +36,7 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.stages import candidate_stages
+from cems_workbench.results import Table
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
@@ -504,14 +504,14 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
 
 def _draw_table(losses: Losses) -> None:
     """Draw how many end where; of two configs also what the other saves and breaks there."""
-    names, rows = losses.table()
+    table = losses.table()
     columns: list[Column[Sequence[Any]]] = [
         Column(
             name, itemgetter(i), 130 if i else 210, help=_table_help(name, losses) if i else None, pinned=not i or None
         )
-        for i, name in enumerate(names)
+        for i, name in enumerate(table.columns)
     ]
-    draw_table(rows, columns, key="evaluate:losses:table", placeholder="–", most=len(rows))
+    draw_table(table.rows, columns, key="evaluate:losses:table", placeholder="–", most=len(table))
 
 
 def _table_help(name: str, losses: Losses) -> str:
@@ -523,8 +523,8 @@ def _table_help(name: str, losses: Losses) -> str:
     return plain(f"Lost there by {lost}, and returned by {returned}")
 
 
-def _records(table: Rows) -> list[dict[str, Any]]:
-    return [dict(zip(table[0], row, strict=True)) for row in table[1]]
+def _records(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def _draw_groups(losses: Losses) -> None:
@@ -539,12 +539,12 @@ def _draw_groups(losses: Losses) -> None:
                 st.markdown(f"## {plain(one.config_name)}")
             kinds: tuple[Literal["type", "project"], ...] = ("type", "project")
             for by in kinds:
-                heads, rows = one.groups(by)
+                table = one.groups(by)
                 columns: list[Column[Sequence[Any]]] = [
                     Column(name, itemgetter(i), None if i else 150, pinned=not i or None)
-                    for i, name in enumerate(heads)
+                    for i, name in enumerate(table.columns)
                 ]
-                draw_table(rows, columns, key=f"{GROUPS}:{one.config_name}:{by}", most=MAX_TABLE_ROWS)
+                draw_table(table.rows, columns, key=f"{GROUPS}:{one.config_name}:{by}", most=MAX_TABLE_ROWS)
 
 
 def _draw_rows(

@@ -165,7 +165,7 @@ def _deal(review: Review, resources: Resources) -> tuple[ProposedEdge, Memory, M
 
 def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) -> Markup:
     """The two memories with their dates and the marked parts, and the reasons."""
-    sides = [("Older", older, edge.older_spans, ""), ("Newer", newer, edge.newer_spans, edge.later)]
+    sides = [("Older", older, edge.signals.older_spans, ""), ("Newer", newer, edge.signals.newer_spans, edge.later)]
     return render("label/superseded.html", pair_no=f"p{pair_no}", edge=edge, sides=sides, marked=marked_parts)
 
 
