@@ -449,7 +449,7 @@ class _About:
 
 def standing(trace: Trace, memory: Memory) -> Standing:
     """The rank of a memory among the results of a trace, or where it is lost, in words."""
-    rank = next((result.rank for result in trace.results if result.memory_id == memory.id), None)
+    rank = trace.ranks.get(memory.id)
     if rank is not None:
         return Standing(rank, None, f"{ordinal(rank)} of {len(trace.results)} results")
     lost = loss(trace, memory.id)

@@ -29,7 +29,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cems_workbench.analysis.ranks import kendall, rbo
+from cems_workbench.analysis.ranks import kendall, rbo, target_rank
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
@@ -39,9 +39,6 @@ from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS
-
-NO_LIMIT_K = 10
-"""Number of results compared if the config has no limit."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def component_effects(
 ) -> list[Effect]:
     """The effect of each part that is on, in the order of the pipeline. `relevant` are the ids judged relevant."""
     trace = replay(evidence, config, switched_off=switched_off)
-    k = config.assembly.limit or NO_LIMIT_K
+    k = target_rank(config)
     now = _first(trace, k)
     found = []
     for part in parts(trace):

@@ -233,8 +233,7 @@ class SideBySide:
         )
         final, former = _optional(ends.final[places]), _optional(ends.first[places])
         if self._previous is not None:
-            before = {result.memory_id: result.rank for result in self._previous.results}
-            former = [before.get(memory_id) for memory_id in ids]
+            former = [self._previous.ranks.get(memory_id) for memory_id in ids]
         stages = list(self.trace.run.items())
         dropped = [
             (stages[at], c) if at >= 0 else None for at, c in zip(ends.dropped_at[places].tolist(), places, strict=True)

@@ -103,7 +103,7 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
     hidden = excluded_successor(trace.evidence.notes, memory_id)
     if not successors and hidden is None and not validity:
         return None
-    ranks = _ranks(trace)
+    ranks = trace.ranks
     rank = ranks.get(memory_id)
     if not successors and hidden is not None:
         later, where = days_later(memory.created_at, hidden[0].created_at), f"the query's {hidden[1]} excludes"
@@ -137,7 +137,7 @@ def stale_words(trace: Trace, memory_id: str, k: int | None = None) -> str | Non
 
 def stale_badges(trace: Trace) -> dict[str, str]:
     """The badge of every candidate that is out of date, by id: `Staleness.short`, which needs no search for where a successor is."""
-    ranks, as_of, superseded = _ranks(trace), trace.evidence.as_of, trace.evidence.superseded
+    ranks, as_of, superseded = trace.ranks, trace.evidence.as_of, trace.evidence.superseded
     said = {}
     for memory_id, memory in trace.evidence.memories.items():
         if successors := superseded.get(memory_id):
@@ -169,7 +169,7 @@ def first_result_words(found: Staleness) -> str:
 
 def supersedes_words(trace: Trace, memory_id: str) -> str | None:
     """ "supersedes m249, which is 1st": the best ranked of the memories that it supersedes; None if none of them is a result."""
-    ranks = _ranks(trace)
+    ranks = trace.ranks
     older = [key for key, own in trace.evidence.superseded.items() if any(one.memory_id == memory_id for one in own)]
     ranked = sorted((ranks[key], key) for key in older if key in ranks)
     return f"supersedes {ranked[0][1]}, which is {ordinal(ranked[0][0])}" if ranked else None
@@ -225,10 +225,6 @@ def days_later(older: datetime | None, newer: datetime | None) -> str:
 def superseded_words(successor: str) -> str:
     """ "superseded by m312"."""
     return f"superseded by {successor}"
-
-
-def _ranks(trace: Trace) -> dict[str, int]:
-    return {result.memory_id: result.rank for result in trace.results}
 
 
 def _chosen(trace: Trace, successors: tuple[Successor, ...], ranks: Mapping[str, int]) -> Successor:

@@ -1,40 +1,21 @@
-"""Lexical evidence: the words of a query in a memory, their share of its BM25 score, and how much of the text a model read.
+"""Why a memory's text matches a query: by words (BM25, ts_rank), by tokens (late interaction), and by which chunk.
 
-    BM25(memory) = sum over the query's terms t, as often as the query has them, of part(t)
-    part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
+    BM25(memory)  = sum over the query's terms t, as often as the query has them, of
+                    idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
+    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(its count c in the text),
+                    gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493
+    strength(s)   = max over query tokens t of idf(t) * max(0, cos(t, s)) / largest idf   0..1, of text token s; of one t its cosine
 
-The parts of an indexed memory are read from the index, so that they add up to the score in the list; tf is counted in the text, df and
-N are the index's. A text that the index does not hold is scored with the index's statistics unchanged.
+BM25's parts are read from the index, so that they add up to the score in the list; a text that it does not hold is scored with its
+statistics unchanged. A query that PostgreSQL reads as a phrase, or as words that must all occur, is ranked by distances: its lexemes have
+no parts. A query token matches the text token nearest to it; only these matches make the score.
 
-A chunk that a reranker read is a stretch of the content; `seed_overlap` appends a ". ", which the content may not have
-there. A model cuts a text after its last token; the cut is given as the end of the last whole word before it.
+The chunk that a memory was found by is the one with the best score if the config counts the text that scored best (`assembly.text:
+version`), else the one with the best rank in a list that takes part; a reranker reads the one with the best rank in any list, since its
+scores serve every config. `seed_overlap` appends a ". " to what it reads, which the content may not have there. A model cuts a text after
+its last token; the cut is given as the end of the last whole word before it.
 
-Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical/lexical_index.py).
-
-ts_rank evidence: the lexemes of a query in a text, and their share of its ts_rank.
-
-    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(its count in the text)
-    gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493, so 0.0608 for once and at most 1.64 times that
-
-Neither the rarity of a lexeme nor the length of the text counts. A query that PostgreSQL reads as a phrase, or as words that must all
-occur, is ranked by their distances instead: its lexemes have no parts.
-
-Source: pg_text_search/ts_rank.py, which computes it as the server does.
-
-Token similarity: how strongly the tokens of a query match each token of a text: late interaction, seen from the text.
-
-    strength(s) = max over query tokens t of idf(t) * max(0, cos(t, s)) / largest idf        0..1; for one token t alone: max(0, cos(t, s))
-
-A query token matches the text token nearest to it; only these matches make the score (models/late_interaction.py).
-
-Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf.
-
-Chunks of results: the one that a memory was found by, the one that a reranker read, and its position in the memory.
-
-If the config counts the text that scored best (`assembly.text: version`), it is the chunk of the list with the best
-score, as `fusion.best_version` has it; otherwise the chunk with the best rank in a list that takes part, the earlier list first.
-
-A reranker's scores serve every config, so it reads the chunk with the best rank in any list, even in one that is switched off.
+Source: Robertson and Zaragoza 2009, as bm25s computes it; pg_text_search/ts_rank.py; ColBERT's MaxSim (Khattab & Zaharia 2020).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class WhatIf:
     @property
     def rank(self) -> tuple[int | None, int | None]:
         """The memory's rank among the results, before and after."""
-        before, after = (_ranks(trace).get(self.memory_id) for trace in (self.before, self.after))
+        before, after = (trace.ranks.get(self.memory_id) for trace in (self.before, self.after))
         return before, after
 
     def lists(self) -> list[BeforeAfter]:
@@ -117,7 +117,7 @@ class WhatIf:
 
     def others(self) -> list[MovedMemory]:
         """The other results with a changed rank, by their rank afterwards; those that are gone come last."""
-        before, after = _ranks(self.before), _ranks(self.after)
+        before, after = self.before.ranks, self.after.ranks
         moved = [
             MovedMemory(key, before.get(key), after.get(key))
             for key in before.keys() | after.keys()
@@ -312,10 +312,6 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
             f"The query variants are those that were searched; expansion might choose other words after a real {what}."
         )
     return said
-
-
-def _ranks(trace: Trace) -> dict[str, int]:
-    return {result.memory_id: result.rank for result in trace.results}
 
 
 def _in_lists(trace: Trace, memory_id: str) -> dict[str, EditedRank]:

@@ -2,19 +2,12 @@
 
 `param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs; label and help of
 each parameter are the row of its section in `parameters.json`. `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in
-the order of docs/internals/specification.md. Nothing else in the project lists parameters.
-Lists and mappings are tuples inside, so that a config is hashable, and lists and mappings in files.
-
-Export names: what a parameter is called in other systems, declared with the parameter.
-
-`cems(...)`, `planned(...)`, `agent(...)`, `ace(...)`, `mem0(...)` and `engram(...)` are written into a field's metadata
-(`param(..., exports=...)`); the writers and readers derive from them, so that there is no second list of parameters. `codec` says how a
-value is written if it is not the parameter's own; the codecs are in `forms/sheet.py`.
+the order of docs/internals/specification.md. Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a
+config is hashable. What a parameter is called in other systems is declared with it (`exports=cems(...)`); writers and readers derive from
+that. `codec` says how a value is written if it is not the parameter's own (`forms/sheet.py`).
 
 Source: docs/reference/formats.md, "Configs"; CEMS plan, "Config Changes"; memory agent, feature 2; mem0ai 2.2.1, `Memory.search`; engram
 at 10a2fe6, processor/recollection-writer.ts; ACE at f60bd48.
-
-A value of the config in a few characters, as pages and reports show it.
 """
 
 from __future__ import annotations
@@ -22,7 +15,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,45 +77,24 @@ class ExportName:
     place: int = 0
 
 
-def cems(
-    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None, null: float | None = None
-) -> tuple[ExportName, ...]:
-    """A variable that CEMS reads today."""
-    return (ExportName("env", f"CEMS_{name}", codec, low, high, null),)
-
-
-def planned(name: str, *, codec: Codec = "value", place: int = 0) -> tuple[ExportName, ...]:
-    """A variable of the CEMS plan that current CEMS does not read."""
-    return (ExportName("env", f"CEMS_{name}", codec, read=False, place=place),)
-
-
-def agent(name: str, *, codec: Codec = "value") -> tuple[ExportName, ...]:
-    """A variable of the memory agent."""
-    return (ExportName("reranker-env", f"RERANKER_{name}", codec),)
-
-
-def ace(name: str) -> tuple[ExportName, ...]:
-    """A variable of ACE."""
-    return (ExportName("ace-env", f"ACE_{name}"),)
-
-
-def mem0(
-    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None
-) -> tuple[ExportName, ...]:
-    """An argument of mem0's search (`search.NAME`), or a key of its configuration (`config.SECTION.NAME`)."""
-    return (ExportName("mem0", name, codec, low, high),)
-
-
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
 
 
-def engram(
-    name: str, *, codec: Codec = "value", low: float | None = None, high: float | None = None
-) -> tuple[ExportName, ...]:
-    """A constant of engram's recollection."""
-    return (ExportName("engram", f"{RECOLLECTION}: {name}", codec, low, high),)
+def _named(target: Target, prefix: str = "", *, read: bool = True) -> Callable[..., tuple[ExportName, ...]]:
+    """name, with the other attributes of an `ExportName` by name → the name in a target."""
+    return lambda name, **rest: (ExportName(target, prefix + name, read=read, **rest),)
 
+
+cems = _named("env", "CEMS_")
+planned = _named("env", "CEMS_", read=False)
+"""A variable of the CEMS plan that current CEMS does not read."""
+agent = _named("reranker-env", "RERANKER_")
+ace = _named("ace-env", "ACE_")
+mem0 = _named("mem0")
+"""An argument of mem0's search (`search.NAME`), or a key of its configuration (`config.SECTION.NAME`)."""
+engram = _named("engram", f"{RECOLLECTION}: ")
+"""A constant of engram's recollection."""
 
 Cost = Literal["replay", "gather", "deepen"]
 """What a change costs. replay: nothing. gather: new evidence. deepen: new evidence when raised, nothing when lowered."""
@@ -249,6 +221,11 @@ class FieldSpec:
     def section(self) -> str:
         """The stage this parameter belongs to: the first segment of its path."""
         return self.path.split(".", 1)[0]
+
+    @property
+    def slider(self) -> tuple[float, float]:
+        """The range of its slider; where nothing bounds it, from 0 and to 1."""
+        return self.soft or (self.low or 0.0, 1.0 if self.high is None else self.high)
 
     @property
     def row(self) -> type[Section] | None:

@@ -143,12 +143,10 @@ class SentenceTransformerEmbedder(TokenEmbedder):
 
     @cached_property
     def dimension(self) -> int:
-        """Length of one vector."""
         return int(self.model.get_embedding_dimension())
 
     @property
     def loaded(self) -> bool:
-        """Have the weights been read?"""
         return self.torch.loaded
 
     @property
@@ -200,7 +198,6 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return vectors[[place[text] for text in texts]]
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
-        """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
         out = []
         special = set(self.model.tokenizer.all_special_ids)
 
@@ -227,11 +224,9 @@ class SentenceTransformerEmbedder(TokenEmbedder):
 
     @property
     def room(self) -> int:
-        """How many wordpieces of a text the model reads."""
         return int(self.model.max_seq_length) - 2  # the two special tokens
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
         tokenizer = self.model.tokenizer
         read = tokenizer(
             list(texts), add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
@@ -239,10 +234,8 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return [[(int(begin), int(end)) for begin, end in spans] for spans in read["offset_mapping"]]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Wordpieces in the model's notation: "##" marks a continuation of a word."""
         return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """Wordpiece ids of each text without special tokens, not truncated."""
         tokenizer = self.model.tokenizer
         return list(tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)["input_ids"])

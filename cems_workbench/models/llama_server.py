@@ -58,6 +58,8 @@ def quoted(value: object) -> str:
 class LlamaServerReranker:
     """Scores pairs through a llama.cpp server, `max_concurrent` at a time; a raw score is a probability, 0..1."""
 
+    scale = JudgeScale(0.5, (0.8, 0.5, 0.2))  # even odds are the threshold
+
     def __init__(
         self,
         url: str,
@@ -84,11 +86,6 @@ class LlamaServerReranker:
         self._instruction = instruction
         self._max_concurrent = max_concurrent
         self.batch = max_concurrent
-
-    @property
-    def scale(self) -> JudgeScale | None:
-        """A probability: even odds are the threshold."""
-        return JudgeScale(0.5, (0.8, 0.5, 0.2))
 
     @property
     def label(self) -> str:

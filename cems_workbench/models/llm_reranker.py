@@ -68,16 +68,13 @@ def grade(reply: str) -> float:
 class LlmReranker:
     """`PairScorer` over any `Chat`, at most `max_concurrent` questions at a time; `instruction` says what is relevant."""
 
+    scale: JudgeScale | None = None  # no calibration exists
+
     def __init__(self, chat: Chat, instruction: str | None = None, max_concurrent: int = 4) -> None:
         self._chat = chat
         self._instruction = (instruction or "").strip()
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
-
-    @property
-    def scale(self) -> JudgeScale | None:
-        """None: no calibration exists."""
-        return None
 
     @property
     def label(self) -> str:

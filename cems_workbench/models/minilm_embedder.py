@@ -142,12 +142,10 @@ class MiniLMEmbedder(TokenEmbedder):
 
     @property
     def dimension(self) -> int:
-        """Length of one vector."""
         return WIDTH
 
     @property
     def loaded(self) -> bool:
-        """Have the weights been read?"""
         return "_network" in self.__dict__
 
     @property
@@ -169,7 +167,6 @@ class MiniLMEmbedder(TokenEmbedder):
 
     @cached_property
     def room(self) -> int:
-        """How many wordpieces of a text the model reads."""
         said = json.loads((self._folder / "sentence_bert_config.json").read_bytes())
         return min(int(said["max_seq_length"]), POSITIONS) - SPECIAL_TOKENS
 
@@ -187,7 +184,6 @@ class MiniLMEmbedder(TokenEmbedder):
         return vectors[[place_of[text] for text in texts]]
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
-        """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
         special, read = self.network.special, self._cut(texts)
         found: dict[int, Float32] = {}
         for places, rows in self._runs(read, lambda vectors: vectors):
@@ -223,15 +219,12 @@ class MiniLMEmbedder(TokenEmbedder):
             yield from (places[start : start + size] for start in range(0, len(places), size))
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
         return [list(read.offsets) for read in self._tokenized(texts)]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Wordpieces in the model's notation: "##" marks a continuation of a word."""
         return [self.network.tokenizer.id_to_token(number) for number in ids]
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """Wordpiece ids of each text without special tokens, not truncated."""
         return [list(read.ids) for read in self._tokenized(texts)]
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
@@ -386,7 +379,6 @@ class MiniLMOnDevice(MiniLMEmbedder):
 
     @property
     def place(self) -> str:
-        """The device it runs on, in words."""
         return f"{super().place}; a single query on the processor"
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
@@ -394,7 +386,6 @@ class MiniLMOnDevice(MiniLMEmbedder):
         return self.on_device.encode(texts, progress) if self._worth(len(texts)) else super().encode(texts, progress)
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
-        """Token vectors, as the base class."""
         return self.on_device.token_vectors(texts) if self._worth(len(texts)) else super().token_vectors(texts)
 
     def _worth(self, count: int) -> bool:

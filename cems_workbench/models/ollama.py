@@ -64,6 +64,8 @@ class OllamaReranker:
     digest of `installed`) becomes part of the cache key, so that pairs are scored again after the model is pulled again.
     """
 
+    scale: JudgeScale | None = None  # no calibration exists
+
     def __init__(
         self,
         url: str,
@@ -81,11 +83,6 @@ class OllamaReranker:
         self._instruction = instruction or ""
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
-
-    @property
-    def scale(self) -> JudgeScale | None:
-        """None: no calibration exists."""
-        return None
 
     @property
     def label(self) -> str:

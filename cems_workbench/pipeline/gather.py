@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
@@ -258,34 +259,28 @@ def gather_lists(
     spoken = resources.store.language.current
     understood = understand_request(request, config, resources, where, llm)
     variants, warnings = understood.variants, understood.warnings
-    live, answered, failures = _ask_engine(request, variants, config, resources, where)
-    warnings["lists"] += failures
     inner = inner_depth(config, request.query, spoken)
-    by_engine, answers, refused = engine_lists(
-        variants, config, resources, where, request, understood.conversational, live
-    )
-    warnings["lists"] += refused
+    search = _Searches(request, config, resources, where, variants, understood.conversational, inner, warnings["lists"])
+    search.ask_engine()
+    by_engine = search.by_engines()
     if config.lists.vector.index == "graph" and config.lists.candidate_set.mode == "all":
         resources.graph(progress)
-    lists, missed = _search(request, variants, config, resources, where, understood.lexical, inner, live, by_engine)
-    warnings["lists"] += missed
-    if not any(name == "vector" for _, name in live):
+    lists = search.by_meaning_and_words(understood.lexical, by_engine)
+    if not any(name == "vector" for _, name in search.live):
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
         warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
     warnings["lists"] += _unproven_vectors(resources)
     if isinstance(resources.embedder, TokenEmbedder) and resources.embedder.doubt:
         warnings["lists"].append(resources.embedder.doubt)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
-        found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
-        lists += found
-        warnings["lists"] += refused
+        lists += search.by_ts_rank()
     warnings["lists"] += _pool_warning(config, resources)
-    lists = _by_variant(lists, [*by_engine, *_fused_by_engine(variants, config, live)])
+    lists = _by_variant(lists, [*by_engine, *search.fused_by_engine()])
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
-    search = SearchRequest(variants[0].text, variants, tuple(lists), config, resources, where, request.as_of)
-    added, failures = added_lists(search, _depths(config)) if ADDED_LISTS else ([], [])
+    asked = SearchRequest(variants[0].text, variants, tuple(lists), config, resources, where, request.as_of)
+    added, failures = added_lists(asked, search.depths) if ADDED_LISTS else ([], [])
     warnings["lists"] += failures
     relations: list[Relation] = []
     if config.lists.relations.mode == "each":
@@ -295,7 +290,7 @@ def gather_lists(
         lists.append(relation_list(lists, config, resources, where, MAX_DEPTH))
     if config.lists.entities.enabled:
         try:
-            lists.append(retrieve("entities", search, _depths(config)["entities"]))
+            lists.append(retrieve("entities", asked, search.depths["entities"]))
         except InputError as error:
             lists.append(ranked_list("entities", {}))
             warnings["lists"].append(str(error))
@@ -325,8 +320,8 @@ def gather_lists(
         relations=tuple(relation for relation in relations if relation.target_id in memories),
         notes=_notes(request, config, resources, understood)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
-        | ({"engine": answered} if answered else {})
-        | ({ENGINES: answers} if answers else {})
+        | ({"engine": search.answered} if search.answered else {})
+        | ({ENGINES: search.answers} if search.answers else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
         | (noted.noted_in({}) if notes_superseded(config, resources) else {}),
     )
@@ -363,58 +358,178 @@ def _check(request: Request) -> None:
             raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
 
 
-def _search(
-    request: Request,
-    variants: Sequence[Variant],
-    config: PipelineConfig,
-    resources: Resources,
-    where: Filter,
-    hybrid: bool,
-    inner: int,
-    live: LiveLists,
-    by_engine: Sequence[RankedList] = (),
-) -> tuple[list[RankedList], list[str]]:
-    """One vector and one lexical list per variant, and a line for each that a graph was searched for: what it missed.
+@dataclass
+class _Searches:
+    """The searches of one request: its lists, with their `warnings`."""
 
-    The lexical list is absent when the query is routed to vector.
+    request: Request
+    config: PipelineConfig
+    resources: Resources
+    where: Filter
+    variants: Sequence[Variant]
+    conversational: bool
+    inner: int
+    """Memories of each list that a hybrid list is made of."""
+    warnings: list[str]
+    live: LiveLists = field(default_factory=dict)
+    """The lists that the running system answers, instead of the workbench."""
+    answered: dict[str, Any] | None = None
+    """The note of the running system."""
+    answers: dict[str, Any] = field(default_factory=dict)
+    """What each lexical engine answered, by list name."""
 
-    The vector list is the engine's if `live` has one. A list holds every chunk down to the one that brings the memory that fills
-    its depth; the vector list goes down to `inner` memories at least.
-    """
-    depths = _depths(config)
-    depths["vector"] = max(depths["vector"], inner)
-    lists: list[RankedList] = []
-    missed: list[str] = []
-    for i, variant in enumerate(variants):
-        words = _text_for("lexical", i, variant, request)
-        lexical = (
-            resources.lexical(config.lists.lexical).search_chunks(words, depths["lexical"], where) if hybrid else []
-        )
-        vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
-        if (i, "vector") in live:
-            hits = truncate_to_memories(live[i, "vector"], depths["vector"])
-        elif config.lists.candidate_set.mode == "all" and config.lists.vector.text != "indexed":
-            nearest = _nearest_piece(vector, config.lists.vector.text, resources)
-            hits = truncate_to_memories(_passing(nearest, where, resources), depths["vector"])
-        elif config.lists.candidate_set.mode != "all":
-            found = [memory_id for memory_id, _, _ in lexical] if config.lists.lexical.enabled or not by_engine else []
-            found += [hit.memory_id for ranked in by_engine if ranked.variant == i for hit in ranked.hits]
-            chosen = candidate_set(found, config, resources, where)
-            if config.lists.vector.text == "indexed":
-                pool = resources.cosines(vector, chosen)
+    @cached_property
+    def depths(self) -> dict[str, int]:
+        """Hits of each list."""
+        return _depths(self.config)
+
+    def by_meaning_and_words(self, hybrid: bool, by_engine: Sequence[RankedList]) -> list[RankedList]:
+        """One vector and one lexical list per variant; no lexical one when the query is routed to vector, `hybrid` false.
+
+        A list holds every chunk down to the one that brings the memory that fills its depth; the vector list goes down to `inner`
+        memories at least. What a graph missed is a warning.
+        """
+        config, resources, where = self.config, self.resources, self.where
+        section, mode = config.lists.vector, config.lists.candidate_set.mode
+        depth = max(self.depths["vector"], self.inner)
+        lists: list[RankedList] = []
+        for i, variant in enumerate(self.variants):
+            words = _text_for("lexical", i, variant, self.request)
+            by_words = resources.lexical(config.lists.lexical)
+            lexical = by_words.search_chunks(words, self.depths["lexical"], where) if hybrid else []
+            vector = resources.embedder.encode_query(_text_for("vector", i, variant, self.request))
+            if (i, "vector") in self.live:
+                hits = truncate_to_memories(self.live[i, "vector"], depth)
+            elif mode == "all" and section.text != "indexed":
+                nearest = _nearest_piece(vector, section.text, resources)
+                hits = truncate_to_memories(_passing(nearest, where, resources), depth)
+            elif mode != "all":
+                own = config.lists.lexical.enabled or not by_engine
+                found = [memory_id for memory_id, _, _ in lexical] if own else []
+                found += [hit.memory_id for ranked in by_engine if ranked.variant == i for hit in ranked.hits]
+                chosen = candidate_set(found, config, resources, where)
+                if section.text == "indexed":
+                    pool = resources.cosines(vector, chosen)
+                else:
+                    allowed = set(chosen)
+                    pool = [hit for hit in _nearest_piece(vector, section.text, resources) if hit[0] in allowed]
+                hits = truncate_to_memories(pool, depth)
             else:
-                allowed = set(chosen)
-                pool = [hit for hit in _nearest_piece(vector, config.lists.vector.text, resources) if hit[0] in allowed]
-            hits = truncate_to_memories(pool, depths["vector"])
+                hits = resources.indexes.vectors.search_chunks(vector, depth, where)
+                if section.index == "graph":
+                    exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depth, where)
+                    self.warnings.append(f"vector:{i}: {graph_loss(exact, hits)}")
+            lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
+            if hybrid:
+                lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
+        return lists
+
+    def by_ts_rank(self) -> list[RankedList]:
+        """One list of chunks by ts_rank per variant, in the order in which PostgreSQL returns equal ranks."""
+        from pg_text_search.ts_rank import TsQueryError
+
+        depth = max(self.config.lists.ts_rank.chunk_depth, self.inner)
+        lists: list[RankedList] = []
+        for i, variant in enumerate(self.variants):
+            try:
+                hits = self.live.get((i, "ts_rank")) or []
+                if (i, "ts_rank") not in self.live:
+                    words = _text_for("ts_rank", i, variant, self.request)
+                    hits = self.resources.full_text().search(words, depth, self.where, "window")
+            except TsQueryError as error:
+                self.warnings.append(f"ts_rank:{i} is empty: {error}")
+            lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(hits)))
+        return lists
+
+    def by_engines(self) -> list[RankedList]:
+        """One list per variant of each lexical engine that is enabled; none of an engine that skips conversational queries for one."""
+        lists: list[RankedList] = []
+        for name in ENGINE_LISTS:
+            section = getattr(self.config.lists, name)
+            if not section.enabled:
+                continue
+            if self.conversational and getattr(section, "skip_if_conversational", False):
+                self.warnings.append(f"the query is conversational: no {name} list was searched")
+                continue
+            for i, variant in enumerate(self.variants):
+                if (i, name) in self.live:
+                    lists.append(self._live_list(name, i))
+                    continue
+                recorded = _engine_query(name, i, self.request)
+                search = EngineRequest(
+                    variant.text, self.depths[name], self.config, self.resources, self.where, recorded
+                )
+                try:
+                    answer = lexical_engine(name).search(search)
+                except WorkbenchError as error:
+                    lists.append(RankedList(f"{name}:{i}", name, i, ()))
+                    self.warnings.append(f"{name}:{i} is empty: {error}")
+                    continue
+                if answer.searched:
+                    lists.append(RankedList(f"{name}:{i}", name, i, _hits(answer.hits)))
+                else:
+                    self.warnings.append(f"{name}:{i} was not searched: no word of the query is left")
+                self.answers[f"{name}:{i}"] = answer.to_json()
+                self.warnings += answer.warnings
+        return lists
+
+    def _live_list(self, name: str, i: int) -> RankedList:
+        return RankedList(f"{name}:{i}", name, i, _hits(truncate_to_memories(self.live[i, name], self.depths[name])))
+
+    def fused_by_engine(self) -> list[RankedList]:
+        """The running system's own fused answer to each variant, where it gave one."""
+        return [
+            self._live_list("source_hybrid", i) for i in range(len(self.variants)) if (i, "source_hybrid") in self.live
+        ]
+
+    def ask_engine(self) -> None:
+        """Have the running system answer the lists that the config requests of it.
+
+        If a request fails there is no list of it at all, so that the lists of one query never come from two engines.
+        """
+        config, resources, request = self.config, self.resources, self.request
+        if not asks_source(config):
+            return
+        from cems_workbench.pipeline.list_provenance import engine_note
+        from cems_workbench.sources.address import redact_address
+        from cems_workbench.sources.source import SourceError
+
+        everything = config.lists.answered_by == "source"
+        lost = "the lists are the store's own" if everything else "there is no list source_hybrid"
+        engine = resources.engine()
+        if engine is None:
+            self.warnings.append(f"these memories were taken from no running system: {lost}")
+            return
+        live: dict[tuple[int, str], ChunkHits] = {}
+        asked: dict[str, LiveList] = {}
+        said: list[str] = []
+        begun = datetime.now(UTC)
+        try:
+            depths = engine_depths(config, engine.info(), request.query, resources.store.language.current)
+            if not depths:
+                self.warnings.append(f"the source answers none of the lists that are on: {lost}")
+                return
+            if config.lists.source_hybrid.enabled and "source_hybrid" not in depths:
+                said.append("there is no list source_hybrid: the source has no fused answer of its own")
+            for i, variant in enumerate(self.variants):
+                said += [
+                    f"{name}:{i}: the running system was asked with the text of the query, not with what this list was given"
+                    for name in depths
+                    if name != "vector" and _engine_query(name, i, request) is not None
+                ]
+                vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
+                for name, found in engine.search(variant.text, vector, depths, self.where.required_scope).items():
+                    live[i, name] = _passing(found.hits, self.where, resources)
+                    asked[f"{name}:{i}"] = found
+                    said += _unsupported_list(f"{name}:{i}", found, engine.info())
+                    said += [f"{name}:{i}: {line}" for line in found.notes]
+            self.answered = engine_note(engine.name, engine.info().kind, begun, asked)
+        except SourceError as error:
+            why = redact_address(str(error), engine.address).removeprefix("…: ")
+            self.warnings.append(f"{lost}{', not those of the running system' if everything else ''}: {why}")
         else:
-            hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
-            if config.lists.vector.index == "graph":
-                exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depths["vector"], where)
-                missed.append(f"vector:{i}: {graph_loss(exact, hits)}")
-        lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
-        if hybrid:
-            lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
-    return lists, missed
+            self.live = live
+            self.warnings += said
 
 
 def graph_loss(exact: ChunkHits, found: ChunkHits) -> str:
@@ -449,145 +564,6 @@ def _engine_query(source: str, i: int, request: Request) -> str | None:
 def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:
     query = _engine_query(source, i, request)
     return variant.text if query is None else query
-
-
-def _by_ts_rank(
-    request: Request,
-    variants: Sequence[Variant],
-    config: PipelineConfig,
-    resources: Resources,
-    where: Filter,
-    inner: int,
-    live: LiveLists,
-) -> tuple[list[RankedList], list[str]]:
-    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL returns equal ranks, and the lines about failed queries.
-
-    It is the engine's if `live` has one.
-    """
-    from pg_text_search.ts_rank import TsQueryError
-
-    depth = max(config.lists.ts_rank.chunk_depth, inner)
-    lists: list[RankedList] = []
-    refused: list[str] = []
-    for i, variant in enumerate(variants):
-        if (i, "ts_rank") in live:
-            lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(live[i, "ts_rank"])))
-            continue
-        index = resources.full_text()
-        try:
-            hits = index.search(_text_for("ts_rank", i, variant, request), depth, where, "window")
-        except TsQueryError as error:
-            hits = []
-            refused.append(f"ts_rank:{i} is empty: {error}")
-        lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(hits)))
-    return lists, refused
-
-
-def engine_lists(
-    variants: Sequence[Variant],
-    config: PipelineConfig,
-    resources: Resources,
-    where: Filter,
-    request: Request | None = None,
-    conversational: bool = False,
-    live: LiveLists | None = None,
-) -> tuple[list[RankedList], dict[str, Any], list[str]]:
-    """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
-
-    `request` may have recorded engine queries (`_engine_query`). A `conversational` query gets no list of the engines that skip it.
-    A list is the running system's if `live` has it.
-    """
-    depths = _depths(config)
-    lists: list[RankedList] = []
-    answers: dict[str, Any] = {}
-    warnings: list[str] = []
-    for name in ENGINE_LISTS:
-        section = getattr(config.lists, name)
-        if not section.enabled:
-            continue
-        if conversational and getattr(section, "skip_if_conversational", False):
-            warnings.append(f"the query is conversational: no {name} list was searched")
-            continue
-        for i, variant in enumerate(variants):
-            if live is not None and (i, name) in live:
-                lists.append(_live_list(name, i, live, depths))
-                continue
-            recorded = _engine_query(name, i, request) if request is not None else None
-            search = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
-            try:
-                answer = lexical_engine(name).search(search)
-            except WorkbenchError as error:
-                lists.append(RankedList(f"{name}:{i}", name, i, ()))
-                warnings.append(f"{name}:{i} is empty: {error}")
-                continue
-            if answer.searched:
-                lists.append(RankedList(f"{name}:{i}", name, i, _hits(answer.hits)))
-            else:
-                warnings.append(f"{name}:{i} was not searched: no word of the query is left")
-            answers[f"{name}:{i}"] = answer.to_json()
-            warnings += answer.warnings
-    return lists, answers, warnings
-
-
-def _live_list(name: str, i: int, live: LiveLists, depths: Mapping[str, int]) -> RankedList:
-    return RankedList(f"{name}:{i}", name, i, _hits(truncate_to_memories(live[i, name], depths[name])))
-
-
-def _fused_by_engine(variants: Sequence[Variant], config: PipelineConfig, live: LiveLists) -> list[RankedList]:
-    """The running system's own fused answer to each variant, where it gave one."""
-    numbers = [i for i in range(len(variants)) if (i, "source_hybrid") in live]
-    return [_live_list("source_hybrid", i, live, _depths(config)) for i in numbers]
-
-
-def _ask_engine(
-    request: Request,
-    variants: Sequence[Variant],
-    config: PipelineConfig,
-    resources: Resources,
-    where: Filter,
-) -> tuple[LiveLists, dict[str, Any] | None, list[str]]:
-    """The lists of the running system for each variant, if the config requests them; its note, and warnings.
-
-    If a request fails there is no list of it at all, so that the lists of one query never come from two engines.
-    """
-    if not asks_source(config):
-        return {}, None, []
-    from cems_workbench.pipeline.list_provenance import engine_note
-    from cems_workbench.sources.address import redact_address
-    from cems_workbench.sources.source import SourceError
-
-    everything = config.lists.answered_by == "source"
-    lost = "the lists are the store's own" if everything else "there is no list source_hybrid"
-    engine = resources.engine()
-    if engine is None:
-        return {}, None, [f"these memories were taken from no running system: {lost}"]
-    live: dict[tuple[int, str], ChunkHits] = {}
-    asked: dict[str, LiveList] = {}
-    said: list[str] = []
-    begun = datetime.now(UTC)
-    try:
-        depths = engine_depths(config, engine.info(), request.query, resources.store.language.current)
-        if not depths:
-            return {}, None, [f"the source answers none of the lists that are on: {lost}"]
-        if config.lists.source_hybrid.enabled and "source_hybrid" not in depths:
-            said.append("there is no list source_hybrid: the source has no fused answer of its own")
-        for i, variant in enumerate(variants):
-            said += [
-                f"{name}:{i}: the running system was asked with the text of the query, not with what this list was given"
-                for name in depths
-                if name != "vector" and _engine_query(name, i, request) is not None
-            ]
-            vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
-            for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
-                live[i, name] = _passing(found.hits, where, resources)
-                asked[f"{name}:{i}"] = found
-                said += _unsupported_list(f"{name}:{i}", found, engine.info())
-                said += [f"{name}:{i}: {line}" for line in found.notes]
-        note = engine_note(engine.name, engine.info().kind, begun, asked)
-    except SourceError as error:
-        why = redact_address(str(error), engine.address).removeprefix("…: ")
-        return {}, None, [f"{lost}{', not those of the running system' if everything else ''}: {why}"]
-    return live, note, said
 
 
 def engine_depths(

@@ -17,7 +17,7 @@ Source = str
 """The name of a list source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ListSource:
     """A source of ranked lists; its switch is `lists.<name>.enabled`.
 
@@ -44,91 +44,77 @@ class ListSource:
 
 LIST_SOURCES: tuple[ListSource, ...] = (
     ListSource(
-        name="vector",
-        description="Nearest by meaning: cosine of the embeddings.",
-        raw="Cosine of query and memory.",
-        per_variant=True,
+        "vector", "Nearest by meaning: cosine of the embeddings.", "Cosine of query and memory.", per_variant=True
     ),
-    ListSource(name="lexical", description="Nearest by words: BM25.", raw="BM25 score.", per_variant=True),
+    ListSource("lexical", "Nearest by words: BM25.", "BM25 score.", per_variant=True),
     ListSource(
-        name="hybrid",
-        description="CEMS's “vector” list: chunks by meaning and by ts_rank, fused before anything else.",
-        raw="Share / (k + rank by meaning) + rest / (k + rank by ts_rank), of its best chunk.",
+        "hybrid",
+        "CEMS's “vector” list: chunks by meaning and by ts_rank, fused before anything else.",
+        "Share / (k + rank by meaning) + rest / (k + rank by ts_rank), of its best chunk.",
         per_variant=True,
         nested=True,
     ),
     ListSource(
-        name="ts_rank",
-        description="Chunks by PostgreSQL's ts_rank of any of the words.",
-        raw="ts_rank of its best chunk.",
+        "ts_rank",
+        "Chunks by PostgreSQL's ts_rank of any of the words.",
+        "ts_rank of its best chunk.",
+        per_variant=True,
+        ordered=True,
+    ),
+    ListSource("fts5", "Nearest by words: SQLite's FTS5.", "−bm25() of SQLite's FTS5.", per_variant=True, ordered=True),
+    ListSource(
+        "sparse",
+        "Nearest by words: sparse BM25 vectors.",
+        "Dot product of the sparse vectors of query and memory.",
         per_variant=True,
         ordered=True,
     ),
     ListSource(
-        name="fts5",
-        description="Nearest by words: SQLite's FTS5.",
-        raw="−bm25() of SQLite's FTS5.",
+        "lucene",
+        "Nearest by words: Lucene's BM25.",
+        "Lucene's BM25 score, summed over fields.",
         per_variant=True,
         ordered=True,
     ),
     ListSource(
-        name="sparse",
-        description="Nearest by words: sparse BM25 vectors.",
-        raw="Dot product of the sparse vectors of query and memory.",
+        "ts_rank_cd",
+        "Texts by PostgreSQL's ts_rank_cd, cover density.",
+        "ts_rank_cd of its best chunk.",
         per_variant=True,
         ordered=True,
     ),
     ListSource(
-        name="lucene",
-        description="Nearest by words: Lucene's BM25.",
-        raw="Lucene's BM25 score, summed over fields.",
-        per_variant=True,
-        ordered=True,
-    ),
-    ListSource(
-        name="ts_rank_cd",
-        description="Texts by PostgreSQL's ts_rank_cd, cover density.",
-        raw="ts_rank_cd of its best chunk.",
-        per_variant=True,
-        ordered=True,
-    ),
-    ListSource(
-        name="source_hybrid",
-        description="The running system's own fused answer, beside ours.",
-        raw="The running system's own fused score.",
+        "source_hybrid",
+        "The running system's own fused answer, beside ours.",
+        "The running system's own fused score.",
         per_variant=True,
         ordered=True,
         engine_fusion=True,
     ),
     ListSource(
-        name="recency",
-        description="The candidates, newest first.",
-        raw="When the memory was created, in seconds since 1970.",
+        "recency",
+        "The candidates, newest first.",
+        "When the memory was created, in seconds since 1970.",
         finds=False,
         relevance=False,
     ),
     ListSource(
-        name="access",
-        description="The candidates, most often accessed first.",
-        raw="How often it was accessed.",
+        "access",
+        "The candidates, most often accessed first.",
+        "How often it was accessed.",
         finds=False,
         relevance=False,
     ),
     ListSource(
-        name="relations",
-        description="Neighbours of the first hits in the relation graph.",
-        raw="Strength of the relation that led to it.",
+        "relations", "Neighbours of the first hits in the relation graph.", "Strength of the relation that led to it."
     ),
     ListSource(
-        name="entities",
-        description="Memories linked to entities of the query.",
-        raw="Half the similarity of the entity, less the more memories it is linked to.",
+        "entities",
+        "Memories linked to entities of the query.",
+        "Half the similarity of the entity, less the more memories it is linked to.",
         most=0.5,
     ),
-    *(
-        ListSource(name=name, description="The list of an added retriever.", raw="Its own score.")
-        for name in ADDED_LISTS
-    ),
+    *(ListSource(name, "The list of an added retriever.", "Its own score.") for name in ADDED_LISTS),
 )
 """Every source, in the order in which their lists are kept and shown."""
 

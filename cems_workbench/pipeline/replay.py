@@ -149,6 +149,12 @@ class Result:
         return plain_fields(self, field_names(Result))
 
 
+def _result(row: StageRow, rank: int, tokens: int, memories: Mapping[str, Memory]) -> Result:
+    memory = memories[row.memory_id]
+    about = (memory.title, memory.category, memory.project, memory.session, memory.content)
+    return Result(row.memory_id, row.score, rank, tokens, *about)
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One query's way through the pipeline under one config; the stages are a view of `run` and `table`: a batch of one query."""
@@ -213,39 +219,21 @@ class Trace:
         """The results in order."""
         memories = self.evidence.memories
         if self.external:
-            return self._recorded_results()
+            kept = self.stage(self.run.last.name).kept
+            return [
+                _result(row, rank, chars4(memories[row.memory_id].content), memories)
+                for rank, row in enumerate(kept, 1)
+            ]
         return [
-            Result(
-                row.memory_id,
-                row.score,
-                row.rank_out,
-                row.tokens,
-                memory.title,
-                memory.category,
-                memory.project,
-                memory.session,
-                memory.content,
-            )
+            _result(row, row.rank_out, row.tokens, memories)
             for row in self.stage(ASSEMBLY).rows
-            if row.rank_out is not None and row.score is not None and (memory := memories[row.memory_id])
+            if row.rank_out is not None and row.score is not None
         ]
 
-    def _recorded_results(self) -> list[Result]:
-        found = [(row, self.evidence.memories[row.memory_id]) for row in self.stage(self.run.last.name).kept]
-        return [
-            Result(
-                row.memory_id,
-                row.score,
-                rank,
-                chars4(memory.content),
-                memory.title,
-                memory.category,
-                memory.project,
-                memory.session,
-                memory.content,
-            )
-            for rank, (row, memory) in enumerate(found, 1)
-        ]
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The ranks of the results, by memory id."""
+        return {result.memory_id: result.rank for result in self.results}
 
     @property
     def tokens_used(self) -> int:

@@ -1,50 +1,32 @@
 """What is made of a query before it is searched: typos corrected, its route, the strong-signal probe, and the variants that are searched.
 
-Typo correction: an unknown query word is replaced by the most similar word of the store.
+Typo correction: an unknown query word is replaced by the most similar word of the store, of equals the one in most memories, then by
+alphabet; a learned pair comes first and needs no similarity.
 
     similarity(a, b) = 1 - distance(a, b) / max(length of a, length of b)          corrected when >= similarity_threshold
 
-The distance is optimal string alignment: Levenshtein's insertions, deletions and substitutions, and two letters that
-changed places, each costing 1 ("pyhton" is one step from "python", not two). A pair that was learned comes before the
-store's words and needs no similarity. Among the store's words the most similar wins, then the one in most memories,
-then the first in the alphabet. A word is left alone when
+The distance is optimal string alignment: Levenshtein's, and two letters that changed places cost 1. A word is left alone when
 
 - the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it: one of the same
-  stem, and in another language than English one that differs in its last two letters alone, or is
-  a part of the other;
+  stem, and in another language than English one that differs in its last two letters alone, or is a part of the other;
 - it is shorter than `MIN_WORD_LETTERS` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
 - it is in capitals, or of a script without capitals, where words often have no spaces between them.
 
-A correction that is searched with is accepted; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
-pair is checked in the background, and permanently forgotten if the answer is no. Technical terms are those of the shipped lexicon,
-whose file documents its content, and a project's own.
+A correction that is searched with is learned with `auto_learn`; with `validate` an LLM checks it in the background, and what it refuses is
+permanently forgotten.
 
-The route under `auto` follows from the words of the query alone:
+The route under `auto`: simple and no reasoning -> vector; everything else -> hybrid (CEMS, route_to_strategy). Without an LLM a query of at
+most three words without a signal is simple, one of more than twelve words or of several clauses is complex; temporal and aggregation
+signals, and words that ask for a reason or a comparison, need reasoning.
 
-    simple and no reasoning -> vector;   everything else -> hybrid            (CEMS, route_to_strategy)
-
-CEMS asks an LLM for complexity, reasoning and domains. Without one they come from features: a query of at most three words without
-a signal is simple, one of more than twelve words or of several clauses is complex; temporal and aggregation signals, and
-words that ask for a reason or a comparison, need reasoning. Routing a bare identifier to vectors alone is a known
-mistake of that rule, and is shown as such.
-
-Variants are the query itself, its expansions, its sub-questions and a hypothetical memory:
-
-    expansion     by hand, dictionary, feedback or LLM             at most max_expansions
-    decomposed    the sub-questions of a compound query (LLM)      at most max_decomposed
-    hyde          a memory that would answer it (LLM)
-
-Without an LLM, its expansion falls back to feedback, without sub-questions and hypothesis; both with a warning. A strong signal,
-and, if configured, a conversational query, skip all variants but those typed by hand. `dictionary` replaces a word of the query by its
-entry (ACE: "wired" became "architecture system integration layer connected storage", which pulled a vague question towards architecture
-notes). `feedback` is RM3: the first lexical hits vote for words,
+Variants are the query itself, its expansions (by hand, dictionary, feedback or LLM), the sub-questions of a compound query and a
+hypothetical memory (LLM). Without an LLM its expansion falls back to feedback, the others to none, with a warning. A strong signal, and, if
+configured, a conversational query, skip all but those typed by hand. `dictionary` replaces a word of the query by its entry. `feedback` is
+RM3: the first lexical hits vote for words, and the best that the query lacks are added,
 
     p(w | R) = sum_d p(w | d) * score(d) / sum score,        p(w | d) = count of w in d / length of d
 
-and the best words that the query lacks are added to it.
-
-A reply of the language model is kept in the store by model, prompt version and the very words that were sent; one that cannot be read is
-not kept. Without a model the caller uses an alternative without one and reports it.
+A reply of the language model is kept in the store by model, prompt version and the very words that were sent.
 
 Source: ACE retrieval precision (typo correction, `_QUERY_EXPANSIONS`); Boytsov 2011 (optimal string alignment); CEMS retrieval guide
 (retrieval.py:1129; query synthesis, HyDE); Abdul-Jaleel et al. 2004 (RM3); docs/internals/specification.md, "query" and "expansion".

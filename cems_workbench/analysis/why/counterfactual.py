@@ -60,7 +60,7 @@ def searched_specs() -> list[FieldSpec]:
 
 def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> tuple[float, float]:
     """The range of a number that is searched: the slider's, grown to the present value; a depth up to what was `gathered`."""
-    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    low, high = spec.slider
     now = config.get(spec.path)
     if now is None:
         return low, high
@@ -71,7 +71,7 @@ def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] 
 
 def span(spec: FieldSpec) -> float:
     """The length of the slider, the unit of distances."""
-    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    low, high = spec.slider
     return float(high - low) or 1.0
 
 
@@ -138,14 +138,28 @@ class Breakpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class SuccessfulValue:
-    """One value that succeeds, its distance in slider ranges, and its breakpoint if it is a number."""
+class Change:
+    """One parameter, from its present value to another; the distance is in slider ranges."""
 
-    spec: FieldSpec
-    value: Any
+    path: str
+    was: Any
+    now: Any
     distance: float
-    breakpoint: Breakpoint | None
+    breakpoint: Breakpoint | None = None
     solved: bool = False
+
+    @property
+    def label(self) -> str:
+        """The parameter's name on its control."""
+        return field_spec(self.path).label
+
+
+def change_of(
+    config: PipelineConfig, path: str, value: Any, point: Breakpoint | None = None, solved: bool = False
+) -> Change:
+    """The change of one parameter; its distance is that of the breakpoint, if there is one."""
+    was = config.get(path)
+    return Change(path, was, value, distance(field_spec(path), was, point.succeeds if point else value), point, solved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +180,7 @@ def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
     )
 
 
-def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> SuccessfulValue | None:
+def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Change | None:
     """The nearest value of this parameter that succeeds, None if none does."""
     found = []
     if spec.type in (int, float):
@@ -178,9 +192,8 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Su
             found += [
                 hit for walk in walks(spec, config, trials.gathered) if (hit := _walked(trials, config, spec, walk))
             ]
-    now = config.get(spec.path)
     found += [
-        SuccessfulValue(spec, value, distance(spec, now, value), None)
+        change_of(config, spec.path, value)
         for value in others(spec, config)
         if trials.succeeds(changed(config, spec.path, value))
     ]
@@ -202,12 +215,12 @@ def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Att
     return min(attempts, key=lambda attempt: (attempt.reached, attempt.distance), default=None)
 
 
-def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> SuccessfulValue | None:
+def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> Change | None:
     fails: Any = config.get(spec.path)
     if fails is None:  # null cannot be bisected from
         fails, walk = walk[0], walk[1:]
         if trials.succeeds(changed(config, spec.path, fails)):
-            return SuccessfulValue(spec, fails, 1.0, None)
+            return change_of(config, spec.path, fails)
     for value in walk:
         if trials.succeeds(changed(config, spec.path, value)):
             point = bisected(lambda v: trials.succeeds(changed(config, spec.path, v)), spec, fails, value)
@@ -231,7 +244,7 @@ def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, succe
     return Breakpoint(fails, success)
 
 
-def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[SuccessfulValue]:
+def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Change]:
     """The nearest solved cell that a replay confirms; None if replays disagree with the lines."""
     low, high = slider(spec, config)
     start = origin(spec, config)
@@ -248,7 +261,7 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Suc
     return []
 
 
-def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[SuccessfulValue]:
+def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Change]:
     """Refusing thresholds of abstain, each lowered to the value of its signal: exactly the largest that answers.
 
     Empty if that does not succeed.
@@ -266,7 +279,7 @@ def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec
     if len(specs) == 1:
         return [_found(trials, config, specs[0], points[0], solved=True)]
     return [
-        SuccessfulValue(spec, point.succeeds, distance(spec, config.get(spec.path), point.succeeds), point, solved=True)
+        change_of(config, spec.path, point.succeeds, point, solved=True)
         for spec, point in zip(specs, points, strict=True)
     ]
 
@@ -281,7 +294,7 @@ def answering_counterfactual(trials: Trials, config: PipelineConfig) -> Counterf
     return counterfactual_of(trials, config, found) if found else None
 
 
-def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> SuccessfulValue:
+def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> Change:
     """The value to apply: a round one just past the breakpoint if that succeeds too, otherwise the breakpoint."""
     now = config.get(spec.path)
     value: Any = point.succeeds
@@ -289,7 +302,7 @@ def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Break
         if rounded != now and trials.succeeds(changed(config, spec.path, rounded)):
             value = rounded
             break
-    return SuccessfulValue(spec, value, distance(spec, now, point.succeeds), point, solved)
+    return change_of(config, spec.path, value, point, solved)
 
 
 def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
@@ -299,7 +312,7 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     """
     if not spec.step or spec.type is not float:
         return []
-    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    low, high = spec.slider
     whole = math.ceil if point.succeeds > point.fails else math.floor
     steps = [spec.step / finer for finer in ROUNDING_STEPS]
     values = [round(float(whole(point.succeeds / step) * step), 10) for step in steps]
@@ -319,23 +332,6 @@ MAX_LABELLED = 40
 """Counterfactuals measured on the labelled queries: those that disturb this query least."""
 GAIN_DIGITS = 4
 """Decimals to which gains of mean nDCG@10 are compared; side effects decide between equal ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One parameter, from its present value to another; the distance is in slider ranges."""
-
-    path: str
-    was: Any
-    now: Any
-    distance: float
-    breakpoint: Breakpoint | None = None
-    solved: bool = False
-
-    @property
-    def label(self) -> str:
-        """The parameter's name on its control."""
-        return field_spec(self.path).label
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,13 +441,9 @@ def single_counterfactuals(
     return ([*counterfactuals, together] if together else counterfactuals), active
 
 
-def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[SuccessfulValue]) -> Counterfactual:
+def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Change]) -> Counterfactual:
     """The counterfactual of these values together, replayed and measured."""
-    changes = tuple(
-        Change(hit.spec.path, config.get(hit.spec.path), hit.value, hit.distance, hit.breakpoint, hit.solved)
-        for hit in found
-    )
-    counterfactual = Counterfactual(changes, None, SideEffects(1.0, 1.0))
+    counterfactual = Counterfactual(tuple(found), None, SideEffects(1.0, 1.0))
     after = counterfactual.config(config)
     outcome = trials.shown(after)
     moved = side_effects(trials.shown(config).results, outcome.results, trials.memory_id)
@@ -476,11 +468,10 @@ def supersession_counterfactuals(
     if trials.stale_above(config) is None:
         return []
     spec = field_spec("supersession.mode")
-    tried = [SuccessfulValue(spec, mode, distance(spec, None, mode), None) for mode in others(spec, config)]
     found = [
-        counterfactual_of(trials, config, [hit])
-        for hit in tried
-        if trials.succeeds(changed(config, spec.path, hit.value))
+        counterfactual_of(trials, config, [change_of(config, spec.path, mode)])
+        for mode in others(spec, config)
+        if trials.succeeds(changed(config, spec.path, mode))
     ]
     there = [one.values for one in known]
     return [one for one in found if one.stale_above is None and one.values not in there]
@@ -578,8 +569,9 @@ def _again(counterfactual: Counterfactual, trials: Trials, config: PipelineConfi
         return None if hit is None else counterfactual_of(trials, config, [hit])
     if not trials.succeeds(counterfactual.config(config)):
         return None
-    same = [SuccessfulValue(field_spec(one.path), one.now, one.distance, None) for one in counterfactual.changes]
-    return counterfactual_of(trials, config, same)
+    return counterfactual_of(
+        trials, config, [replace(one, breakpoint=None, solved=False) for one in counterfactual.changes]
+    )
 
 
 PROMISING_ATTEMPTS = 2
@@ -606,17 +598,17 @@ def pair_counterfactuals(
         for spec in (attempt.spec for attempt in tried if attempt.spec.path not in seen):
             found = nearest_value(trials, with_first, spec)
             if found is not None:
-                pairs.append((first, Attempt(spec, found.value, now, found.distance)))
+                pairs.append((first, Attempt(spec, found.now, now, found.distance)))
     progress("trying pairs", len(promising), len(promising))
     pairs.sort(key=lambda pair: (pair[0].distance + pair[1].distance, pair[0].spec.path, pair[1].spec.path))
     return [counterfactual_of(trials, config, shrunk(trials, config, pair)) for pair in pairs[:MAX_COUNTERFACTUALS]]
 
 
-def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[SuccessfulValue]:
+def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[Change]:
     """The pair with the smallest share of the way that succeeds. The two breakpoints belong together."""
     fails, succeeds = 0.0, 1.0
     if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches cannot be moved back partly
-        return [SuccessfulValue(attempt.spec, attempt.value, attempt.distance, None) for attempt in pair]
+        return [Change(one.spec.path, config.get(one.spec.path), one.value, one.distance) for one in pair]
     while succeeds - fails > PRECISION:
         middle = (fails + succeeds) / 2
         if trials.succeeds(_config(config, pair, [_at(config, attempt, middle) for attempt in pair])):
@@ -633,7 +625,7 @@ def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> l
                 values = tried
                 break
     return [
-        SuccessfulValue(attempt.spec, value, distance(attempt.spec, config.get(attempt.spec.path), reached), point)
+        replace(change_of(config, attempt.spec.path, reached), now=value, breakpoint=point)
         for attempt, value, reached, point in zip(pair, values, exact, points, strict=True)
     ]
 

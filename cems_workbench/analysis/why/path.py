@@ -1,13 +1,10 @@
 """Path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one sentence.
 
-`analysis/ranks.py:loss` defines lost; the sentence names that stage first, then its effect on the memory.
+`analysis/ranks.py:loss` defines lost; the sentence names that stage first, then its effect on the memory. A memory is meant by its id, or
+by a piece of its text: as written (ignoring case), else without punctuation and white space, else by its words, if the best of a lexical
+search has most of them and no other has as many. Several that have the text are named, and none is taken.
 
-The memory that is meant: by its id, or by a piece of its text.
-
-A text is looked for as written (ignoring case), then without punctuation and white space, then by its words: the best of a lexical search,
-if it has most of them and no other has as many. Several that have the text are named, and none is taken.
-
-Causes: the parameters that made the loss. A change of one of them is tried first, and where it works it is the fix to try first.
+The parameters that made the loss are its causes; a change of one of them is tried first, and where it works it is the fix to try first:
 
     dropped by a rule       the parameters of that rule
     pushed down by factors  those of adjust

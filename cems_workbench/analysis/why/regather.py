@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from cems_workbench.analysis.why.counterfactual import (
-    Change,
     Counterfactual,
     bisected,
+    change_of,
     distance,
     others,
     round_values,
@@ -176,7 +176,7 @@ def word_tries(trials: Trials, config: PipelineConfig, resources: Resources) -> 
 
 
 def _try(trials: Trials, config: PipelineConfig, values: Mapping[str, Any]) -> Counterfactual:
-    changes = tuple(_change(config, path, value) for path, value in values.items())
+    changes = tuple(change_of(config, path, value) for path, value in values.items())
     return Counterfactual(changes, None, side_effects((), (), trials.memory_id), gathers=True)
 
 
@@ -207,11 +207,6 @@ def _least(counterfactual: Counterfactual, inner: Trials, config: PipelineConfig
     now = rounded[0] if rounded else point.succeeds
     least = replace(change, now=now, distance=distance(spec, change.was, point.succeeds), breakpoint=point)
     return replace(counterfactual, changes=(least,))
-
-
-def _change(config: PipelineConfig, path: str, value: Any) -> Change:
-    was = config.get(path)
-    return Change(path, was, value, distance(field_spec(path), was, value))
 
 
 def own_terms(trials: Trials, resources: Resources) -> list[str]:

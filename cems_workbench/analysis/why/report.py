@@ -28,10 +28,9 @@ from cems_workbench.analysis.supersession import standing_sentence
 from cems_workbench.analysis.vector_origins import StoredVector, stored_vector
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
-    SuccessfulValue,
     attempts,
+    change_of,
     counterfactual_of,
-    distance,
     interval_text,
     moved_text,
     nearest_value,
@@ -134,8 +133,7 @@ def search_changes(
         tried = attempts(trials, config, active)
         found += pair_counterfactuals(trials, config, tried, progress)
         near += [
-            counterfactual_of(trials, config, [SuccessfulValue(best.spec, best.value, best.distance, None)])
-            for best in tried[:1]
+            counterfactual_of(trials, config, [change_of(config, best.spec.path, best.value)]) for best in tried[:1]
         ]
     if open_store:
         score = partial(_scored, open_store[1], trials.switched_off, progress)
@@ -201,13 +199,12 @@ def _cause_counterfactuals(trials: Trials, config: PipelineConfig, causes: Colle
         now = config.get(path)
         names = isinstance(now, tuple) and bool(now) and all(isinstance(one, str) for one in now)
         if names and trials.succeeds(changed(config, path, ())):
-            spec = field_spec(path)
-            yield counterfactual_of(trials, config, [SuccessfulValue(spec, (), distance(spec, None, ()), None)])
+            yield counterfactual_of(trials, config, [change_of(config, path, ())])
     for (path, value), further in DIVERSITY.items():
         on = changed(config, path, value)
         if path not in causes or trials.succeeds(on):
             continue
-        switch = [] if on == config else [SuccessfulValue(field_spec(path), value, 1.0, None)]
+        switch = [] if on == config else [change_of(config, path, value)]
         for own in further:
             hit = nearest_value(trials, on, field_spec(own))
             if hit is not None and switch:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -276,19 +277,9 @@ def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float
     edges = np.array(sorted(bounds))
     middles = (edges[:-1] + edges[1:]) / 2
     ranks = [_rank(lines, config, float(middle)) for middle in middles]
-    return _joined(
-        [RankInterval(float(a), float(b), rank) for a, b, rank in zip(edges[:-1], edges[1:], ranks, strict=True)]
-    )
-
-
-def _joined(found: list[RankInterval]) -> list[RankInterval]:
-    joined: list[RankInterval] = []
-    for cell in found:
-        if joined and joined[-1].rank == cell.rank:
-            joined[-1] = RankInterval(joined[-1].low, cell.high, cell.rank)
-        else:
-            joined.append(cell)
-    return joined
+    cells = zip(edges[:-1].tolist(), edges[1:].tolist(), ranks, strict=True)
+    joined = [list(same) for _, same in groupby(cells, key=itemgetter(2))]
+    return [RankInterval(same[0][0], same[-1][1], same[0][2]) for same in joined]
 
 
 def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:

@@ -1,15 +1,9 @@
-"""Configs as TOML, losslessly. TOML has no null: the paths of null parameters are listed under the key `null`.
+"""Configs as files of every form, written and read: YAML, JSON, TOML and Python losslessly, and the forms of other systems (`targets.py`).
 
-Configs as a Python snippet: one call with a literal. Reading it parses that literal and runs nothing.
-
-Configs in the forms other programs read: YAML, JSON, TOML and Python losslessly, and the words of the systems that have settings.
-
-Reader of config files in every form that `export_config` writes.
-
-YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
-is an error, since it may be a mistyped one. The forms of other systems (`.env`, mem0's Python, engram's constants) state a part, laid over
-a base: the present config, or else the preset of the system. `salvaged` alone is lenient, for configs that another version of the workbench
-kept: what it does not know, or does not allow, is left out and named, and its parameter has the default.
+The lossless ones state a whole config: what they leave out takes the default, an unknown key or a value out of range is an error, since it
+may be a mistyped one. TOML has no null: the paths of null parameters are listed under the key `null`. Python is one call with a literal,
+which is parsed and never run. The forms of other systems state a part, laid over the present config, or else the preset of the system.
+`salvaged` alone is lenient, for configs that another version kept: what it does not know, or allow, is left out and named.
 """
 
 from __future__ import annotations

@@ -1,29 +1,12 @@
-"""A config as the `.env` file of CEMS, the memory agent or ACE.
+"""Configs in the words of systems that have settings: `.env` of CEMS, the memory agent and ACE, Python for mem0, constants of engram.
 
-Three parts: the variables that the target reads, those that its plan names and it does not read today, and, as comments, every
-parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
-so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
+Each is written with what it has a name for; every parameter that no name carries is listed in comments, those first in which the config
+differs from what the system does anyway. Values of a `.env` are quoted so that a plain dotenv parser, pydantic-settings and a shell read
+the same. Reading lays what a file sets over the present config: a missing name leaves its parameter, one that is unknown, unreadable or out
+of range is a warning that names it, and nothing is executed. Values of variables that are no parameters are never shown: a `.env` holds
+keys.
 
-Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); docs/use/cems.md.
-
-Reading lays the variables of a `.env` over the present config.
-
-A missing variable leaves the parameter unchanged. One that is unknown, unreadable or out of range is a warning that
-names it, and the others count. Values of variables that are not parameters are never shown: a `.env` holds keys.
-
-A config as the Python of mem0: the dictionary of its constructor and the arguments of its search.
-
-What mem0 has no setting for is listed in comments, with the value that it has instead. Reading parses the two literals and runs nothing;
-keys of the constructor that are no parameters, such as a path or an embedder, are passed over.
-
-Source: mem0ai 2.2.1, `Memory.from_config` and `Memory.search`.
-
-A config as the constants of engram's source, each with the file that it is in.
-
-engram reads none of them from a setting: tuning it means to edit the file. A constant that differs has the value at `HEAD` behind it. What
-no constant sets is listed in comments.
-
-Source: engram (claude-memory) at 10a2fe6, processor/recollection-writer.ts.
+Source: docs/reference/formats.md; mem0ai 2.2.1, `Memory.from_config` and `Memory.search`; engram at 10a2fe6, recollection-writer.ts.
 """
 
 from __future__ import annotations

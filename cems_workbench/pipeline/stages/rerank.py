@@ -751,34 +751,19 @@ class BandWeight:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaking:
-    """A candidate of the last band that overtook rank 1, and the highest possible score of rank 1."""
+class Blended:
+    """The terms of one reranked candidate: its score is weight * retrieval + (1 - weight) * unit."""
 
     rank: int
     weight: float
     retrieval: float
     unit: float
     score: float
-    first_weight: float
-    first_retrieval: float
-    first_unit: float
-    first_score: float
 
     @property
-    def first_at_most(self) -> float:
-        """The score of rank 1 had the reranker given it a unit score of 1."""
-        return self.first_weight * self.first_retrieval + (1 - self.first_weight)
-
-
-@dataclass(frozen=True, slots=True)
-class _Blended:
-    """The terms of one reranked candidate."""
-
-    rank: int
-    weight: float
-    retrieval: float
-    unit: float
-    score: float
+    def at_most(self) -> float:
+        """Its score had the reranker given it a unit score of 1."""
+        return self.weight * self.retrieval + (1 - self.weight)
 
 
 def effective_weights(rows: Iterable[RerankRow], bands: Sequence[Band]) -> list[BandWeight]:
@@ -799,8 +784,8 @@ def effective_weights(rows: Iterable[RerankRow], bands: Sequence[Band]) -> list[
     return found
 
 
-def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> Overtaking | None:
-    """An example of a candidate of the last band that overtook rank 1 under 1/(k + r); None if there is none.
+def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> tuple[Blended, Blended] | None:
+    """An example of a candidate of the last band that overtook rank 1 under 1/(k + r), and rank 1; None if there is none.
 
     Candidates that the reranker scored below rank 1 come first; of those the lowest score.
     """
@@ -814,23 +799,12 @@ def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> Overtaking | 
     passed = [terms for terms in blended if terms.rank > past and terms.score > first.score]
     if not passed:
         return None
-    last = min(passed, key=lambda terms: (terms.unit, terms.rank))
-    return Overtaking(
-        last.rank,
-        last.weight,
-        last.retrieval,
-        last.unit,
-        last.score,
-        first.weight,
-        first.retrieval,
-        first.unit,
-        first.score,
-    )
+    return min(passed, key=lambda terms: (terms.unit, terms.rank)), first
 
 
-def _blended(rows: Iterable[RerankRow]) -> list[_Blended]:
+def _blended(rows: Iterable[RerankRow]) -> list[Blended]:
     return [
-        _Blended(row.rank_before, row.retrieval_weight, row.retrieval_score, row.unit, row.score)
+        Blended(row.rank_before, row.retrieval_weight, row.retrieval_score, row.unit, row.score)
         for row in rows
         if row.rank_before is not None
         and row.retrieval_weight is not None

@@ -107,26 +107,6 @@ class PartColumn:
     values: Floats
 
 
-def _no_parts(q: int) -> Sequence[PartColumn]:
-    return ()
-
-
-def _no_reason(q: int, c: int) -> str | None:
-    return None
-
-
-def _no_limit(q: int, c: int) -> bool:
-    return False
-
-
-def _no_warnings(q: int) -> list[str]:
-    return []
-
-
-def _no_needs(q: int) -> list[ScoreNeed]:
-    return []
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class StageArrays(Generic[RowT, FieldsT]):
     """What one stage did with Q queries of C candidates: the row contract as arrays, and functions that read the stage's own columns.
@@ -141,14 +121,14 @@ class StageArrays(Generic[RowT, FieldsT]):
     after: Ranking
     row: Callable[[int], Callable[[int, RowContract], RowT]]
     fields: Callable[[int], FieldsT]
-    reason: Callable[[int, int], str | None] = _no_reason
-    past_limit: Callable[[int, int], bool] = _no_limit
+    reason: Callable[[int, int], str | None] = lambda q, c: None
+    past_limit: Callable[[int, int], bool] = lambda q, c: False
     """Whether a dropped candidate had no fault but its rank: the places were taken."""
-    warnings: Callable[[int], list[str]] = _no_warnings
-    needs: Callable[[int], list[ScoreNeed]] = _no_needs
+    warnings: Callable[[int], list[str]] = lambda q: []
+    needs: Callable[[int], list[ScoreNeed]] = lambda q: []
     lists: ListArrays | None = None
     """The lists as they leave the stage; None: as they came."""
-    parts: Callable[[int], Sequence[PartColumn]] = _no_parts
+    parts: Callable[[int], Sequence[PartColumn]] = lambda q: ()
     """The numbers that the scores of query q are made of, which are in its rows too: a table of all rows needs none of them."""
     waiting: Bools | None = None
     """(Q, C) candidates on another branch of a recorded pipeline: not entered here, and not lost; None: there are no branches."""
@@ -188,7 +168,7 @@ def pass_through(
     ranking: Ranking,
     row: type[RowT],
     fields: Callable[[], FieldsT],
-    warnings: Callable[[int], list[str]] = _no_warnings,
+    warnings: Callable[[int], list[str]] = lambda q: [],
 ) -> StageArrays[RowT, FieldsT]:
     """A stage that does nothing: every candidate leaves as it entered. `row` has the defaults of the stage's own columns."""
     return StageArrays(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, component_effects
+from cems_workbench.analysis.component_effects import Effect, component_effects
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.kit.charts import bar_chart, draw_chart, hover
@@ -39,7 +40,7 @@ def draw(context: InspectContext) -> None:
             "There are no results, so no component has an effect. Rank flow under “What happened” shows where candidates were lost."
         )
         return
-    k = trace.config.assembly.limit or NO_LIMIT_K
+    k = target_rank(trace.config)
     moving = [effect for effect in effects if effect.turned > MIN_EFFECT]
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:

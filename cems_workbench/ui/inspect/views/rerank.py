@@ -16,8 +16,8 @@ from cems_workbench.pipeline.stages.rerank import (
     NOT_READ,
     RERANK,
     BandWeight,
+    Blended,
     Health,
-    Overtaking,
     RerankRow,
     ScoreAccount,
     account,
@@ -126,12 +126,12 @@ def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
     return lines
 
 
-def weights_html(weights: Sequence[BandWeight], example: Overtaking | None) -> Markup:
+def weights_html(weights: Sequence[BandWeight], example: tuple[Blended, Blended] | None) -> Markup:
     """Nominal and effective share per band, with a warning if they disagree."""
     return render("inspect/weights.html", weights=weights, warnings=weight_warnings(weights, example))
 
 
-def weight_warnings(weights: Sequence[BandWeight], example: Overtaking | None) -> list[str]:
+def weight_warnings(weights: Sequence[BandWeight], example: tuple[Blended, Blended] | None) -> list[str]:
     """Warnings on bands whose effect is the opposite of the config, with an example candidate."""
     lines = []
     for weight in weights:
@@ -144,23 +144,25 @@ def weight_warnings(weights: Sequence[BandWeight], example: Overtaking | None) -
                 "has the rest. The effect is the opposite of the setting."
             )
     if example is not None:
-        lines.append(example_line(example))
+        lines.append(example_line(*example))
     return lines
 
 
-def example_line(example: Overtaking) -> str:
-    """The numbers of a candidate that overtook rank 1."""
-    if example.unit < example.first_unit:
+def example_line(passed: Blended, first: Blended) -> str:
+    """The numbers of a candidate that overtook rank 1, and of rank 1."""
+    if passed.unit < first.unit:
         reason = "although the reranker scored it lower"
-    elif example.unit == example.first_unit:
+    elif passed.unit == first.unit:
         reason = "although the reranker scored it equally"
     else:
         reason = "because of the reranker alone"
+    own, other = (
+        f"{one.weight:.2f} × {one.retrieval:.4f} + {1 - one.weight:.2f} × {one.unit:.3f} = {one.score:.4f}"
+        for one in (passed, first)
+    )
     return (
-        f"⚠ Rank {example.rank} overtook rank 1, {reason} (unit {example.unit:.3f} vs. {example.first_unit:.3f}): "
-        f"{example.weight:.2f} × {example.retrieval:.4f} + {1 - example.weight:.2f} × {example.unit:.3f} = {example.score:.4f} "
-        f"beats {example.first_weight:.2f} × {example.first_retrieval:.4f} + {1 - example.first_weight:.2f} × "
-        f"{example.first_unit:.3f} = {example.first_score:.4f}, which can be at most {example.first_at_most:.4f}."
+        f"⚠ Rank {passed.rank} overtook rank 1, {reason} (unit {passed.unit:.3f} vs. {first.unit:.3f}): {own} "
+        f"beats {other}, which can be at most {first.at_most:.4f}."
     )
 
 
