@@ -48,34 +48,11 @@ class Form(StrEnum):
 
 def export_command(
     config: Annotated[Path, typer.Argument(help=f"A config file in any of these formats, or a preset: {PRESETS}.")],
-    format: Annotated[
-        Form,
-        typer.Option(
-            "--format",
-            help="Output format; env is the .env of CEMS, reranker-env that of the memory agent, ace-env that of ACE; mem0 is Python, "
-            "engram the constants of its source.",
-        ),
-    ] = Form.yaml,
+    format: Form = Form.yaml,
     changes: SetOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
-    ] = None,
-    card: Annotated[
-        Path | None,
-        typer.Option(
-            "--card",
-            metavar="FILE",
-            help="Evidence card (default: NAME.card.json next to the config, if there is one).",
-        ),
-    ] = None,
-    evidence: Annotated[
-        Path | None,
-        typer.Option(
-            "--evidence",
-            metavar="FILE",
-            help="Compare on this evidence file how the reader of the exported file ranks with how the config itself ranks.",
-        ),
-    ] = None,
+    out: Path | None = None,
+    card: Path | None = None,
+    evidence: Path | None = None,
     metric: MetricOption = None,
 ) -> None:
     """Convert a config to another format.
@@ -162,23 +139,11 @@ def _card(config: Path, card: Path | None) -> EvidenceCard | None:
 
 
 def config_history_command(
-    number: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it to a file with --out.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Restore to this file; the suffix sets the format.")
-    ] = None,
-    add: Annotated[
-        Path | None,
-        typer.Option(
-            "--add", metavar="CONFIG", help="Save this config, together with its evidence card if there is one."
-        ),
-    ] = None,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="With --add: the reason.")] = "",
-    author: Annotated[
-        str | None,
-        typer.Option("--author", metavar="NAME", help="With --add: the author (default: the name of your account)."),
-    ] = None,
+    number: int | None = None,
+    out: Path | None = None,
+    add: Path | None = None,
+    why: str = "",
+    author: str | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

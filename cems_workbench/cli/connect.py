@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
@@ -42,44 +42,14 @@ class ConnectCommand(TyperCommand):
 
 
 def connect_command(
-    address: Annotated[
-        str | None,
-        typer.Argument(
-            help="Address of the system, such as postgresql://USER@HOST/DATABASE; docs/use/sources.md lists all kinds. Without it, every "
-            "source of the store is refreshed."
-        ),
-    ] = None,
-    mapping: Annotated[
-        Path | None,
-        typer.Option(
-            "--mapping", metavar="FILE", help="YAML that names the table and its columns, or the fields of a payload."
-        ),
-    ] = None,
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            "--embedder",
-            metavar="MODEL",
-            help="The embedder that made its vectors (default: the configured one, if it reproduces them).",
-        ),
-    ] = None,
-    ask_password: Annotated[bool, typer.Option("--ask-password", help="Prompt for the password or key.")] = False,
-    probe_only: Annotated[bool, typer.Option("--probe", help="Report what the source has and import nothing.")] = False,
-    list_kinds: Annotated[
-        bool, typer.Option("--list-kinds", help="List the kinds of sources, what each needs and who added it.")
-    ] = False,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="Remove this source and its memories from the store.")
-    ] = False,
-    rows_per_second: Annotated[
-        int | None,
-        typer.Option(
-            "--rows-per-second",
-            metavar="N",
-            min=1,
-            help="Read at most N rows a second on average (default: no limit).",
-        ),
-    ] = None,
+    address: str | None = None,
+    mapping: Path | None = None,
+    embedder: str | None = None,
+    ask_password: bool = False,
+    probe_only: bool = False,
+    list_kinds: bool = False,
+    forget: bool = False,
+    rows_per_second: int | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

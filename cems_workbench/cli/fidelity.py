@@ -68,123 +68,28 @@ class AgreeingConfigs(ConfigsChoice):
 
 
 def fidelity_command(
-    answers: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Files of recorded results: a recording, CEMS responses (JSON), a TREC run, plain ids, or a log that `import` reads."
-        ),
-    ] = None,
-    recorded: Annotated[
-        list[str] | None,
-        typer.Option("--recorded", metavar="SET", help="A query set of the store with recorded results; repeatable."),
-    ] = None,
-    ask: Annotated[
-        str | None,
-        typer.Option(
-            "--ask",
-            metavar="ADDRESS",
-            help="Query this CEMS server now, such as https://HOST:8765; CEMS_API_KEY holds its key.",
-        ),
-    ] = None,
-    query_set: Annotated[
-        str | None,
-        typer.Option(
-            "--query-set", metavar="SET", help="Query set to send with --ask (default: every query of the store)."
-        ),
-    ] = None,
+    answers: list[Path] | None = None,
+    recorded: list[str] | None = None,
+    ask: str | None = None,
+    query_set: str | None = None,
     *,
     choice: AgreeingConfigs,
     store: StoreOption = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            help="A directory of memories and relations, instead of a store; nothing is saved.",
-        ),
-    ] = None,
-    chunks: Annotated[
-        str,
-        typer.Option(
-            "--chunks",
-            metavar="RULE",
-            help="How the memories of --data are cut: as CEMS does, or whole for other systems.",
-        ),
-    ] = "cems",
-    keep_config: Annotated[
-        bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
-    ] = False,
-    lists: Annotated[
-        str | None,
-        typer.Option(
-            "--lists",
-            metavar="own|ties|recorded",
-            help="Whose lists are replayed: our own (the default), our own with equal scores in the recorded order, or those of the "
-            "recording, so that what comes after the lists is tested alone (the default of --nearest, if it has lists).",
-        ),
-    ] = None,
-    as_list: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--as-list",
-            metavar="NAME=SOURCE",
-            help="Our list that a recorded one stands for, such as keyword=sparse; repeatable. By default its name tells.",
-        ),
-    ] = None,
-    own_searches: Annotated[
-        bool,
-        typer.Option(
-            "--own-searches",
-            help="Make searched texts, engine queries and wordings with the config, instead of taking those of the recording.",
-        ),
-    ] = False,
-    repeat: Annotated[
-        Path | None,
-        typer.Option(
-            "--repeat",
-            metavar="OTHER",
-            help="A second recording of the same system and queries: how far it repeats itself is as far as a config can agree.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            "--tolerance",
-            metavar="N",
-            min=0.0,
-            help="Largest difference of equal scores (default: 1e-6, or half a unit of the last recorded digit).",
-        ),
-    ] = None,
-    depth: Annotated[int, typer.Option("--k", metavar="K", min=1, help="Results that the overlap compares.")] = 10,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            "--query", metavar="TEXT", help="The query or its qid, if a single result list does not contain it."
-        ),
-    ] = None,
+    data: Path | None = None,
+    chunks: str = "cems",
+    keep_config: bool = False,
+    lists: str | None = None,
+    as_list: list[str] | None = None,
+    own_searches: bool = False,
+    repeat: Path | None = None,
+    tolerance: float | None = None,
+    depth: int = 10,
+    query: str | None = None,
     as_of: AsOfOption = None,
-    asserted: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--assert", metavar="MEASURE>=N", help="Exit with 1 unless this bound holds for each config; repeatable."
-        ),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Also try every parameter: which change gives more queries the recorded order?"),
-    ] = False,
-    nearest: Annotated[
-        bool,
-        typer.Option(
-            "--nearest",
-            help="Find the preset that comes closest, and which of its parameters to change; half of the queries is held out. "
-            "--preset or --config names the configs to start from (default: every preset).",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the config that --nearest finds, as YAML.", dir_okay=False),
-    ] = None,
+    asserted: list[str] | None = None,
+    explain: bool = False,
+    nearest: bool = False,
+    out: Path | None = None,
     trials: Annotated[
         int | None,
         typer.Option(
@@ -200,16 +105,8 @@ def fidelity_command(
             help=f"Results that rerankers read at most in --nearest (default: {MAX_SCORES}); more takes longer.",
         ),
     ] = None,
-    shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of differing queries to list.")] = 20,
-    order: Annotated[
-        str,
-        typer.Option(
-            "--order",
-            metavar="departing|lowest",
-            help="List first the queries that differ most from the recording, or those with the lowest best recorded score. Queries "
-            "without recorded results always come first.",
-        ),
-    ] = "departing",
+    shown: int = 20,
+    order: str = "departing",
     as_json: JsonOption = False,
 ) -> None:
     """Compare a config's results with a real system's.

@@ -23,25 +23,14 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say, say_next, unused, words_of
 
-JudgedOption = Annotated[bool, typer.Option("--judged", help="Use only queries with a judgment.")]
-
 
 def gather_command(
-    query_set: Annotated[
-        str, typer.Argument(metavar="QUERY_SET", help="A query set of the store, “all”, or a file of queries.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="The evidence file to write (default: the store's own, which app, evaluate, tune and why use).",
-        ),
-    ] = None,
+    query_set: str,
+    out: Path | None = None,
     *,
     choice: ConfigChoice,
     per_query_project: PerQueryProjectOption = False,
-    judged: JudgedOption = False,
+    judged: bool = False,
     limit: LimitOption = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
@@ -120,7 +109,7 @@ class GatheredConfigs(ConfigsChoice):
 
 
 def fill_scores_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
+    evidence: Path,
     choice: GatheredConfigs,
     ablate: AblateOption = None,
     store: StoreOption = None,

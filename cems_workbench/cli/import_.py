@@ -41,67 +41,15 @@ SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments
 
 
 def import_command(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            show_default=False,
-            help="A file, or a directory of files in known formats; sample_data is the bundled sample. With --undo the number of "
-            "an import.",
-        ),
-    ] = None,
-    format: Annotated[str, typer.Option("--format", help="Input format; auto detects it.")] = "auto",
-    query_set: Annotated[
-        str | None,
-        typer.Option(
-            "--query-set", metavar="NAME", help="Query set that receives the queries (default: named after the input)."
-        ),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            "--scale",
-            metavar="LOW..HIGH",
-            help="Grade scale of that query set, or of the set of the judged queries, such as 0..4 or -2..3; its judgments must fit.",
-        ),
-    ] = None,
-    replace: Annotated[
-        bool,
-        typer.Option(
-            "--replace",
-            help="Also change memories and queries that another file, a live source or an edit brought; otherwise they stay "
-            "and are listed. A file that was edited changes its own rows either way.",
-        ),
-    ] = False,
-    relevant_from: Annotated[
-        int | None,
-        typer.Option(
-            "--relevant-from", metavar="GRADE", help="Lowest grade of that set that counts as relevant (a new set: 1)."
-        ),
-    ] = None,
-    match: Annotated[
-        str,
-        typer.Option(
-            "--match",
-            metavar="relaxed|exact",
-            help="Whether a query named by its words is taken for one of the store that differs only by case, blanks or a final mark.",
-        ),
-    ] = "relaxed",
-    grade: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grade",
-            metavar="VALUE=GRADE",
-            help="Grade of a rating that is a fraction or a word, or of a range of them: 0.5..1=1, Relevant=2; repeatable.",
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue",
-            metavar="NAME",
-            help="Labelling queue to make of the pairs that the file lists without a judgment.",
-        ),
-    ] = None,
+    path: Path | None = None,
+    format: str = "auto",
+    query_set: str | None = None,
+    scale: str | None = None,
+    replace: bool = False,
+    relevant_from: int | None = None,
+    match: str = "relaxed",
+    grade: list[str] | None = None,
+    queue: str | None = None,
     chunks: Annotated[
         str | None,
         typer.Option(
@@ -120,15 +68,7 @@ def import_command(
             "neither stems nor drops words. Saved in the store; auto, the default of a new store, detects it from the first texts.",
         ),
     ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            "--text",
-            metavar="title_content|content",
-            help="Which text of a memory is embedded and searched: with its title first (a new store's default) or the content "
-            "alone. Saved in the store.",
-        ),
-    ] = None,
+    text: str | None = None,
     text_fields: Annotated[
         list[str] | None,
         typer.Option(
@@ -137,32 +77,9 @@ def import_command(
             help=f"A line “NAME: value” before that text: {', '.join(TEXT_FIELDS)}; repeatable, none removes them. Saved in the store.",
         ),
     ] = None,
-    text_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--text-tokens",
-            metavar="N",
-            min=0,
-            help="Only the first N tokens of that text; 0 is all. Saved in the store.",
-        ),
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(
-            "--vectors",
-            metavar="FILE.parquet|FILE.npy",
-            help="Precomputed vectors of the memories, by the store's embedder: Parquet with columns id and vector, or one row per "
-            "memory. Memories that are split into chunks are embedded regardless.",
-        ),
-    ] = None,
-    undo: Annotated[
-        bool,
-        typer.Option(
-            "--undo",
-            help="Undo an import, by its number in the list that the command imports prints; without one the last. What was changed "
-            "after it stays.",
-        ),
-    ] = False,
+    text_tokens: int | None = None,
+    vectors: Path | None = None,
+    undo: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -482,31 +399,11 @@ def _text_rule(present: TextRule, text: str | None, fields: list[str] | None, fi
     )
 
 
-GraphOption = Annotated[
-    bool,
-    typer.Option("--graph", help="Also make or refresh Chroma's graph, which `lists.vector.index: graph` searches."),
-]
-
-
-MismatchedOption = Annotated[
-    bool,
-    typer.Option(
-        "--mismatched",
-        help="Embed the memories whose vectors from a source are not of their texts, as connect and doctor name them.",
-    ),
-]
-
-
 def reindex_command(
-    memory_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MEMORY_ID]...", help="Embed these memories instead of taking the vectors of their source."
-        ),
-    ] = None,
+    memory_ids: list[str] | None = None,
     store: StoreOption = None,
-    mismatched: MismatchedOption = False,
-    graph: GraphOption = False,
+    mismatched: bool = False,
+    graph: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-embed with the configured model.

@@ -6,7 +6,7 @@ import dataclasses
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,29 +35,15 @@ if TYPE_CHECKING:
 
 
 QUERIES_FORMAT = "queries-jsonl"
-QuerySetOption = Annotated[
-    str | None, typer.Option("--query-set", metavar="NAME", help="Only queries of this query set.")
-]
-JudgeKindOption = Annotated[
-    str,
-    typer.Option("--judge-kind", metavar="human|model|all", help="Only labels of people, of models, or all of them."),
-]
 
 
 @dataclass(frozen=True)
 class Labels:
     """Which labels a command takes, raw or one per pair."""
 
-    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None
-    judge_kind: JudgeKindOption = "human"
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            "--rule",
-            metavar="NAME",
-            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
-        ),
-    ] = None
+    judge: str | None = None
+    judge_kind: str = "human"
+    rule: str | None = None
 
     def read(self, store: Store, qids: set[str]) -> list[Judgment]:
         """The labels of these queries; what a rule leaves open is named on stderr."""
@@ -73,15 +59,11 @@ class Labels:
 
 
 def judgments_command(
-    format: Annotated[
-        str, typer.Option("--format", help="Output format: a judgment format of import, or queries-jsonl.")
-    ] = "judgments-jsonl",
-    query_set: QuerySetOption = None,
+    format: str = "judgments-jsonl",
+    query_set: str | None = None,
     *,
     labels: Labels,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
-    ] = None,
+    out: Path | None = None,
     store: StoreOption = None,
 ) -> None:
     """Export judgments, or the queries.
@@ -114,14 +96,10 @@ def judgments_command(
 
 
 def agreement_command(
-    query_set: QuerySetOption = None,
-    weights: Annotated[
-        str, typer.Option("--weights", help="Disagreement weights of kappa: linear or quadratic.")
-    ] = "quadratic",
-    level: Annotated[
-        str, typer.Option("--level", help="Level of measurement of alpha: nominal, ordinal or interval.")
-    ] = "ordinal",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
+    query_set: str | None = None,
+    weights: str = "quadratic",
+    level: str = "ordinal",
+    seed: int = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,30 +166,12 @@ SOME_ROWS = 1
 
 
 def supersessions_command(
-    minimum: Annotated[
-        float | None,
-        typer.Option("--minimum", metavar="X", help="Propose pairs with this score or more, 0 to 1 (default: 0.1)."),
-    ] = None,
-    shown: Annotated[int, typer.Option("--show", metavar="N", min=1, help="Number of proposals, best first.")] = 50,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--contradiction-model",
-            metavar="MODEL",
-            help="Let this natural language inference cross-encoder read the best pairs: a folder or model id.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the proposals as CSV with a column for verdicts."),
-    ] = None,
-    accept: Annotated[
-        Path | None,
-        typer.Option("--accept", metavar="FILE", help="Save the verdicts in such a CSV: accept, reject or swap."),
-    ] = None,
-    reviewer: Annotated[
-        str | None, typer.Option("--reviewer", metavar="NAME", help="Who decides (default: the current account).")
-    ] = None,
+    minimum: float | None = None,
+    shown: int = 50,
+    model: str | None = None,
+    out: Path | None = None,
+    accept: Path | None = None,
+    reviewer: str | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -282,24 +242,10 @@ MAX_PROBLEMS = 50
 
 
 def dataset_command(
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Output format: beir or mteb (a directory), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, "
-            "queries-jsonl.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="The file or new directory to write.")],
-    query_set: QuerySetOption = None,
-    project: Annotated[
-        str | None,
-        typer.Option(
-            "--project",
-            metavar="ORG/REPO",
-            help="Only memories of this project, with their relations, queries and judgments.",
-        ),
-    ] = None,
+    format: str,
+    out: Path,
+    query_set: str | None = None,
+    project: str | None = None,
     *,
     labels: Labels,
     store: StoreOption = None,
@@ -363,20 +309,11 @@ def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) 
 
 
 def sample_command(
-    log: Annotated[
-        Path,
-        typer.Argument(
-            help="Query log: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
-        ),
-    ],
-    query_set: Annotated[
-        str, typer.Option("--query-set", metavar="NAME", help="Query set that receives the sampled queries.")
-    ],
-    strategy: Annotated[
-        str, typer.Option("--strategy", help="Sampling strategy: frequent, random, or worst (lowest judge score).")
-    ] = "frequent",
-    size: Annotated[int, typer.Option("--size", min=1, metavar="N", help="Number of queries.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
+    log: Path,
+    query_set: str,
+    strategy: str = "frequent",
+    size: int = 100,
+    seed: int = 0,
     store: StoreOption = None,
 ) -> None:
     """Sample a query log into a query set.

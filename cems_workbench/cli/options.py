@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -31,21 +32,29 @@ if TYPE_CHECKING:
     from cems_workbench.settings import Settings
     from cems_workbench.store import Store
 
+OPTIONS: Mapping[str, Mapping[str, Any]] = json.loads(Path(__file__).with_name("options.json").read_text("utf-8"))
+"""By command (module.function), group of options (module.class) or `shared`: metavar, bounds and help of each option, as typer takes them.
+
+An option is called as its parameter, with two dashes, unless it has `names`; `argument` says that it is none.
+"""
+
+
+def option(name: str, of: str = "shared") -> Any:
+    """The option or argument that options.json describes."""
+    about = dict(OPTIONS[of][name])
+    names = about.pop("names", ["--" + name.replace("_", "-")])
+    return typer.Argument(**about) if about.pop("argument", False) else typer.Option(*names, **about)
+
+
 StoreOption = Annotated[
     Path | None,
-    typer.Option(
-        "--store",
-        metavar="DIR",
-        help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store).",
-    ),
+    option("StoreOption"),
 ]
 DaskOption = Annotated[
     str | None,
-    typer.Option(
-        "--dask", metavar="ADDRESS", help="Run on the workers of this Dask scheduler (default: CEMS_WORKBENCH_DASK)."
-    ),
+    option("DaskOption"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+JsonOption = Annotated[bool, option("JsonOption")]
 PRESETS = ", ".join(preset_names())
 DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
 """The default preset, as help texts state it."""
@@ -59,17 +68,11 @@ def preset_help(default: str = DEFAULT_PRESET_HELP) -> str:
 PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help=preset_help())]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name."
-    ),
+    option("ConfigOption"),
 ]
 ConfigsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable.",
-    ),
+    option("ConfigsOption"),
 ]
 PresetsOption = Annotated[
     list[str] | None,
@@ -81,15 +84,11 @@ PresetsOption = Annotated[
 ]
 AblateOption = Annotated[
     str | None,
-    typer.Option(
-        "--ablate",
-        metavar="stages|cems|ace",
-        help="Also run ablations: of each stage of the config, or of the phases that CEMS or ACE document.",
-    ),
+    option("AblateOption"),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set one parameter, such as fusion.k=30; repeatable."),
+    option("SetOption"),
 ]
 
 
@@ -302,55 +301,32 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 
 ProjectOption = Annotated[
     str | None,
-    typer.Option(
-        "--project",
-        metavar="ORG/REPO",
-        help="Project of the query; adjust.project of the config decides what it changes.",
-    ),
+    option("ProjectOption"),
 ]
-OnlyProjectOption = Annotated[bool, typer.Option("--only-project", help="Search only memories of --project.")]
+OnlyProjectOption = Annotated[bool, option("OnlyProjectOption")]
 AsOfOption = Annotated[
     str | None,
-    typer.Option(
-        "--as-of",
-        metavar="TIME",
-        help="Time of the query, ISO 8601 (default: now); results written later are reported.",
-    ),
+    option("AsOfOption"),
 ]
 VariantOption = Annotated[
     list[str] | None,
-    typer.Option("--variant", metavar="TEXT", help="An additional query variant to search; repeatable."),
+    option("VariantOption"),
 ]
 SearchedOption = Annotated[
     str | None,
-    typer.Option(
-        "--searched",
-        metavar="TEXT",
-        help="Search this text instead of the query, as given: no typo correction or expansion; rerankers read the query.",
-    ),
+    option("SearchedOption"),
 ]
 EngineQueryOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--engine-query",
-        metavar="LIST=TEXT",
-        help="What this list searches instead, as given, such as lexical=WORDS or fts5=EXPRESSION; repeatable.",
-    ),
+    option("EngineQueryOption"),
 ]
 WithoutVariantOption = Annotated[
     list[int] | None,
-    typer.Option(
-        "--without-variant", metavar="N", min=0, help="Leave out query variant N (0: the query itself); repeatable."
-    ),
+    option("WithoutVariantOption"),
 ]
 CutoffOption = Annotated[
     int | None,
-    typer.Option(
-        "--cutoff",
-        metavar="RANK",
-        min=1,
-        help="A memory below this rank counts as missing (default: the result limit).",
-    ),
+    option("CutoffOption"),
 ]
 
 
@@ -417,8 +393,16 @@ class AskedInFull(Asked):
         return with_values(config, {"expansion.backend": "manual"}) if manual else config
 
 
+def _described(hint: Any, name: str, *owners: Any) -> Any:
+    """The type of a parameter with its option, which the type of a shared option has already."""
+    if get_origin(hint) is Annotated:
+        return hint
+    places = (f"{owner.__module__.rpartition('.')[2].rstrip('_')}.{owner.__name__}" for owner in owners)
+    return Annotated[hint, option(name, next(place for place in places if name in OPTIONS.get(place, ())))]
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer: a parameter that is a dataclass of options is replaced by its fields."""
+    """A command for typer: a parameter that is a dataclass of options is replaced by its fields; options.json describes the options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []
@@ -426,11 +410,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         if one.name in groups:
             types = get_type_hints(groups[one.name], include_extras=True)
             parameters += [
-                Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=_described(types[field.name], field.name, *groups[one.name].__mro__),
+                )
                 for field in fields(groups[one.name])
             ]
         else:
-            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[one.name]))
+            annotation = _described(hints[one.name], one.name, command)
+            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
 
     @wraps(command)
     def run(**given: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -19,31 +19,23 @@ from cems_workbench.cli.options import (
     open_existing_store,
 )
 from cems_workbench.cli.terminal import say, say_next, words_of
-from cems_workbench.cli.why import LabelledOption, MissingArgument, QueryArgument, explained, next_commands
+from cems_workbench.cli.why import explained, next_commands
 from cems_workbench.platform.atomic_write import write_text
 
 group = typer.Typer(name="report", help="Write a comparison or an explanation as one HTML file.", no_args_is_help=True)
-OutOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The HTML file to write.")]
-RedactOption = Annotated[bool, typer.Option("--redact", help="Leave out texts (queries, titles, contents); ids stay.")]
 
 
 @group.command("compare")
 @grouped
 def compare_command(
     evidence: NamesArgument,
-    out: OutOption,
+    out: Path,
     choice: ComparedConfigs,
     how: Measuring,
-    sort_by: Annotated[
-        str | None,
-        typer.Option("--sort-by", metavar="MEASURE", help="Sort queries by this measure (default: nDCG@10)."),
-    ] = None,
+    sort_by: str | None = None,
     tolerance: ToleranceOption = None,
-    shown: Annotated[
-        int,
-        typer.Option("--show", metavar="N", min=0, max=200, help="Number of queries to show, largest losses first."),
-    ] = 10,
-    redact: RedactOption = False,
+    shown: int = 10,
+    redact: bool = False,
 ) -> None:
     """Report a comparison of configs with the first one.
 
@@ -78,14 +70,14 @@ def compare_command(
 @group.command("why")
 @grouped
 def why_command(
-    query: QueryArgument,
-    memory_id: MissingArgument,
-    out: OutOption,
+    query: str,
+    memory_id: str,
+    out: Path,
     choice: ConfigChoice,
     asked: AskedInFull,
     cutoff: CutoffOption = None,
-    labelled: LabelledOption = False,
-    redact: RedactOption = False,
+    labelled: bool = False,
+    redact: bool = False,
     store: StoreOption = None,
 ) -> None:
     """Report why a memory is missing, and what would return it. Nothing is changed.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cems_workbench.cli.options import (
     AskedInFull,
@@ -31,31 +29,15 @@ if TYPE_CHECKING:
     from cems_workbench.api.single_query import Answer
     from cems_workbench.pipeline import Trace
 
-StagesOption = Annotated[
-    bool,
-    typer.Option("--stages", help="Also show each stage below the ranking: candidates in and out, time, warnings."),
-]
-ExplainOption = Annotated[
-    bool,
-    typer.Option(
-        "--explain",
-        help="Also show what each score is made of: rank and score of a result in every list and after every stage, and the parts.",
-    ),
-]
-
 
 def search_command(
-    query: Annotated[str, typer.Argument(help="The query.")],
+    query: str,
     choice: ConfigChoice,
     asked: AskedInFull,
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", metavar="FILE", help="Also write the evidence bundle to this file.")
-    ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Write the bundle without texts; it replays to the same numbers.")
-    ] = False,
-    explain: ExplainOption = False,
-    stages: StagesOption = False,
+    bundle: Path | None = None,
+    redact: bool = False,
+    explain: bool = False,
+    stages: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,18 +91,11 @@ def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: S
 
 
 def replay_command(
-    bundle: Annotated[Path, typer.Argument(help="An evidence bundle.")],
+    bundle: Path,
     choice: ConfigChoice,
-    explain: ExplainOption = False,
-    stages: StagesOption = False,
-    spans: Annotated[
-        Path | None,
-        typer.Option(
-            "--spans",
-            metavar="FILE",
-            help="Also write the stages as OpenInference spans, which other tools and `import` read.",
-        ),
-    ] = None,
+    explain: bool = False,
+    stages: bool = False,
+    spans: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay an evidence bundle under a config.

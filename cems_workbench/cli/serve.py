@@ -49,13 +49,9 @@ IDLE_S = 600
 
 def serve_command(
     store: StoreOption = None,
-    status: Annotated[bool, typer.Option("--status", help="List the processes that serve, of all stores.")] = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="End the processes that serve, or with --store those of this store.")
-    ] = False,
-    idle: Annotated[
-        float, typer.Option("--idle", metavar="SECONDS", min=0.1, help="End after this time without a command.")
-    ] = IDLE_S,
+    status: bool = False,
+    stop: bool = False,
+    idle: float = IDLE_S,
     as_json: JsonOption = False,
 ) -> None:
     """Answer the next commands with store and models still open.
@@ -137,17 +133,15 @@ DEFAULT_PORT = 8765
 
 
 def mcp_command(
-    http: Annotated[bool, typer.Option("--http", help="Listen on 127.0.0.1 instead of stdin and stdout.")] = False,
+    http: bool = False,
     port: Annotated[
         int | None,
         typer.Option(
             "--port", min=0, max=65535, help=f"Port for --http; 0 picks a free one (default: {DEFAULT_PORT})."
         ),
     ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Let the agent write labels; it can change nothing else.")
-    ] = False,
-    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Judge name of the agent's labels.")] = "agent",
+    write: bool = False,
+    judge: str = "agent",
     store: StoreOption = None,
 ) -> None:
     """Serve the Model Context Protocol to a coding agent.
@@ -188,7 +182,7 @@ PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb"
 def app_command(
     store: StoreOption = None,
     port: Annotated[int, typer.Option("--port", min=1, max=MAX_PORT, help="Port of the app.")] = 8501,
-    headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser window.")] = False,
+    headless: bool = False,
 ) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
@@ -263,27 +257,13 @@ def _preload(port: int) -> None:
         start_up.freeze()
 
 
-DeepOption = Annotated[
-    bool,
-    typer.Option("--deep", help="Verify every row of the database and every file and vector of the indexes."),
-]
-RepairOption = Annotated[bool, typer.Option("--repair", help="First rebuild damaged indexes from the memories.")]
-
-RecoverToOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--recover-to", metavar="NEW_STORE", help="Copy every readable row of a damaged store into a new store."
-    ),
-]
-
-
 def doctor_command(
     preset: PresetOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
-    deep: DeepOption = False,
-    repair: RepairOption = False,
-    recover_to: RecoverToOption = None,
+    deep: bool = False,
+    repair: bool = False,
+    recover_to: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check packages, models, servers and the store.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -47,30 +47,6 @@ if TYPE_CHECKING:
     from cems_workbench.tuning.optimizer import Trial, Watch
 
 INTERRUPTED = 130
-MetricOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        metavar="MEASURE",
-        help="Measure to optimise (default: nDCG@10); a second one gives a Pareto front. `reranked` minimises the pairs reranked.",
-    ),
-]
-GuardOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--guard",
-        metavar="[TYPE:]MEASURE[-TOLERANCE|<=NUMBER|>=NUMBER]",
-        help="Measure that must not fall below the baseline; repeatable. With a bound: noise@5<=0.2, nDCG@10>=0.5.",
-    ),
-]
-SpaceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--space",
-        metavar="KEY[=LOW:HIGH[:STEP]|A|B]",
-        help="A parameter to search, optionally with its range or values; repeatable.",
-    ),
-]
 
 
 class Grouping(StrEnum):
@@ -84,49 +60,24 @@ class Grouping(StrEnum):
 
 def tune_command(
     evidence: NameArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write the proposed config here; the suffix sets the format (yaml, json, toml, env, py).",
-        ),
-    ],
-    trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, help="Maximum number of configs to try.")
-    ] = 200,
-    metric: MetricOption = None,
-    guard: GuardOption = None,
-    space: SpaceOption = None,
-    group_by: Annotated[
-        Grouping | None,
-        typer.Option("--group-by", help="Keep queries of one group in one fold (default: project, else session)."),
-    ] = None,
-    folds: Annotated[int, typer.Option("--folds", metavar="N", min=2, help="Number of cross-validation folds.")] = 5,
-    holdout: Annotated[
-        float,
-        typer.Option("--holdout", metavar="SHARE", min=0, max=0.8, help="Share of the queries to seal as hold-out."),
-    ] = 0.2,
-    open_holdout: Annotated[
-        bool, typer.Option("--open-holdout", help="Also score the sealed hold-out; every look is counted.")
-    ] = False,
+    out: Path,
+    trials: int = 200,
+    metric: list[str] | None = None,
+    guard: list[str] | None = None,
+    space: list[str] | None = None,
+    group_by: Grouping | None = None,
+    folds: int = 5,
+    holdout: float = 0.2,
+    open_holdout: bool = False,
     *,
     choice: ConfigChoice,
     grade: GradeOption = None,
     per_query_project: PerQueryProjectOption = False,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")] = 0,
+    seed: int = 0,
     store: StoreOption = None,
     dask: DaskOption = None,
-    without_labels: Annotated[
-        bool,
-        typer.Option(
-            "--without-labels",
-            help="Tune list weights and fusion on the reranker's order instead of judgments; existing judgments only check the result.",
-        ),
-    ] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a report as one HTML file.")
-    ] = None,
+    without_labels: bool = False,
+    html: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search for a better config than the baseline.

@@ -9,9 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import preset_names
 from cems_workbench.cli.measuring import JudgeKindOption, check_judge_kind
@@ -47,31 +45,14 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.gather import Request
 
 
-QueryArgument = Annotated[str, typer.Argument(help="The query.")]
-MissingArgument = Annotated[
-    str, typer.Argument(metavar="MEMORY", help="The memory that is missing: its id, or a piece of its text.")
-]
-LabelledOption = Annotated[
-    bool, typer.Option("--labelled", help="Sort the changes by their gain on the store's judged queries.")
-]
-
-
 def why_command(
-    query: QueryArgument,
-    memory_id: MissingArgument,
+    query: str,
+    memory_id: str,
     choice: ConfigChoice,
     asked: AskedInFull,
     cutoff: CutoffOption = None,
-    evidence: Annotated[
-        Path | None,
-        typer.Option(
-            "--evidence",
-            metavar="FILE|QUERY_SET",
-            help="Use the query's evidence instead of the store: a bundle, an evidence file, or a set of external traces. Only changes "
-            "that need no new gather are tried.",
-        ),
-    ] = None,
-    labelled: LabelledOption = False,
+    evidence: Path | None = None,
+    labelled: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -228,27 +209,16 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
 
 
 def what_if_command(
-    query: QueryArgument,
+    query: str,
     choice: ConfigChoice,
     asked: Asked,
-    without: Annotated[
-        str | None, typer.Option("--without", metavar="MEMORY_ID", help="Leave this memory out.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--with", metavar="TEXT", help="Add a memory with this text that does not exist yet.")
-    ] = None,
-    text_file: Annotated[
-        Path | None, typer.Option("--with-file", metavar="FILE", help="Add a memory with the text of this file.")
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the new memory.")] = None,
-    of_project: Annotated[
-        str | None, typer.Option("--memory-project", metavar="ORG/REPO", help="Project of the new memory.")
-    ] = None,
-    scope: Annotated[str, typer.Option("--scope", help="Scope of the new memory: personal or shared.")] = "personal",
-    queries: Annotated[
-        str | None,
-        typer.Option("--queries", metavar="QUERY_SET", help="Also try it on the judged queries of a set, or of all."),
-    ] = None,
+    without: str | None = None,
+    text: str | None = None,
+    text_file: Path | None = None,
+    title: str | None = None,
+    of_project: str | None = None,
+    scope: str = "personal",
+    queries: str | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -288,19 +258,10 @@ def what_if_command(
 
 
 def memory_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MEMORY_ID [EVIDENCE...|QUERY_SET]",
-            help="The memory, then evidence files or a query set (default: all judged queries of the store). "
-            "With --hubs or --orphans no memory is named.",
-        ),
-    ] = None,
+    names: list[str] | None = None,
     *,
-    hubs: Annotated[
-        bool, typer.Option("--hubs", help="List the memories returned for many queries that judge them irrelevant.")
-    ] = False,
-    orphans: Annotated[bool, typer.Option("--orphans", help="List the memories that no query returns.")] = False,
+    hubs: bool = False,
+    orphans: bool = False,
     choice: ConfigChoice,
     cutoff: CutoffOption = None,
     judge_kind: JudgeKindOption = None,
@@ -398,20 +359,12 @@ def _print_memory(found: MemoryReport) -> None:
 
 
 def blame_command(
-    text: Annotated[str, typer.Argument(help="What the agent said, one sentence or more; - reads it from stdin.")],
-    query: Annotated[
-        str | None,
-        typer.Option("--query", metavar="QUERY", help="What it was asked: also say what became of each memory for it."),
-    ] = None,
+    text: str,
+    query: str | None = None,
     *,
     choice: ConfigChoice,
     asked: Asked,
-    returned: Annotated[
-        bool,
-        typer.Option(
-            "--returned", help="Without --query: also name the queries of the store's sets that return each memory."
-        ),
-    ] = False,
+    returned: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
