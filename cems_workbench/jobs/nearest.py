@@ -135,7 +135,7 @@ class Nearest(Result):
     def lines(self) -> tuple[str, ...]:
         """What was found, in sentences; pages, commands and the MCP server say the same."""
         queries = len(self.after[0].fidelity.queries)
-        none = f"no query is held out of {queries}: the agreement is of the queries that were searched with"
+        none = f"nothing is held out of {queries} queries: the agreement is of the queries that were searched with"
         found = [self.title, *([none] if self.after[1] is None else []), *self._remaining()]
         found.append(
             f"{self.configs:,} configs tried from {len(self.presets)} presets in {self.seconds:,.0f} s ({self.gathered:,} queries "

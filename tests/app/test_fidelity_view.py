@@ -170,7 +170,7 @@ def test_the_nearest_preset_is_found_with_its_changed_parameters(
     path.write_text(json.dumps({"engine": "elsewhere", "answers": answers}))
     brought(page, path)
     press(page, "evaluate:nearest")
-    assert "Nearest: mem0, with 1 changed parameter" in plainly(markdown(page))
+    assert "Nearest: mem0, changed parameters: 1" in plainly(markdown(page))
     changed = table_with(page, "nearest")
     assert (changed["mem0"][0], changed["nearest"][0]) == ("20", "3")
     assert "Nothing is held out of 6 queries" in captions(page)
