@@ -140,7 +140,7 @@ class Result(ABC):
         return _html(self.title, self.lines, self.tables, self.notes)
 
 
-def _drawn(table: Table) -> tuple[Table, list[str]]:
+def as_text(table: Table) -> tuple[Table, list[str]]:
     """The table for display, its cells as text, and the alignment of each column."""
     shown = replace(table, shown=MAX_ROWS if table.shown is None else table.shown).drawn
     sides = [
@@ -166,7 +166,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text_lines(table: Table) -> list[str]:
-    drawn, sides = _drawn(table)
+    drawn, sides = as_text(table)
     widths = [
         max(len(name), *(len(row[i]) for row in drawn.rows), 0) if drawn.rows else len(name)
         for i, name in enumerate(drawn.columns)
@@ -192,7 +192,7 @@ def _html(title: str, lines: Sequence[str], tables: Sequence[Table], notes: Sequ
     return _template().render(
         title=neutralise(title),
         lines=[neutralise(line) for line in lines],
-        tables=[_drawn(table) for table in tables if table],
+        tables=[as_text(table) for table in tables if table],
         notes=[neutralise(note) for note in notes],
     )
 

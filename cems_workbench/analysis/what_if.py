@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from cems_workbench.analysis.edited_evidence import RANKED_AGAIN, Edit, answered_elsewhere, edited_evidence
 from cems_workbench.analysis.ranks import loss, target_rank
-from cems_workbench.analysis.why.path import memory_path, require_stored
+from cems_workbench.analysis.why.path import cause, memory_path, require_stored
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.fields import short_value
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_scores
-from cems_workbench.pipeline.list_sources import ordinal
+from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
+from cems_workbench.results import MAX_ROWS, Table
 
 NEW_ID = "new-memory"
 """The id of a memory that is not in the store."""
@@ -135,11 +138,45 @@ class WhatIf:
         """The other memories that leave the first k results."""
         return [one for one in self.others() if within(one.before, k) and not within(one.after, k)]
 
-    def text_of(self, memory_id: str) -> str:
-        """The beginning of a result's text."""
-        memories = self.after.evidence.memories
-        memory = memories.get(memory_id) or self.before.evidence.memories[memory_id]
-        return short(memory.content)
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What the change does, and of an edited memory why it is not among the first results and which fields differ."""
+        if not self.changes:
+            return (self.sentence,)
+        path = memory_path(self.after, self.memory_id, target_rank(self.after.config))
+        lost = () if path.status == "in the top k" else (cause(path, self.after),)
+        changed = (
+            f"{name} ({len(was):,} → {len(now):,} characters)"
+            if name == "content"
+            else f"{name} {'none' if was is None else short_value(was)} → {'none' if now is None else short_value(now)}"
+            for name, was, now in self.changes
+        )
+        return (self.sentence, *lost, f"Changed: {'; '.join(changed)}")
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The other results that move, and the memory in the lists and through the stages; before and after."""
+        memories = {**self.before.evidence.memories, **self.after.evidence.memories}
+        others = tuple(
+            (one.memory_id, one.before, one.after, short(memories[one.memory_id].content)) for one in self.others()
+        )
+        tables = [Table(("memory", "rank before", "rank", "text"), others, "other results that move", shown=MAX_ROWS)]
+        for kind, title, pairs in (
+            ("list", "in the lists", self.lists()),
+            ("stage", "through the stages", self.stages()),
+        ):
+            rows = tuple(
+                (
+                    list_label(one.name),
+                    *_cells(one.before, one.name),
+                    *_cells(one.after, one.name),
+                    (one.after and one.after.words) or None,
+                )
+                for one in pairs
+                if one.before or one.after
+            )
+            tables.append(Table((kind, "rank before", "score before", "rank", "score", "what happened"), rows, title))
+        return tuple(tables)
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain values."""
@@ -180,6 +217,16 @@ class WhatIf:
         if self.rank[1] is None:
             return f"This memory would not be found: {where}."
         return f"This memory would be {after}; {_named(left)} {_verb(left, 'leave')} the first {k}."
+
+
+def _cells(place: EditedRank | None, name: str) -> tuple[int | str | None, float | str | None]:
+    """Rank, ✕ if it was dropped, and score: a date in the recency list, a count in the access list."""
+    if place is None:
+        return None, None
+    rank = place.rank if place.kept else "✕"
+    if place.score is None or name not in ("recency", "access"):
+        return rank, place.score
+    return rank, f"{datetime.fromtimestamp(place.score, UTC):%Y-%m-%d}" if name == "recency" else round(place.score)
 
 
 def _named(moved: Sequence[MovedMemory]) -> str:

@@ -29,6 +29,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
+from cems_workbench.results import MAX_ROWS, Table
 
 LABEL = "trying it on the judged queries"
 
@@ -106,6 +107,35 @@ class SetEffect:
         """Which ranks are estimated, how a new memory counts, and what the evidence lacks."""
         new = ("The new memory has no judgment and counts as not relevant.",) if self.what == NEW else ()
         return (*new, certainty(self.approximated), *self.needs)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The measures before and after, and the queries whose first results change."""
+        measures = tuple(
+            (
+                str(one.measure),
+                *map(number, (one.baseline, one.value, one.difference)),
+                interval_words(one.low, one.high),
+            )
+            for one in self.comparison.compared[0].differences
+        )
+        changed = tuple(
+            (
+                row.query.qid,
+                row.query.query,
+                row.before,
+                row.after,
+                ", ".join(row.came) or None,
+                ", ".join(row.left) or None,
+                row.difference,
+            )
+            for row in self.changed
+        )
+        columns = ("qid", "query", "rank before", "rank", "came", "left", str(self.first.measure))
+        return (
+            Table(("measure", "before", "after", "difference", "95 % interval"), measures, "all judged queries"),
+            Table(columns, changed, "judged queries that change", shown=MAX_ROWS),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The effect as plain values."""

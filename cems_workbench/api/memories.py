@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
-from cems_workbench.results import MAX_ROWS, Result, Table
+from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -173,38 +173,12 @@ class WhatIfReport(Result):
     @property
     def lines(self) -> tuple[str, ...]:
         """What changes in this query, and in all judged ones."""
-        return (self.found.sentence, *((self.effect.sentence,) if self.effect else ()))
+        return (*self.found.lines, *((self.effect.sentence,) if self.effect else ()))
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The other results that move, the ranks of the memory in the lists, and the judged queries that change."""
-        others = (
-            (one.memory_id, one.before, one.after, self.found.text_of(one.memory_id)) for one in self.found.others()
-        )
-        lists = (
-            (pair.name, pair.before and pair.before.rank, pair.after and pair.after.rank)
-            for pair in self.found.lists()
-            if pair.before or pair.after
-        )
-        tables = (
-            Table(("memory", "rank before", "rank", "text"), tuple(others), "other results that move", shown=MAX_ROWS),
-            Table(("list", "rank before", "rank"), tuple(lists)),
-        )
-        if self.effect is None:
-            return tables
-        rows = tuple(
-            (
-                row.query.qid,
-                row.before,
-                row.after,
-                ", ".join(row.came) or None,
-                ", ".join(row.left) or None,
-                row.difference,
-            )
-            for row in self.effect.changed
-        )
-        columns = ("qid", "rank before", "rank", "came", "left", str(self.effect.first.measure))
-        return (*tables, Table(columns, rows, "judged queries that change", shown=MAX_ROWS))
+        """The other results that move, the memory in the lists and through the stages, and what the judged queries change."""
+        return (*self.found.tables, *(self.effect.tables if self.effect else ()))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
     assert all(0 <= value <= 1 for value in (*curve.hit, *curve.ndcg))
     page = page.run()
     assert "inspect:sensitivity:gather" not in buttons(page)
-    measured = page.session_state["inspect:labelled"].labelled
+    measured = page.session_state["inspect:labelled"][1][0]
     assert measured.means(config_of(page), 5)[0] in curve.hit
 
 

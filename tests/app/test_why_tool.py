@@ -64,7 +64,7 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
         rf'<p class="wb-fix">[^<]+ = [^<]+ {memory_id} becomes (\d+)\w\w; [^<]+</p>\s*<p class="wb-sentence">', cause
     )
     assert fix is not None, cause
-    assert " ".join(bodies(page)).count("lost here</span>") == 1
+    assert " ".join(bodies(page)).count("lost here: ") == 1
     page = press(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:10]
     assert order(page).index(memory_id) + 1 == int(fix[1])

@@ -373,7 +373,7 @@ class Counterfactual:
     def words(self) -> str:
         """ "fusion.k 60 → 83": the changes in a line, with a remark if they need a gather."""
         parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in self.changes]
-        return " and ".join([*parts, *self._searches]) + (" (gathers)" if self.gathers else "")
+        return " and ".join([*parts, *self.searches]) + (" (gathers)" if self.gathers else "")
 
     @property
     def redacted(self) -> Counterfactual:
@@ -381,7 +381,8 @@ class Counterfactual:
         return replace(self, terms=tuple("…" for _ in self.terms), searched="…" if self.searched else "")
 
     @property
-    def _searches(self) -> list[str]:
+    def searches(self) -> list[str]:
+        """Changes of what is searched, in words."""
         words = [f"search for “{term}” too" for term in self.terms]
         words += [f"search its last sentence alone, “{self.searched}”"] if self.searched else []
         return words + (["search every project"] if self.everywhere else [])
@@ -390,7 +391,7 @@ class Counterfactual:
     def assigned(self) -> str:
         """ "fusion.k = 83": the new values in a line, unrounded, with a remark if they need a gather."""
         parts = [f"{path} = {assigned_value(value)}" for path, value in self.values.items()]
-        return " and ".join([*parts, *self._searches]) + (" (needs a new search)" if self.gathers else "")
+        return " and ".join([*parts, *self.searches]) + (" (needs a new search)" if self.gathers else "")
 
     @property
     def values(self) -> dict[str, Any]:

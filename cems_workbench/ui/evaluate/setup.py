@@ -295,7 +295,7 @@ def _bring_in(file: str, content: bytes) -> None:
 
 def _first() -> list[str]:
     """The preset and the config as set in Inspect; while unchanged, another preset."""
-    name = state.present_preset()
+    name = state.present().preset
     return (
         [name, PRESENT_NAME]
         if state.changed_parameters()

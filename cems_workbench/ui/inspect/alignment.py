@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -26,36 +25,6 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TokenMatch:
-    """A query token with the rest of its word, its match (in the model's notation), and the numbers."""
-
-    before: str
-    piece: str
-    after: str
-    text: str
-    cosine: float
-    idf: float
-    adds: float
-    written: str
-    """The query token in the model's notation."""
-
-    @property
-    def inside(self) -> bool:
-        """Whether the matched token continues a word."""
-        return continues_word(self.text)
-
-    @property
-    def shown(self) -> str:
-        """The matched token without the continuation prefix."""
-        return joined(self.text)
-
-    @property
-    def width(self) -> str:
-        """Bar width in percent: the cosine."""
-        return f"{100 * max(0.0, min(self.cosine, 1.0)):.0f}"
-
-
 def alignment(score: ModelScore | None) -> list[Mapping[str, Any]]:
     """The saved token alignment of a pair; empty if missing or unreadable."""
     kept = score.detail.get("alignment") if score is not None and score.detail else None
@@ -71,8 +40,8 @@ def _readable(entry: Any) -> bool:
     return finite and all(isinstance(entry.get(name), str) for name in ("query", "text"))
 
 
-def token_matches(entries: Sequence[Mapping[str, Any]]) -> list[TokenMatch]:
-    """The tokens in query order, each with the rest of its word and its contribution to the score."""
+def token_matches(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The tokens in query order, each with the rest of its word (`before`, `after`) and what it `adds` to the score."""
     total = sum(entry["idf"] for entry in entries)
     tokens = []
     for i, entry in enumerate(entries):
@@ -82,18 +51,14 @@ def token_matches(entries: Sequence[Mapping[str, Any]]) -> list[TokenMatch]:
         while end < len(entries) and entries[end]["query"].startswith(CONTINUATION):
             end += 1
         pieces = [joined(other["query"]) for other in entries[start:end]]
-        tokens.append(
-            TokenMatch(
-                "".join(pieces[: i - start]),
-                pieces[i - start],
-                "".join(pieces[i - start + 1 :]),
-                entry["text"],
-                entry["cosine"],
-                entry["idf"],
-                entry["idf"] * entry["cosine"] / total if total > 0 else 0.0,
-                entry["query"],
-            )
-        )
+        word = {
+            "before": "".join(pieces[: i - start]),
+            "piece": pieces[i - start],
+            "after": "".join(pieces[i - start + 1 :]),
+        }
+        adds = entry["idf"] * entry["cosine"] / total if total > 0 else 0.0
+        inside = continues_word(entry["text"])
+        tokens.append({**entry, **word, "adds": adds, "inside": inside, "met": joined(entry["text"])})
     return tokens
 
 
@@ -107,17 +72,10 @@ def continues_word(token: str) -> bool:
     return token.startswith(CONTINUATION) and len(token) > len(CONTINUATION)
 
 
-def alignment_html(tokens: Sequence[TokenMatch], raw: float | None, *, numbered: bool = False) -> Markup:
+def alignment_html(score: ModelScore, *, numbered: bool = False) -> Markup:
     """One row per query token: a bar for the cosine, and the numbers; the last row is their sum.
 
     `numbered` adds the index of each query token, which a heat map refers to.
     """
-    return render(
-        "inspect/alignment.html",
-        columns=COLUMNS,
-        tokens=tokens,
-        raw=raw,
-        numbered=numbered,
-        idf=f"{sum(token.idf for token in tokens):.2f}",
-        adds=f"{sum(token.adds for token in tokens):.4f}",
-    )
+    tokens = token_matches(alignment(score))
+    return render("inspect/alignment.html", columns=COLUMNS, tokens=tokens, raw=score.raw, numbered=numbered)

@@ -35,7 +35,7 @@ Gather = Callable[[PipelineConfig], "Evidence | None"]
 def pin_present() -> None:
     """Pin the current config as the baseline."""
     changed = len(state.changed_parameters())
-    state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
+    state.pin(state.present().preset + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
 def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankComparison | None:
@@ -60,7 +60,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
     if _parameters(trace) and expansion.backend == "none" and not (expansion.hyde or expansion.decompose):
         own = gather(config)
         trace = trace if own is None else replay(own, config, switched_off=off)
-    state.keep_baseline_replay(BaselineReplay(evidence, config, off, trace))
+    state.update(baseline_replay=BaselineReplay(evidence, config, off, trace))
     return trace
 
 
@@ -152,7 +152,8 @@ def _draw_comparison(base: Baseline) -> None:
     else:
         st.caption("The config equals the baseline. Move a slider to see rank differences.")
     buttons = st.container(horizontal=True)
-    buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.unpin)
+    unpinned = {"baseline": None, "baseline_replay": None}
+    buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.update, kwargs=unpinned)
     buttons.button(
         "Pin the current config",
         key="inspect:pin",

@@ -6,7 +6,7 @@ folder is imported when its section is first opened, and only the chosen view is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -23,10 +23,14 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_index, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME, adjust
+from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect.state import TARGET
+from cems_workbench.ui.kit.widgets import progress_bar
 
 Made = TypeVar("Made")
+MAX_REMEMBERED = 8
+"""Values of a slot that are kept, so that switching back to another memory or value needs no new computation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,36 +64,28 @@ class InspectContext:
         """The target rank: as typed under Why is it missing, else the result limit."""
         return st.session_state.get(TARGET) or target_rank(self.trace.config)
 
-    def remembered(self, slot: str, make: Callable[[], Made], *key: object, most: int = 1) -> Made:
-        """The value of `make`, cached in the session under `slot` by evidence, config, variants and `key`.
+    def remembered(self, slot: str, make: Callable[[Progress], Made], *key: object) -> Made:
+        """The value of `make`, kept in the session under `slot` by evidence, config, variants and `key`; its progress is drawn here.
 
-        The `most` recently used values of a slot are kept. Exceptions of `make` propagate and are not cached.
+        The most recently used values of a slot are kept. Exceptions of `make` propagate and are not kept.
         """
-        kept = self._cached(slot)
-        found = self._find(kept, key)
+        kept, found = self._find(slot, key)
         if found is None:
-            found = _Remembered(self.trace.evidence, self._whole(key), make())
-        else:
-            kept.remove(found)
-        kept.append(found)
-        del kept[:-most]
+            with progress_bar() as progress:
+                made = make(progress)
+            found = _Remembered(self.trace.evidence, (self.trace.config, self.variants_off, key), made)
+        kept[:] = [*(other for other in kept if other is not found), found][-MAX_REMEMBERED:]
         value: Made = found.value
         return value
 
     def is_remembered(self, slot: str, *key: object) -> bool:
-        """Whether `remembered` has this value cached."""
-        return self._find(self._cached(slot), key) is not None
+        """Whether `remembered` has this value."""
+        return self._find(slot, key)[1] is not None
 
-    def _cached(self, slot: str) -> list[_Remembered]:
+    def _find(self, slot: str, key: tuple[object, ...]) -> tuple[list[_Remembered], _Remembered | None]:
         kept: list[_Remembered] = st.session_state.setdefault(f"inspect:{slot}", [])
-        return kept
-
-    def _find(self, kept: Sequence[_Remembered], key: tuple[object, ...]) -> _Remembered | None:
-        whole, evidence = self._whole(key), self.trace.evidence
-        return next((last for last in kept if last.evidence is evidence and last.key == whole), None)
-
-    def _whole(self, key: tuple[object, ...]) -> tuple[object, ...]:
-        return self.trace.config, self.variants_off, key
+        whole, evidence = (self.trace.config, self.variants_off, key), self.trace.evidence
+        return kept, next((last for last in kept if last.evidence is evidence and last.key == whole), None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

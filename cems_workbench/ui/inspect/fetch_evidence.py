@@ -22,7 +22,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch, SignalTable, signal_table
 from cems_workbench.jobs.background import BackgroundEvidence, may_start_unasked, searches_locally
-from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, gathered_judged_set, judged_queries
+from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, gathered_judged_set, judged_queries
 from cems_workbench.jobs.query_set_evidence import evidence_files
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -42,7 +42,7 @@ from cems_workbench.ui.inspect.results import settling_html
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import kept
-from cems_workbench.ui.kit.widgets import cancellable, errors_shown, progress_in, watch_work
+from cems_workbench.ui.kit.widgets import cancellable, errors_shown, progress_bar, watch_work
 
 MAX_STALE_CONTROLS_S = 0.3
 """For so long the controls may be those of the last rerun: Streamlit fades what is not drawn again after half a second."""
@@ -61,7 +61,7 @@ def present_trace(request: Request, resources: Resources) -> Trace | None:
 
 def must_fetch(trace: Trace | None, request: Request) -> bool:
     """Must evidence be fetched before `trace` can be shown? What was cancelled, or could not be met, is fetched once."""
-    return trace is None or (bool(trace.needs) and not state.attempted(request))
+    return trace is None or (bool(trace.needs) and state.present().attempted != (request, state.present_config()))
 
 
 def fetched_trace(
@@ -75,7 +75,7 @@ def fetched_trace(
     Any interaction while this works, the cancel button among them, ends it at the next step: gathered lists are kept, and finished
     scores are in the store's cache.
     """
-    state.attempt(request)
+    state.update(attempted=(request, state.present_config()))
     with (
         errors_shown(),
         cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress,
@@ -153,23 +153,20 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
     """
     if not wanted_scores(trace, "judge"):
         return trace
-    place = st.empty()
-    report = progress_in(place)
     try:
-        judged = gather_scores(
-            trace.evidence,
-            trace.config,
-            resources,
-            lambda _, done, total: report("judging", done, total),
-            switched_off=state.variants_off(request),
-            only="judge",
-            trace=trace,
-        )
+        with progress_bar() as progress:
+            judged = gather_scores(
+                trace.evidence,
+                trace.config,
+                resources,
+                lambda _, done, total: progress("judging", done, total),
+                switched_off=state.variants_off(request),
+                only="judge",
+                trace=trace,
+            )
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return trace
-    finally:
-        place.empty()
     if judged is trace.evidence:
         return trace
     state.keep_evidence(request, resources.store, judged)
@@ -182,7 +179,7 @@ def retry_failures(request: Request, resources: Resources) -> None:
     if evidence is not None:
         key = model_key(state.present_config().rerank)
         state.keep_evidence(request, resources.store, without_failures(evidence, key))
-    state.try_again()
+    state.update(attempted=None)
 
 
 def offer_resume(needs: Sequence[Need]) -> None:
@@ -192,7 +189,7 @@ def offer_resume(needs: Sequence[Need]) -> None:
         return
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
     text_box.info(f"{scores} candidates are not scored yet; the other scores are kept.", icon=":material/pause_circle:")
-    button_box.button("Resume", key="inspect:go_on", on_click=state.try_again)
+    button_box.button("Resume", key="inspect:go_on", on_click=state.update, kwargs={"attempted": None})
 
 
 def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources: Resources) -> Evidence | None:
@@ -224,20 +221,6 @@ def evidence_memory() -> EvidenceMemory:
     return EvidenceMemory()
 
 
-@dataclass(frozen=True)
-class BuiltSet:
-    """A labelled set, and its inputs: gather parameters, queries and judgments."""
-
-    key: MemoryKey
-    queries: list[Query]
-    grades: Grades
-    relevant_from: Mapping[str, int]
-    """The lowest relevant grade per query, from its set."""
-    labelled: LabelledSet
-    answered: str
-    """Which live system returned the lists, and when."""
-
-
 def forget_evidence(resources: Resources) -> None:
     """Discard lists returned by a live system, for the query on the page and the judged queries, so that they are requested again."""
     evidence_memory().forget(state.present_config(), resources)
@@ -253,11 +236,8 @@ def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resourc
     memory = evidence_memory()
     if memory.has(queries, config, resources):
         return memory.get(queries, config, resources)
-    place = st.empty()
-    try:
-        return memory.get(queries, config, resources, progress_in(place))
-    finally:
-        place.empty()
+    with progress_bar() as progress:
+        return memory.get(queries, config, resources, progress)
 
 
 @st.cache_resource(show_spinner=False)
@@ -309,7 +289,9 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
 
 def labelled_set(context: InspectContext) -> LabelledSet | None:
     """The labelled queries under the current gather parameters; None until their evidence is gathered."""
-    return _labelled(context, *judged_queries(context.resources))
+    queries, grades = judged_queries(context.resources)
+    gathered = queries and evidence_memory().has(queries, context.trace.config, context.resources)
+    return _build(context, queries, grades) if gathered else None
 
 
 def gathered_set(context: InspectContext) -> LabelledSet | None:
@@ -323,12 +305,12 @@ def gathered_set(context: InspectContext) -> LabelledSet | None:
 
 def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     """The set, or None with a button drawn that gathers it. An error is drawn as one line."""
-    queries, grades = judged_queries(context.resources)
-    labelled = _labelled(context, queries, grades)
+    labelled = labelled_set(context)
     if labelled is not None:
-        if answered := st.session_state[LABELLED].answered:
+        if answered := st.session_state[LABELLED][1][1]:
             st.caption(plain(f"Judged queries: lists {answered}"))
         return labelled
+    queries, grades = judged_queries(context.resources)
     if not queries:
         st.caption(
             "No query of this store is judged. With judgments, this shows the effect of a change on all of them."
@@ -375,29 +357,20 @@ def judged_signals(context: InspectContext) -> SignalTable | None:
     return kept(SIGNALS_SEEN, asked, make)
 
 
-def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:
-    """The set if its evidence is gathered; else None."""
-    config = context.trace.config
-    built: BuiltSet | None = st.session_state.get(LABELLED)
-    key = evidence_memory().key(config, context.resources)
-    asked = (key, queries, grades, _relevant_from(queries, context.resources))
-    if built is not None and (built.key, built.queries, built.grades, built.relevant_from) == asked:
-        return built.labelled
-    there = queries and evidence_memory().has(queries, config, context.resources)
-    return _build(context, queries, grades) if there else None
-
-
 def _build(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet:
-    config = context.trace.config
-    evidences = evidence_of(queries, config, context.resources)
-    relevant_from = _relevant_from(queries, context.resources)
-    named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
-    labelled = LabelledSet(named, grades, relevant_from)
-    key = evidence_memory().key(config, context.resources)
-    st.session_state[LABELLED] = BuiltSet(
-        key, queries, grades, relevant_from, labelled, provenance(*(one.notes for one in evidences))
-    )
-    return labelled
+    """The labelled set of these queries, gathered if that is missing; kept by gather parameters, queries and judgments.
+
+    Beside it is kept which live system returned the lists, and when.
+    """
+    config, resources = context.trace.config, context.resources
+    relevant_from = _relevant_from(queries, resources)
+
+    def make() -> tuple[LabelledSet, str]:
+        evidences = evidence_of(queries, config, resources)
+        named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
+        return LabelledSet(named, grades, relevant_from), provenance(*(one.notes for one in evidences))
+
+    return kept(LABELLED, (evidence_memory().key(config, resources), queries, grades, relevant_from), make)[0]
 
 
 def _relevant_from(queries: list[Query], resources: Resources) -> Mapping[str, int]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
-from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
@@ -22,16 +21,14 @@ from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.fetch_evidence import labelled_set
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import opened_popover
+from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 from cems_workbench.ui.memories.state import open_in_memories
 
 WHY = {
@@ -100,9 +97,9 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
         st.session_state[AHEAD] = asked
     place = st.empty()
     if st.session_state.get(AHEAD) != asked:
-        place.html(_fix_html(""))
+        place.html(render("inspect/next_fix.html", words="", done=False))
         return lambda: None
-    place.html(_fix_html(LOOKING))
+    place.html(render("inspect/next_fix.html", words=LOOKING, done=False))
     return partial(_draw_fix, step, context, place)
 
 
@@ -113,29 +110,24 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
 
     assert step.memory_id is not None
     time.sleep(FLUSH_S)
-    with place:
-        why = explanation(context, step.memory_id, step.k or context.target, labelled_set(context))
+    why = None
+    with place, errors_shown():
+        why = explanation(context, step.memory_id, step.k or context.target)
     fix = None if why is None else why.fix
-    if why is None or fix is None:
-        place.html(_fix_html(""))
+    if fix is None:
+        place.html(render("inspect/next_fix.html", words="", done=False))
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
-        st.html(_fix_html(fix.sentence, done=True), width="stretch")
+        st.html(render("inspect/next_fix.html", words=fix.sentence, done=True), width="stretch")
         if fix.change is not None:
-            stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
             st.button(
                 "Apply",
                 key="inspect:next:apply",
                 icon=":material/check:",
                 on_click=apply,
-                args=(fix.change, context.request, step.memory_id, stood),
+                args=(fix.change, context.request, why),
                 help="Sets this change; Alt+Z undoes it.",
             )
-
-
-def _fix_html(words: str, *, done: bool = False) -> Markup:
-    """The line of the fix; `done`: it is announced to screen readers."""
-    return render("inspect/next_fix.html", words=words, done=done)
 
 
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:
@@ -175,11 +167,9 @@ def _draw_buttons(step: NextStep, context: InspectContext) -> None:
 
 
 def _explain(memory_id: str, query: str, k: int | None) -> None:
-    state.explain(memory_id, state.WHY_TOOL)
-    # Chosen as well, since a memory that is no candidate cannot be followed.
-    st.session_state["inspect:why:chosen"] = (query, memory_id)
+    state.explain(memory_id, query, k)
     if k is not None:
-        st.session_state[state.TARGET], st.session_state[TARGET_OF] = k, query
+        st.session_state[TARGET_OF] = query
 
 
 def _draw_supersession(trace: Trace) -> None:
@@ -220,40 +210,33 @@ def draw_rows(context: InspectContext) -> None:
     with st.container(key="inspect:row_actions"):
         if problem := st.session_state.pop(PROBLEM, None):
             st.error(plain(problem))
+        ranks = {memory_id: str(rank) for rank, memory_id in enumerate(results, 1)}
+        st.session_state[CHOSEN] = context.followed if context.followed in ranks else None
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            _choose(results, context.followed)
-            if context.followed is not None:
-                _draw_actions(context, context.followed)
-
-
-def _choose(results: list[str], followed: str | None) -> None:
-    ranks = {memory_id: str(rank) for rank, memory_id in enumerate(results, 1)}
-    st.session_state[CHOSEN] = followed if followed in ranks else None
-    st.caption("Result", width="content")
-    st.pills(
-        "Choose a result to follow, explain, grade or open",
-        results,
-        key=CHOSEN,
-        format_func=ranks.__getitem__,
-        label_visibility="collapsed",
-        on_change=lambda: state.follow(st.session_state[CHOSEN]),
-        width="content",
-    )
-
-
-def _draw_actions(context: InspectContext, memory_id: str) -> None:
-    st.code(memory_id, language=None, width="content")
-    st.button(
-        "Why is it here?",
-        key="inspect:row_why",
-        icon=":material/help:",
-        on_click=state.explain,
-        args=(memory_id, state.WHY_TOOL),
-        help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
-    )
-    _draw_grades(context, memory_id)
-    if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
-        open_in_memories(memory_id)
+            st.caption("Result", width="content")
+            st.pills(
+                "Choose a result to follow, explain, grade or open",
+                results,
+                key=CHOSEN,
+                format_func=ranks.__getitem__,
+                label_visibility="collapsed",
+                on_change=lambda: state.follow(st.session_state[CHOSEN]),
+                width="content",
+            )
+            if (memory_id := context.followed) is None:
+                return
+            st.code(memory_id, language=None, width="content")
+            st.button(
+                "Why is it here?",
+                key="inspect:row_why",
+                icon=":material/help:",
+                on_click=state.explain,
+                args=(memory_id,),
+                help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
+            )
+            _draw_grades(context, memory_id)
+            if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
+                open_in_memories(memory_id)
 
 
 def _draw_grades(context: InspectContext, memory_id: str) -> None:

@@ -141,7 +141,6 @@ def _draw_query(resources: Resources) -> DeltaGenerator:
     with scope:
         _draw_scope(resources)
     _draw_given()
-    _draw_effects()
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = expansion.max_expansions
@@ -178,7 +177,7 @@ def _draw_scope(resources: Resources) -> None:
         persist_state="session",
     )
     config = state.present_config()
-    _draw_effect(project_effect(config, bool(project and st.session_state.get(state.ONLY_PROJECT))))
+    st.caption(_words(project_effect(config, bool(project and st.session_state.get(state.ONLY_PROJECT)))))
     st.date_input(
         "As of",
         value=None,
@@ -188,45 +187,39 @@ def _draw_scope(resources: Resources) -> None:
         help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
         "Results written later are marked.",
     )
-    _draw_effect(as_of_effect(config))
+    st.caption(_words(as_of_effect(config)))
 
 
 def _draw_given() -> None:
-    """Draw what is searched instead of the query in the box, as it was given with it, and a way back."""
-    request = state.written_request()
+    """Draw what is searched instead of the query in the box, as it was given with it, and a way back; then project and date.
+
+    Project and date are named where the query has them, with their effect under the current config.
+    """
+    request, config = state.written_request(), state.present_config()
     lines = [f"**{plain(name)}** searches: {plain(text)}" for name, text in request.engine_queries.items()]
     if request.searched:
         lines.insert(0, f"Searched instead, as given: {plain(request.searched)}")
-    if not lines:
-        return
-    box, button = st.columns([5, 2], vertical_alignment="center")
-    box.caption("  \n".join(lines), help="The stored query came with this text; rerankers and judges read the query.")
-    button.button(
-        "Search the query itself",
-        key="inspect:forget_given",
-        on_click=state.forget_given,
-        width="stretch",
-        help="Search the text in the box, with typo correction and expansion as configured.",
-    )
-
-
-def _draw_effects() -> None:
-    """Draw the project and the date of the query, where it has them, with their effect under the current config."""
-    request, config = state.written_request(), state.present_config()
+    if lines:
+        box, button = st.columns([5, 2], vertical_alignment="center")
+        box.caption(
+            "  \n".join(lines), help="The stored query came with this text; rerankers and judges read the query."
+        )
+        button.button(
+            "Search the query itself",
+            key="inspect:forget_given",
+            on_click=state.update,
+            kwargs={"given": None},
+            width="stretch",
+            help="Search the text in the box, with typo correction and expansion as configured.",
+        )
     parts = []
     if request.project is not None:
-        only = "only " if request.only_project else ""
-        parts.append(
-            f"{only}project **{plain(request.project)}**: {_words(project_effect(config, request.only_project))}"
-        )
+        effect = _words(project_effect(config, request.only_project))
+        parts.append(f"{'only ' if request.only_project else ''}project **{plain(request.project)}**: {effect}")
     if request.as_of is not None:
         parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(as_of_effect(config))}")
     if parts:
         st.caption(" · ".join(parts))
-
-
-def _draw_effect(effect: Effect) -> None:
-    st.caption(_words(effect))
 
 
 def _words(effect: Effect) -> str:

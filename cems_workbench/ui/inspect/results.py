@@ -18,7 +18,7 @@ from streamlit.components.v2.types import ComponentRenderer
 
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import RankComparison
-from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
+from cems_workbench.analysis.side_by_side import Column, side_by_side
 from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.analysis.supersession import staleness
 from cems_workbench.analysis.text_evidence import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
@@ -28,25 +28,47 @@ from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import ABSTAIN, EXPANSION, FUSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.stages.lists import shown_only
-from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
-from cems_workbench.ui.kit.charts import OTHER_PART, PART_COLOURS, list_colour
-from cems_workbench.ui.kit.html import asset, draw, plain, render
+from cems_workbench.ui.kit.charts import part_colour
+from cems_workbench.ui.kit.html import asset, capital, draw, plain, render
 from cems_workbench.ui.kit.tables import short_id
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
     """The strip of a trace. Its replay time and `python_ms`, the page's time so far, are attributes for benchmarks."""
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
-    cells = [_cell(stage, trace) for stage in trace.run.stages]
-    return render(
-        "inspect/strip.html",
-        cells=cells,
-        python_ms=f"{python_ms:.2f}",
-        replay_ms=f"{replay_ms:.2f}",
-    )
+    cells = []
+    for stage in trace.run.stages:
+        done, off, took = trace.stage(stage), stage.is_off(trace.config), trace.stage(stage).elapsed_ms
+        found = sorted({match.detector for match in trace.stage(QUERY).fields.matches}) if stage is QUERY else []
+        # Candidates in (if any), the count out, then words; stages without candidates have another count.
+        flow: tuple[int | None, int | None, str] = (done.candidates_in, done.candidates_out, "")
+        if stage is QUERY:
+            flow = (
+                (None, len(found), f" signal{'s' if len(found) != 1 else ''}") if found else (None, None, "no signal")
+            )
+        elif stage is EXPANSION:
+            count = len(trace.evidence.variants)
+            flow = None, count, f" variant{'s' if count != 1 else ''}"
+        elif stage is JUDGE:
+            flow = (None, done.candidates_in, "") if trace.stage(JUDGE).fields.model else (None, None, "–")
+        lines = [stage.description, *([f"Found: {', '.join(found)}"] if found else [])]
+        tooltip = "\n".join([*lines, *(f"⚠ {text}" for text in done.warnings)])
+        # Three digits, which is what a cell of 14 has room for.
+        digits = 0 if took is None or took >= 99.95 else 1 if took >= 9.995 else 2
+        cells.append(
+            (
+                stage,
+                off,
+                tooltip,
+                flow,
+                "off" if off else "" if took is None else f"{took:.{digits}f} ms",
+                len(done.warnings),
+            )
+        )
+    return render("inspect/strip.html", cells=cells, python_ms=f"{python_ms:.2f}", replay_ms=f"{replay_ms:.2f}")
 
 
 def warnings_html(trace: Trace) -> Markup:
@@ -71,39 +93,6 @@ def mistakes_html(trace: Trace, of_set: Sequence[KnownMistake] = ()) -> Markup:
 def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
     """One line per note; of a pair (heading, note), the heading is in bold."""
     return render("inspect/notes.html", notes=[("", note) if isinstance(note, str) else note for note in notes])
-
-
-def _cell(stage: AnyStage, trace: Trace) -> tuple[AnyStage, bool, str, Flow, str, int]:
-    """A stage: whether it is off, its tooltip, its counts, its time, and its number of warnings."""
-    done, off = trace.stage(stage), stage.is_off(trace.config)
-    signals = ", ".join(_signals(trace)) if stage is QUERY else ""
-    lines = [stage.description, *([f"Found: {signals}"] if signals else []), *(f"⚠ {text}" for text in done.warnings)]
-    took = done.elapsed_ms
-    # Three digits, which is what a cell of 14 has room for.
-    time = "off" if off else "" if took is None else f"{took:.{2 if took < 9.995 else 1 if took < 99.95 else 0}f} ms"
-    return stage, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings)
-
-
-Flow = tuple[int | None, int | None, str]
-"""Candidates in (if any), the count out, then words."""
-
-
-def _flow(stage: AnyStage, trace: Trace) -> Flow:
-    """Candidates in and out; for a stage without candidates, its own count."""
-    if stage is QUERY:
-        count = len(_signals(trace))
-        return (None, count, f" signal{'s' if count != 1 else ''}") if count else (None, None, "no signal")
-    if stage is EXPANSION:
-        count = len(trace.evidence.variants)
-        return None, count, f" variant{'s' if count != 1 else ''}"
-    done = trace.stage(stage)
-    if stage is JUDGE:
-        return (None, done.candidates_in, "") if trace.stage(JUDGE).fields.model else (None, None, "–")
-    return done.candidates_in, done.candidates_out, ""
-
-
-def _signals(trace: Trace) -> list[str]:
-    return sorted({match.detector for match in trace.stage(QUERY).fields.matches})
 
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
@@ -145,12 +134,11 @@ def results_html(
             row = fused.get(memory.id)
             move, moved = _move(None if row is None else row.rank_out, result.rank)
         found = found_chunk(trace, memory.id)
-        share = 100 * (result.score or 0.0) / top if top > 0 else 0
         cards.append(
             {
                 "result": result,
                 "followed": memory.id == followed,
-                "width": f"{max(0.0, min(share, 100.0)):.1f}",  # percent of the best score
+                "width": _width(result.score, top),
                 "move": move,
                 "moved": moved,
                 "facts": facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read),
@@ -180,7 +168,7 @@ def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Coll
     rows = [
         (
             result,
-            f"{max(0.0, min(100 * (result.score or 0.0) / top if top > 0 else 0.0, 100.0)):.1f}",
+            _width(result.score, top),
             *_move(row.rank_out if (row := fused.get(result.memory_id)) else None, result.rank),
         )
         for result in trace.results
@@ -205,6 +193,11 @@ def judged_summary(
         return text + "."
     listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])
     return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
+
+
+def _width(score: float | None, top: float) -> str:
+    """Percent of the best score."""
+    return f"{max(0.0, min(100 * (score or 0.0) / top if top > 0 else 0.0, 100.0)):.1f}"
 
 
 def _move(before: int | None, now: int) -> tuple[str, str]:
@@ -243,7 +236,7 @@ def facts_of(
     facts = [Fact("Id of the memory", memory.id, "id")]
     stale = staleness(trace, memory.id)
     if stale is not None:
-        facts.append(Fact(_capital(stale.words), stale.words, "stale" if stale.stale else "superseded"))
+        facts.append(Fact(capital(stale.words), stale.words, "stale" if stale.stale else "superseded"))
     if grade is not None:
         label = f"grade {grade}, {GRADES.get(grade, 'judged')}"
         facts.append(Fact("Grade by a person for this query", label, "grade"))
@@ -257,7 +250,9 @@ def facts_of(
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:
         when = memory.created_at.date().isoformat()
-        age = LATER if written_later(memory, as_of) else _age((as_of - memory.created_at).days)
+        days = (as_of - memory.created_at).days
+        age = f"{days} day{'s' if days != 1 else ''} old" if days else "today"
+        age = LATER if written_later(memory, as_of) else age
         facts.append(Fact(f"Created {when}", age))
     if memory.pinned:
         facts.append(Fact("Adjust multiplies its score by the pinned factor", "pinned"))
@@ -266,25 +261,13 @@ def facts_of(
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
     if tokens is not None:
-        facts.append(Fact(_token_help(trace), f"{tokens} tokens"))
+        config = trace.config.assembly
+        counter = (
+            "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
+        )
+        of = " for the text with the best score" if config.text == "version" else ""
+        facts.append(Fact(f"Its share of the token budget{of}; {counter}", f"{tokens} tokens"))
     return facts
-
-
-def _token_help(trace: Trace) -> str:
-    config = trace.config.assembly
-    counter = "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
-    of = " for the text with the best score" if config.text == "version" else ""
-    return f"Its share of the token budget{of}; {counter}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _age(days: int) -> str:
-    if days == 0:
-        return "today"
-    return f"{days} day{'s' if days != 1 else ''} old"
 
 
 KEY = "inspect:side_by_side"
@@ -335,7 +318,7 @@ def message(
         "grades": {str(grade): words for grade, words in GRADES.items()},
         "stages": {stage.name: stage.title for stage in trace.run.stages},
         "help": HELP | {column.key: _help(trace, column) for column in table.columns},
-        "colours": [] if fused is None else [_colour(part) for part in fused.parts],
+        "colours": [] if fused is None else [part_colour(part.kind, part.list) for part in fused.parts],
     }
 
 
@@ -352,13 +335,6 @@ def _help(trace: Trace, column: Column) -> str:
             return f"{column.title}: rank and score as answered by the source; only shown, as its weight is 0"
         return f"{column.title}: rank and {'' if trace.external else 'normalised '}score in this list"
     return f"{column.title}: rank and score after the stage. {trace.record(column.stage).description}"
-
-
-def _colour(part: Part) -> str:
-    if part.list is None:
-        return PART_COLOURS.get(part.kind, OTHER_PART)
-    source, _, number = part.list.partition(":")
-    return list_colour(source, int(number) if number.isdecimal() else None)
 
 
 def _detail(trace: Trace, memory_id: str, grade: int | None) -> dict[str, Any]:

@@ -1,15 +1,9 @@
 """The ranking of a query, with the controls and the chosen view: what the Inspect page draws once there is a request.
 
-`page.py` imports it then, since the start page needs none of what a ranking needs.
-
-One memory followed through every stage: rank and score before and after, and what changed them.
-
-Sections below the ranking: the followed memory, and the chosen view or tool.
-
-A query of an external trace on the page: its recorded stages instead of a search.
-
-No control changes what another pipeline did, so there are none: the sidebar says why and what to do, and of the views and tools those are
-offered that read recorded stages (`View.external`).
+`page.py` imports it then, since the start page needs none of what a ranking needs. Below the ranking are the memory that is followed
+through every stage, and the chosen view or tool. A query of an external trace has its recorded stages instead of a search: no control
+changes what another pipeline did, so the sidebar says why there are none and what to do, and of the views and tools those are offered that
+read recorded stages (`View.external`).
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import compare_fusions
-from cems_workbench.analysis.ranks import loss, ranked_ids, stage_words
+from cems_workbench.analysis.ranks import RankComparison, loss, ranked_ids, stage_words
 from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk
 from cems_workbench.config import asks_source
@@ -37,8 +31,6 @@ from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.stages.result import StageRow
-from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, token_count_text, views_in
@@ -53,7 +45,7 @@ from cems_workbench.ui.inspect.results import (
 )
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.widgets import draw_provenance, switch
+from cems_workbench.ui.kit.widgets import draw_provenance, errors_shown, switch
 
 
 def draw(context: InspectContext) -> None:
@@ -79,8 +71,13 @@ def draw(context: InspectContext) -> None:
 def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
     """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
     lost = loss(trace, memory_id, k)
-    rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in trace.run.stages]
-    steps = [(stage, row, _words(trace, stage, row)) for stage, row in rows if row is not None]
+    steps = []
+    for stage in trace.run.stages:
+        if (row := trace.stage(stage).by_id.get(memory_id)) is not None:
+            words = row.reason or stage.detail(row, trace.config)
+            if not words and stage.works_on == "ranking":
+                words = stage_words(trace, stage, memory_id)
+            steps.append((stage, row, words))
     return render(
         "inspect/path.html",
         memory_id=memory_id,
@@ -89,11 +86,6 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
         lost=lost and lost.stage,
         found=found_chunk(trace, memory_id),
     )
-
-
-def _words(trace: Trace, stage: AnyStage, row: StageRow) -> str:
-    words = row.reason or stage.detail(row, trace.config)
-    return words or (stage_words(trace, stage, row.memory_id) if stage.works_on == "ranking" else "")
 
 
 def _text(trace: Trace, memory_id: str, length: int) -> str:
@@ -129,7 +121,8 @@ def draw_sections(context: InspectContext) -> None:
         chosen = tools[name or first]
     if chosen.question and not context.trace.external:  # no change is searched for there
         st.caption(chosen.question)
-    chosen.draw(context)
+    with errors_shown():
+        chosen.draw(context)
 
 
 NO_CONTROLS = (
@@ -183,7 +176,8 @@ def draw_sidebar() -> None:
             "Search it here",
             key="inspect:traced:search",
             icon=":material/search:",
-            on_click=state.leave_traced,
+            on_click=state.update,
+            kwargs={"traced": None},
             width="stretch",
             help="Searches the query in this store under the present preset, with every control.",
         )
@@ -199,7 +193,7 @@ def draw_sidebar() -> None:
             st.switch_page("pages/evaluate.py")
 
 
-def figures(trace: Trace) -> str:
+def _recorded_figures(trace: Trace) -> str:
     """How many candidates there were, and how long the traced pipeline took, as far as its stages say."""
     spent = [stage.elapsed_ms or 0.0 for stage in trace.stages]
     # The last stage is often the span around the others, whose time is in its own.
@@ -235,21 +229,9 @@ def draw_searched(
         return
     if not fetch and trace.needs:
         fetch_evidence.offer_resume(trace.needs)
-    off, followed = state.variants_off(request), state.followed()
-    judged = query_grades(request, resources.store)
-    context = InspectContext(
-        request=request,
-        trace=trace,
-        resources=resources,
-        grades=judged.grades,
-        variants_off=off,
-        against=baseline.against(
-            trace, off, lambda config: fetch_evidence.lists_for(config, trace, request, resources)
-        ),
-        followed=followed if followed in trace.evidence.memories else None,
-        relevant_from=judged.relevant_from,
-        answerable=judged.answerable,
-    )
+    off = state.variants_off(request)
+    against = baseline.against(trace, off, lambda config: fetch_evidence.lists_for(config, trace, request, resources))
+    context = _context(request, trace, resources, off, against)
     look_for_fix = _draw_ranking(context, started, fetch)
     time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
     draw_sidebar()
@@ -264,24 +246,26 @@ def draw_traced(request: Request, resources: Resources, started: float) -> bool:
     trace = present_trace(resources)
     if trace is None:
         return False
-    request = replace(request, as_of=trace.evidence.as_of)
-    followed, judged = state.followed(), query_grades(request, resources.store)
-    context = InspectContext(
-        request=request,
-        trace=trace,
-        resources=resources,
-        grades=judged.grades,
-        variants_off=frozenset(),
-        against=None,
-        followed=followed if followed in trace.evidence.memories else None,
-        relevant_from=judged.relevant_from,
-        answerable=judged.answerable,
-    )
+    context = _context(replace(request, as_of=trace.evidence.as_of), trace, resources)
     _draw_ranking(context, started, False)
     draw_sidebar()
     draw_sections(context)
     next_step.draw_rows(context)
     return True
+
+
+def _context(
+    request: Request,
+    trace: Trace,
+    resources: Resources,
+    off: frozenset[int] = frozenset(),
+    against: RankComparison | None = None,
+) -> InspectContext:
+    followed, judged = state.followed(), query_grades(request, resources.store)
+    if followed not in trace.evidence.memories:
+        followed = None
+    grades, relevant_from, answerable = judged.grades, judged.relevant_from, judged.answerable
+    return InspectContext(request, trace, resources, grades, off, against, followed, relevant_from, answerable)
 
 
 def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
@@ -322,22 +306,9 @@ def _draw_head(trace: Trace) -> str:
     count = len(trace.results)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
         st.markdown(f"## {count} result{'s' if count != 1 else ''}", width="content")
-        st.caption(
-            f"{_figures(trace)} · [What happened, and why ↓](#{SECTIONS})",
-            help=None if trace.external else _budget_help(trace),
-        )
+        figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
+        st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
         return switch("Form of the ranking", state.FORMS, state.FORM)
-
-
-def _figures(trace: Trace) -> str:
-    return figures(trace) if trace.external else f"{_budget_line(trace)} · {_times(trace)}"
-
-
-def _times(trace: Trace) -> str:
-    """Time of search (once per query) and replay (on every change)."""
-    replayed = f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms"
-    searched = fetch_evidence.search_ms(trace)
-    return replayed if searched is None else f"search {searched:,.0f} ms · {replayed}"
 
 
 def _draw_notes(context: InspectContext) -> None:
@@ -353,16 +324,16 @@ def _draw_notes(context: InspectContext) -> None:
             st.caption(f":material/schedule: {plain(later)}")
 
 
-def _budget_line(trace: Trace) -> str:
-    """Tokens, selection strategy, and number of candidates: those of a list, as the strip and the command line count them."""
-    budget = trace.stage(ASSEMBLY).fields.budget
-    tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
-    diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
-    return f"{tokens}{diverse} · {trace.stage(LISTS).candidates_in} candidates"
-
-
-def _budget_help(trace: Trace) -> str:
-    """Help of the line above the results, for this config."""
-    config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
-    more = f", which is {config.max_tokens} except for aggregation queries" if budget != config.max_tokens else ""
-    return BUDGET_HELP.format(more=more, counted=token_count_text(config))
+def _figures(trace: Trace) -> tuple[str, str]:
+    """Tokens, selection strategy, candidates of a list, and times of search (once) and replay (on every change); and their help."""
+    fields, config = trace.stage(ASSEMBLY).fields, trace.config.assembly
+    of = f" of {fields.budget}" if fields.budget is not None else ""
+    diverse = " · diverse (mmr)" if fields.strategy == "mmr" else ""
+    searched = fetch_evidence.search_ms(trace)
+    took = f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms"
+    took = took if searched is None else f"search {searched:,.0f} ms · {took}"
+    more = (
+        f", which is {config.max_tokens} except for aggregation queries" if fields.budget != config.max_tokens else ""
+    )
+    line = f"{trace.tokens_used} tokens{of}{diverse} · {trace.stage(LISTS).candidates_in} candidates · {took}"
+    return line, BUDGET_HELP.format(more=more, counted=token_count_text(config))

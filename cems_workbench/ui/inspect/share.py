@@ -184,7 +184,7 @@ def open_link(resources: Resources) -> None:
     if values is None:
         shown = wanted if len(wanted) <= MAX_ID_CHARS else wanted[:MAX_ID_CHARS] + "…"
         line = f"This store has no saved state {shown}; the page opens as usual."
-        state.set_link(replace(link, id=None, asked=None, messages=(line,)))
+        state.update(link=replace(link, id=None, asked=None, messages=(line,)))
         del st.query_params[PARAMETER]
         return
     saved, omissions = read_saved(values)
@@ -196,7 +196,7 @@ def open_link(resources: Resources) -> None:
     for place, name in saved.places:
         st.session_state[PLACES[place]] = name
     messages = tuple(f"Of this link {line}." for line in omissions)
-    state.set_link(Link(wanted, None, saved.variants_off, messages))
+    state.update(link=Link(wanted, None, saved.variants_off, messages))
 
 
 def follow_link(request: Request | None) -> None:
@@ -211,7 +211,7 @@ def follow_link(request: Request | None) -> None:
         link = Link(asked=now)
         if PARAMETER in st.query_params:
             del st.query_params[PARAMETER]
-    state.set_link(replace(link, variants_off=()))
+    state.update(link=replace(link, variants_off=()))
     for line in link.messages:
         st.info(plain(line), icon=":material/link_off:")
 
@@ -236,7 +236,7 @@ def present_page(request: Request) -> SavedPage:
 def _save(request: Request, resources: Resources) -> None:
     """Save the current page and put its id into the address."""
     saved = resources.store.links.save(present_page(request).to_json())
-    state.set_link(Link(saved, _request_key(request)))
+    state.update(link=Link(saved, _request_key(request)))
     st.query_params[PARAMETER] = saved
 
 
@@ -259,7 +259,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
         )
         command = search_command(
             request,
-            state.present_preset(),
+            state.present().preset,
             state.present_config(),
             as_of=evidence.as_of if evidence else None,
             off=state.variants_off(request),

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -200,6 +201,8 @@ def _initial() -> InspectState:
 
 
 _page = PageState("inspect", _initial)
+update = _page.update
+"""Replace some of it; also for callbacks: `on_click=state.update, kwargs={"baseline": None}`."""
 
 
 def present() -> InspectState:
@@ -217,21 +220,9 @@ def open_in_inspect(
     *,
     answered: Sequence[Returned] = (),
     why: tuple[str, int] | None = None,
+    switch: bool = True,
 ) -> None:
-    """Open the Inspect page as `show` sets it; does not return."""
-    show(request, config, baseline, answered=answered, why=why)
-    st.switch_page("pages/inspect.py")
-
-
-def show(
-    request: Request,
-    config: PipelineConfig,
-    baseline: tuple[str, PipelineConfig] | None = None,
-    *,
-    answered: Sequence[Returned] = (),
-    why: tuple[str, int] | None = None,
-) -> None:
-    """Set request and config of the Inspect page; before it is drawn, from a callback, or from another page.
+    """Open the Inspect page on a request and a config, and do not return; or, unless `switch`, set them before it is drawn.
 
     `baseline` (name and config) is pinned; None keeps the current one. All query variants are enabled. The config is an undo step.
     `answered` is a live system's answer to compare the trace with. `why` is a memory to follow, with the rank it should reach: the tool
@@ -239,36 +230,33 @@ def show(
     """
     write_request(request)
     use_config(config)
-    _page.update(variants_off=None)
+    update(variants_off=None)
     if baseline is not None:
         pin(*baseline)
     open_answer(request.query, answered)
     if why is not None:
-        memory_id, k = why
-        explain(memory_id, WHY_TOOL)
-        # Chosen as well, since a memory that is no candidate cannot be followed.
-        st.session_state["inspect:why:chosen"] = (request.query.strip(), memory_id)
-        st.session_state[TARGET] = k
+        explain(why[0], request.query, why[1])
+    if switch:
+        st.switch_page("pages/inspect.py")
 
 
-def open_traced(traced: TracedQuery, *, why: tuple[str, int] | None = None) -> None:
-    """Show the recorded stages of a query of an external trace; before the page is drawn, from a callback, or from another page.
+show = partial(open_in_inspect, switch=False)
 
-    `why` is a memory to follow with the rank it should reach, as in `show`. The config of the page stays: recorded stages read none.
+
+def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = None, switch: bool = True) -> None:
+    """Open the Inspect page on the recorded stages of a query of an external trace, as `open_in_inspect` does.
+
+    The config of the page stays: recorded stages read none.
     """
-    write_request(Request(traced.query))
-    _page.update(traced=traced, variants_off=None)
+    write_request(Request(query.query))
+    update(traced=query, variants_off=None)
     if why is not None:
-        memory_id, k = why
-        explain(memory_id, WHY_TOOL)
-        st.session_state["inspect:why:chosen"] = (traced.query.strip(), memory_id)
-        st.session_state[TARGET] = k
+        explain(why[0], query.query, why[1])
+    if switch:
+        st.switch_page("pages/inspect.py")
 
 
-def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = None) -> None:
-    """Open the Inspect page as `open_traced` sets it; does not return."""
-    open_traced(query, why=why)
-    st.switch_page("pages/inspect.py")
+open_traced = partial(open_traced_in_inspect, switch=False)
 
 
 def traced() -> TracedQuery | None:
@@ -277,16 +265,18 @@ def traced() -> TracedQuery | None:
     return opened if opened is not None and opened.query.strip() == written_request().query else None
 
 
-def leave_traced() -> None:
-    """Search the query in the box instead of showing its recorded stages."""
-    _page.update(traced=None)
+def explain(memory_id: str, query: str | None = None, k: int | None = None) -> None:
+    """Follow a memory and open the tool that explains its rank; `k` is the rank it should reach.
 
-
-def explain(memory_id: str, tool: str) -> None:
-    """Follow a memory and open the tool that explains its rank."""
+    With the query it is chosen in the tool as well, since a memory that is no candidate cannot be followed.
+    """
     follow(memory_id)
     st.session_state.pop("inspect:why:chosen", None)
-    st.session_state[SECTION], st.session_state[TOOL] = WHY, tool
+    if query is not None:
+        st.session_state["inspect:why:chosen"] = (query.strip(), memory_id)
+    if k is not None:
+        st.session_state[TARGET] = k
+    st.session_state[SECTION], st.session_state[TOOL] = WHY, WHY_TOOL
     st.session_state[SCROLL] = True
 
 
@@ -300,8 +290,8 @@ def open_answer(query: str, answered: Sequence[Returned]) -> None:
     """Open the tool that compares the trace with a live system's answer to a query, unless the answer is empty."""
     if not answered:
         return
-    named = [{"id": row.memory_id, "score": row.score, "content": row.content} for row in answered]
-    results = [{name: value for name, value in row.items() if value is not None} for row in named]
+    rows = [{"id": row.memory_id, "score": row.score, "content": row.content} for row in answered]
+    results = [{name: value for name, value in row.items() if value is not None} for row in rows]
     st.session_state[f"{answer_key(query)}:text"] = json.dumps({"results": results}, ensure_ascii=False, indent=1)
     st.session_state[SECTION], st.session_state[TOOL] = WHY, PRODUCTION
 
@@ -314,11 +304,6 @@ def answer_key(query: str) -> str:
 def present_config() -> PipelineConfig:
     """The current config."""
     return present().config
-
-
-def present_preset() -> str:
-    """The name of the preset that the config is compared with."""
-    return present().preset
 
 
 def changed_parameters() -> list[tuple[str, Any, Any]]:
@@ -336,17 +321,17 @@ def apply(values: Mapping[str, Any]) -> None:
     """Set parameters from code, and update their controls; one undo step. Rejects values as `change` does."""
     with _step():
         change(values)
-    _page.update(generation=present().generation + 1)
+    update(generation=present().generation + 1)
 
 
 def forget_evidence() -> None:
     """Drop the current evidence, so that it is gathered again."""
-    _page.update(gathered=None, attempted=None)
+    update(gathered=None, attempted=None)
 
 
 def forget_store() -> None:
     """Drop the state of the previous store: request and evidence."""
-    _page.update(gathered=None, attempted=None, variants_off=None, moment=None, traced=None)
+    update(gathered=None, attempted=None, variants_off=None, moment=None, traced=None)
     for key in (QUERY, PROJECT, ONLY_PROJECT, AS_OF, MANUAL, FOLLOW):
         st.session_state.pop(key, None)
 
@@ -356,30 +341,21 @@ def forget_store() -> None:
 
 def written_request() -> Request:
     """The content of the boxes, including further queries even if they are not searched; the query may be empty."""
-    boxes = st.session_state
+    boxes, given = st.session_state, present().given
     project: str | None = boxes.get(PROJECT)
     lines = (line.strip() for line in (boxes.get(MANUAL) or "").splitlines())
+    query: str = (boxes.get(QUERY) or "").strip()
+    if given is None or given.query != query:  # what is searched as given, while its query is in the box
+        given = Request(query)
     return Request(
-        query=(boxes.get(QUERY) or "").strip(),
+        query=query,
         project=project,
         as_of=_moment(boxes.get(AS_OF)),
         only_project=bool(boxes.get(ONLY_PROJECT) and project),
         variants=tuple(line for line in lines if line),
-        **_given_texts((boxes.get(QUERY) or "").strip()),
+        searched=given.searched,
+        engine_queries=given.engine_queries,
     )
-
-
-def _given_texts(query: str) -> dict[str, Any]:
-    """What a stored query or a link searches as given, while its query is in the box."""
-    given = present().given
-    if given is None or given.query != query:
-        return {}
-    return {"searched": given.searched, "engine_queries": given.engine_queries}
-
-
-def forget_given() -> None:
-    """Search the query itself from now on, not what came with it as given."""
-    _page.update(given=None)
 
 
 def present_request() -> Request | None:
@@ -401,7 +377,7 @@ def write_request(request: Request) -> None:
     st.session_state[ONLY_PROJECT] = request.only_project
     st.session_state[MANUAL] = "\n".join(request.variants)
     given = Request(request.query.strip(), searched=request.searched, engine_queries=request.engine_queries)
-    _page.update(traced=None, given=given if request.searched or request.engine_queries else None)
+    update(traced=None, given=given if request.searched or request.engine_queries else None)
 
 
 def choose_query(query: Query) -> None:
@@ -412,14 +388,14 @@ def choose_query(query: Query) -> None:
     given = Request(
         query.query.strip(), variants=query.wordings, searched=query.searched, engine_queries=query.engine_queries
     )
-    _page.update(traced=None, given=given if query.given else None)
+    update(traced=None, given=given if query.given else None)
 
 
 def _write(query: str, project: str | None, as_of: datetime | None) -> None:
     st.session_state[QUERY] = query
     st.session_state[PROJECT] = project
     st.session_state[AS_OF] = as_of.date() if as_of else None
-    _page.update(moment=as_of)
+    update(moment=as_of)
 
 
 def _moment(day: date | None) -> datetime | None:
@@ -451,7 +427,7 @@ def variants_off(request: Request) -> frozenset[int]:
 
 def switch_variants(request: Request, off: frozenset[int]) -> None:
     """Disable these query variants, and enable the others."""
-    _page.update(variants_off=(request, off))
+    update(variants_off=(request, off))
 
 
 # Settings
@@ -482,28 +458,28 @@ def change(values: Mapping[str, Any]) -> None:
     """Set parameters; a rejected value changes nothing and sets `config_error`, shown at the controls."""
     with _step(" ".join(sorted(values))):
         try:
-            _page.update(config=with_values(present_config(), values, source="control"), config_error=None)
+            update(config=with_values(present_config(), values, source="control"), config_error=None)
         except InputError as error:
-            _page.update(config_error=str(error).removeprefix("control: "))
+            update(config_error=str(error).removeprefix("control: "))
 
 
 def start_from(setting: Setting) -> None:
     """Start from a preset and a config, when opening a link; without undo history."""
-    _page.update(history=History())
+    update(history=History())
     _show(setting)
 
 
 def undo() -> None:
     """Undo the last step."""
     history, setting = present().history.undone(present().setting)
-    _page.update(history=history)
+    update(history=history)
     _show(setting)
 
 
 def redo() -> None:
     """Redo one step."""
     history, setting = present().history.redone(present().setting)
-    _page.update(history=history)
+    update(history=history)
     _show(setting)
 
 
@@ -513,12 +489,12 @@ def _step(subject: str | None = None) -> Iterator[None]:
     before = present()
     yield
     now = present().setting
-    _page.update(history=before.history.after(before.setting, now, subject, time.monotonic()))
+    update(history=before.history.after(before.setting, now, subject, time.monotonic()))
 
 
 def _show(setting: Setting) -> None:
     """Set preset and config, and update all controls."""
-    _page.update(preset=setting.preset, config=setting.config, config_error=None, generation=present().generation + 1)
+    update(preset=setting.preset, config=setting.config, config_error=None, generation=present().generation + 1)
 
 
 # The pinned baseline
@@ -526,17 +502,7 @@ def _show(setting: Setting) -> None:
 
 def pin(name: str, config: PipelineConfig) -> None:
     """Make a config the baseline."""
-    _page.update(baseline=Baseline(name, config))
-
-
-def unpin() -> None:
-    """Remove the baseline."""
-    _page.update(baseline=None, baseline_replay=None)
-
-
-def keep_baseline_replay(replay: BaselineReplay) -> None:
-    """Cache the trace of the baseline."""
-    _page.update(baseline_replay=replay)
+    update(baseline=Baseline(name, config))
 
 
 # Current evidence
@@ -554,28 +520,10 @@ def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
 
     # Evidence of outdated indexes expires; other evidence stays valid.
     until = time.monotonic() + TRY_AGAIN if store.indexes.stale_reason else math.inf
-    _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
+    update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
 
 
 def attempted(request: Request) -> bool:
     """Whether this config's needs for the request have been requested before: unmet needs are requested once."""
     # A need that cannot be met would otherwise be asked for at every rerun.
     return present().attempted == (request, present_config())
-
-
-def attempt(request: Request) -> None:
-    """Record that this config's needs for the request are being fetched."""
-    _page.update(attempted=(request, present_config()))
-
-
-def try_again() -> None:
-    """Allow an unmet or cancelled need to be fetched again."""
-    _page.update(attempted=None)
-
-
-# The link
-
-
-def set_link(link: Link) -> None:
-    """Store the link in the address."""
-    _page.update(link=link)

@@ -55,6 +55,14 @@ def list_colour(source: str, variant: int | None) -> str:
     return shades[(variant or 0) % len(shades)]
 
 
+def part_colour(kind: str, name: str | None) -> str:
+    """The colour of a part of the score after fusion: that of the list of this name, if it belongs to one."""
+    if name is None:
+        return PART_COLOURS.get(kind, OTHER_PART)
+    source, _, number = name.partition(":")
+    return list_colour(source, int(number) if number.isdecimal() else None)
+
+
 NO_TOOLBAR: dict[str, Any] = {"displayModeBar": False}
 """The `config` of a chart without interaction tools."""
 

@@ -47,6 +47,11 @@ def excerpt(text: str, length: int = 160) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
+def capital(text: str) -> str:
+    """The text with its first letter large."""
+    return text[:1].upper() + text[1:]
+
+
 def tick(text: str, length: int = 28) -> str:
     """A label for Plotly, which interprets some HTML. Long names lose their middle, since their ends often distinguish them."""
     line = " ".join(text.split())

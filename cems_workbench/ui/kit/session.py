@@ -51,12 +51,9 @@ class PageState(Generic[State]):
         value: State = st.session_state[self._key]
         return value
 
-    def update(self, **changes: Any) -> State:
-        """Replace some fields and return the new value. Raises TypeError for an unknown field."""
-        value: Any = replace(self.get(), **changes)  # type: ignore[type-var]
-        st.session_state[self._key] = value
-        state: State = value
-        return state
+    def update(self, **changes: Any) -> None:
+        """Replace some fields. Raises TypeError for an unknown field."""
+        st.session_state[self._key] = replace(self.get(), **changes)  # type: ignore[type-var]
 
     @contextmanager
     def guarded(self, needed: Role, problem: str = "problem") -> Iterator[None]:
@@ -77,6 +74,11 @@ def kept(slot: str, key: object, make: Callable[[], Value]) -> Value:
     if last is None or last[0] != key:
         last = st.session_state[slot] = (key, make())
     return last[1]
+
+
+def is_kept(slot: str, key: object) -> bool:
+    """Whether `kept` has a value for this key."""
+    return slot in st.session_state and bool(st.session_state[slot][0] == key)
 
 
 def for_all_sessions(key: Hashable, make: Callable[[], Value], /) -> Value:

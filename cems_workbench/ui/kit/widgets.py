@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import streamlit as st
@@ -20,6 +21,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.effects import as_of_effect, project_effect, several_effects
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.progress import Progress
+from cems_workbench.results import Table, as_text
 from cems_workbench.ui.kit.html import draw, plain, render
 
 if TYPE_CHECKING:
@@ -98,6 +100,23 @@ def empty(title: str, text: str | Markup) -> None:
     draw("kit/empty.html", title=title, text=text)
 
 
+def show(
+    lines: Sequence[str],
+    tables: Sequence[Table],
+    notes: Sequence[str] = (),
+    about: Mapping[str, str] = MappingProxyType({}),
+    marked: str = "",
+) -> None:
+    """Draw what an operation returns: its lines, its tables, each below its title (empty ones are left out), and its notes.
+
+    `about` are the tooltips of columns by name; rows with a cell that begins with `marked` are tinted.
+    """
+    drawn = [as_text(table) for table in tables if table]
+    draw("kit/result.html", lines=lines, tables=drawn, about=about, marked=marked)
+    for note in notes:
+        st.caption(plain(note))
+
+
 def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
     """Draw which lists a live system returned and when, with a button that requests them again (none if `ask_again` is None).
 
@@ -150,14 +169,20 @@ def errors_shown() -> Iterator[None]:
 
 
 @contextmanager
-def working() -> Iterator[Progress]:
-    """A context with a progress bar here, which disappears when it ends; an error becomes one line on the page, as in `errors_shown`."""
+def progress_bar() -> Iterator[Progress]:
+    """A context with a progress bar here, which disappears when it ends."""
     place = st.empty()
     try:
-        with errors_shown():
-            yield progress_in(place)
+        yield progress_in(place)
     finally:
         place.empty()
+
+
+@contextmanager
+def working() -> Iterator[Progress]:
+    """A context with a progress bar here; an error becomes one line on the page, as in `errors_shown`."""
+    with errors_shown(), progress_bar() as progress:
+        yield progress
 
 
 class BackgroundWork(Protocol):

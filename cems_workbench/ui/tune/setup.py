@@ -155,7 +155,7 @@ def choose(resources: Resources) -> TuningData | None:
         help="The judged queries of this set decide which config is better.",
     )
     if st.session_state.get("tune:baseline") not in options.configs:
-        st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present_preset()
+        st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
     base = boxes[1].selectbox(
         "Baseline",
         list(options.configs),

@@ -29,7 +29,7 @@ from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch
 from cems_workbench.records import Memory, Query
 from cems_workbench.store import Duplicates, IndexState, LearnedPair
-from cems_workbench.ui.inspect.alignment import alignment_html, token_matches
+from cems_workbench.ui.inspect.alignment import alignment_html
 from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.results import results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.searched import path_html
@@ -242,7 +242,7 @@ def gone(text: str) -> str:
 
 def tokens(text: str) -> str:
     entries = [{"query": text, "text": f"##{text}", "idf": 2.0, "cosine": 0.5}]
-    return alignment_html(token_matches(entries), 0.5, numbered=True)
+    return alignment_html(ModelScore(0.5, detail={"alignment": entries}), numbered=True)
 
 
 def similar(text: str) -> str:

@@ -108,7 +108,7 @@ def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> Non
     st.session_state[state.QUERY] = "who pays"
     state.write_request(asked)
     assert state.present_request() == asked
-    state.forget_given()
+    state.update(given=None)
     assert state.present_request() == Request("who pays")
     state.choose_query(Query("r", "who pays", wordings=("payer",)))
     again = state.present_request()

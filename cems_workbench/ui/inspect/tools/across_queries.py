@@ -11,15 +11,10 @@ from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.memories import across
 
-TOOL = "across"
-
 
 def draw(context: InspectContext) -> None:
     """Draw the choice of a memory, and the panel that Memories has too."""
-    choose_memory.search_box(TOOL)
-    choose_memory.offer_matches(context, TOOL)
-    memory_id = choose_memory.chosen(context, TOOL)
-    choose_memory.offer(context, TOOL, choose_memory.missing(context, context.target), memory_id)
+    memory_id = choose_memory.draw(context, "across")
     if memory_id is None:
         st.caption("Follow a memory above, or search for one.")
         return

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next
+from cems_workbench.analysis.blame import BlamedMemory
 from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
-from cems_workbench.ui.kit.html import plain, render, write_stylesheet
+from cems_workbench.ui.kit.html import capital, plain, render, write_stylesheet
+from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import working
 from cems_workbench.ui.memories.state import open_in_memories
 
 TEXT, ASKED = "inspect:blame:text", "inspect:blame:asked"
-MAX_CACHED = 4
-"""Maximum results cached, so that another config or text needs no new comparison when it is chosen again."""
 HELP = (
     "What the agent said, one sentence or more. It is split into claims, and each is compared with every memory of the store. A language "
     "model splits it if one is set (CEMS_WORKBENCH_LLM_MODEL); otherwise rules do."
@@ -27,7 +23,7 @@ HELP = (
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the box, and what became of the memories that support its text."""
+    """Draw the box, and of each claim the memories that support it, with what became of them and the next step."""
     write_stylesheet("why", "blame")
     with st.form("inspect:blame:form", border=False):
         st.text_area(
@@ -38,52 +34,59 @@ def draw(context: InspectContext) -> None:
             persist_state="session",
             help=HELP,
         )
-        asked = st.form_submit_button("Find the memories behind it", icon=":material/search:")
-    if asked:
-        st.session_state[ASKED] = st.session_state[TEXT]
-    text = st.session_state.get(ASKED)
+        if st.form_submit_button("Find the memories behind it", icon=":material/search:"):
+            st.session_state[ASKED] = st.session_state[TEXT]
+    text, trace, request = st.session_state.get(ASKED), context.trace, context.request
     if text is None:
         st.caption(
             "Paste the agent’s answer to this query, or only the part that is wrong. The data stays on this machine."
         )
         return
-    found = _blame(context, text)
-    if found is not None:
-        _draw_blame(found)
-
-
-def _blame(context: InspectContext, text: str) -> Blame | None:
-    """The result for the current query and config, cached; None after an error."""
-    trace = context.trace
-    with working() as progress:
-
-        def make() -> Blame:
-            return blame_answer(text, context.resources, trace.config, context.request, trace=trace, progress=progress)
-
-        return context.remembered("blame:found", make, text, context.request, context.grades, most=MAX_CACHED)
-    return None
-
-
-def _draw_blame(found: Blame) -> None:
+    found = context.remembered(
+        "blame:found",
+        lambda progress: blame_answer(text, context.resources, trace.config, request, trace=trace, progress=progress),
+        text,
+        request,
+        context.grades,
+    )
     if len(found.claims) > 1:
         st.markdown(plain(found.sentence) + ".")
     for number, blamed in enumerate(found.claims):
-        st.html(claim_html(blamed))
+        best = blamed.memories[0].support.overlap.claim if blamed.memories else ()
+        claim = _marked(blamed.claim.text, best, "in the memory that supports it best")
+        supported = blamed.supporting is not None
+        draw_template("inspect/blame/claim.html", claim=claim, about=blamed.about, supported=supported)
         for rank, memory in enumerate(blamed.memories):
-            st.html(memory_html(memory))
-            _draw_buttons(f"inspect:blame:{number}:{rank}", memory, "secondary" if rank else "primary")
+            draw_template("inspect/blame/memory.html", blamed=memory, support=memory.support, marked=_marked)
+            _draw_buttons(f"inspect:blame:{number}:{rank}", memory, first=rank == 0)
     for note in found.notes:
-        st.caption(plain(_capital(note).removesuffix(".")) + ".")
+        st.caption(plain(capital(note).removesuffix(".")) + ".")
     st.caption(f"Claims split by {plain(found.split_by)}.")
 
 
-def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "secondary"]) -> None:
-    """Draw the next step, and the way to the memories."""
+def _draw_buttons(key: str, memory: BlamedMemory, first: bool) -> None:
+    """Draw the next step, the fix, and the way to the memories."""
     with st.container(horizontal=True, gap="xsmall"):
         if memory.next is not None:
-            _draw_next(key, memory.next, kind)
+            st.button(
+                plain(capital(memory.next.words)),
+                key=f"{key}:why",
+                icon=":material/help:",
+                on_click=state.explain,
+                args=(memory.next.memory_id,),
+                type="primary" if first else "secondary",
+                help="Opens “Why is it missing?” for this memory.",
+            )
         if memory.fix is not None:
-            _draw_fix(key, memory.fix)
+            values = ", ".join(f"{path} to {value}" for path, value in memory.fix.changes.items())
+            st.button(
+                plain(capital(memory.fix.words)),
+                key=f"{key}:apply",
+                icon=":material/update:",
+                on_click=state.apply,
+                args=(memory.fix.changes,),
+                help=f"Sets {values}. Alt+Z undoes it.",
+            )
         for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
             if st.button(
                 f"{plain(short_id(memory_id))} in Memories",
@@ -93,53 +96,6 @@ def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "seco
                 help="Shows the whole memory, and how other queries use it.",
             ):
                 open_in_memories(memory_id)
-
-
-def _draw_next(key: str, following: Next, kind: Literal["primary", "secondary"]) -> None:
-    st.button(
-        plain(_capital(following.words)),
-        key=f"{key}:why",
-        icon=":material/help:",
-        on_click=state.explain,
-        args=(following.memory_id, state.WHY_TOOL),
-        type=kind,
-        help="Opens “Why is it missing?” for this memory.",
-    )
-
-
-def _draw_fix(key: str, fix: Next) -> None:
-    values = ", ".join(f"{path} to {value}" for path, value in fix.changes.items())
-    st.button(
-        plain(_capital(fix.words)),
-        key=f"{key}:apply",
-        icon=":material/update:",
-        on_click=state.apply,
-        args=(fix.changes,),
-        help=f"Sets {values}. Alt+Z undoes it.",
-    )
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def claim_html(blamed: BlamedClaim) -> Markup:
-    """The claim, marked if no memory supports it for sure."""
-    best = blamed.memories[0].support.overlap.claim if blamed.memories else ()
-    return render(
-        "inspect/blame/claim.html",
-        claim=_marked(blamed.claim.text, best, "in the memory that supports it best"),
-        about=blamed.about,
-        supported=blamed.supporting is not None,
-    )
-
-
-def memory_html(memory: BlamedMemory) -> Markup:
-    """A memory that supports a claim: what became of it, its text with the common words marked, and what says otherwise.
-
-    The clauses that explain a wrong answer are warnings.
-    """
-    return render("inspect/blame/memory.html", blamed=memory, support=memory.support, marked=_marked)
 
 
 def _marked(text: str, spans: tuple[Span, ...], title: str) -> Markup:

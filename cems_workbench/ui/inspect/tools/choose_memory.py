@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -16,26 +16,42 @@ from cems_workbench.ui.kit.tables import short_id
 MAX_BUTTONS, MAX_MATCHES = 8, 6
 
 
-def missing(context: InspectContext, k: int) -> list[str]:
-    """Relevant memories that are not among the first k results, by grade, then by id."""
-    shown = {result.memory_id for result in context.trace.results[:k]}
+def missing(context: InspectContext) -> list[str]:
+    """Relevant memories that are not among the results within the target rank, by grade, then by id."""
+    shown = {result.memory_id for result in context.trace.results[: context.target]}
     return sorted(context.relevant - shown, key=lambda memory_id: (-context.grades[memory_id], memory_id))
 
 
-def chosen(context: InspectContext, tool: str) -> str | None:
-    """The memory chosen in a tool for the current query; else the followed one; else None."""
+def draw(
+    context: InspectContext,
+    tool: str,
+    *,
+    box: Any = st,
+    said: str = "",
+    help: str | None = None,
+    missing_first: bool = False,
+) -> str | None:
+    """Draw a search of the store (in `box`), the line `said`, and buttons for missing memories and the followed one.
+
+    Returns the memory chosen in the tool for this query, else the followed one; with `missing_first` else the first missing one.
+    """
+    box.text_input(
+        "Search the store",
+        key=f"inspect:{tool}:search",
+        placeholder="Any memory, by text or id",
+        icon=":material/search:",
+        label_visibility="collapsed",
+        help="Searches all memories of the store, not only the candidates of this query.",
+    )
+    if typed := st.session_state[f"inspect:{tool}:search"].strip():
+        _draw_matches(context, tool, typed)
+    lost, query = missing(context), context.request.query
     last: tuple[str, str] | None = st.session_state.get(f"inspect:{tool}:chosen")
-    return last[1] if last is not None and last[0] == context.request.query else context.followed
-
-
-def choose(tool: str, query: str, memory_id: str) -> None:
-    """Choose a memory for this query, and clear the search box."""
-    st.session_state[f"inspect:{tool}:chosen"] = (query, memory_id)
-    st.session_state[f"inspect:{tool}:search"] = ""
-
-
-def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str | None) -> None:
-    """Draw buttons for the missing memories and the followed one; `present` is marked."""
+    chosen = last[1] if last is not None and last[0] == query else context.followed
+    if chosen is None and missing_first:
+        chosen = next(iter(lost), None)
+    if said:
+        st.caption(said, help=help)
     options = {
         memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:MAX_BUTTONS]
     }
@@ -44,37 +60,37 @@ def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str 
     memories = context.resources.store.memories.read(options)
     with st.container(horizontal=True, gap="xsmall"):
         for memory_id, label in options.items():
-            text = excerpt(memories[memory_id].content) if memory_id in memories else ""
             st.button(
                 plain(label),
                 key=f"inspect:{tool}:pick:{memory_id}",
-                on_click=choose,
-                args=(tool, context.request.query, memory_id),
-                type="primary" if memory_id == present else "secondary",
-                help=plain(text) or None,
+                on_click=_choose,
+                args=(tool, query, memory_id),
+                type="primary" if memory_id == chosen else "secondary",
+                help=plain(excerpt(memories[memory_id].content)) if memory_id in memories else None,
             )
         if len(lost) > MAX_BUTTONS:
             st.caption(f"and {len(lost) - MAX_BUTTONS} more")
+    return chosen
 
 
-def search_box(tool: str) -> None:
-    """Draw a search box over the whole store; `offer_matches` draws the matches."""
-    st.text_input(
-        "Search the store",
-        key=f"inspect:{tool}:search",
-        placeholder="Any memory, by text or id",
-        icon=":material/search:",
-        label_visibility="collapsed",
-        help="Searches all memories of the store, not only the candidates of this query.",
-    )
+def stored(context: InspectContext, memory_id: str) -> Memory | None:
+    """The memory as it is in the store; None, with a line on the page, if it is there no longer."""
+    memory = context.resources.store.memories.get(memory_id)
+    if memory is None:
+        gone = f"{plain(short_id(memory_id))} is no longer in the store. Choose another memory."
+        st.info(gone, icon=":material/delete:")
+    return memory
 
 
-def offer_matches(context: InspectContext, tool: str) -> None:
-    """Draw a button per match of the search box."""
-    typed: str = st.session_state[f"inspect:{tool}:search"].strip()
-    if not typed:
-        return
-    memories, total = matches(context.resources, typed)
+def _choose(tool: str, query: str, memory_id: str) -> None:
+    """Choose a memory for this query, and clear the search box."""
+    st.session_state[f"inspect:{tool}:chosen"] = (query, memory_id)
+    st.session_state[f"inspect:{tool}:search"] = ""
+
+
+def _draw_matches(context: InspectContext, tool: str, typed: str) -> None:
+    """Draw a button per memory that the search box finds."""
+    memories, total = _matches(context.resources, typed)
     if not memories:
         st.caption(f"No memory has “{plain(excerpt(typed, 80))}” in its id, title or text.")
         return
@@ -83,7 +99,7 @@ def offer_matches(context: InspectContext, tool: str) -> None:
             st.button(
                 f"**{plain(short_id(memory.id))}**  {plain(excerpt(memory.content, 140))}",
                 key=f"inspect:{tool}:match:{memory.id}",
-                on_click=choose,
+                on_click=_choose,
                 args=(tool, context.request.query, memory.id),
                 type="tertiary",
                 width="stretch",
@@ -92,7 +108,7 @@ def offer_matches(context: InspectContext, tool: str) -> None:
             st.caption(f"{len(memories)} of {total}; add words to narrow the search.")
 
 
-def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
+def _matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
     """The memory with that id, memories containing the text, then memories sharing words with it; and the total."""
     exact = resources.store.memories.get(text)
     page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MAX_MATCHES)

@@ -28,11 +28,11 @@ HELP = (
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the chart, the summary, and the numbers."""
+    """Draw a summary, the chart, and the numbers."""
     trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
-        lambda: component_effects(trace.evidence, trace.config, relevant, context.variants_off),
+        lambda _: component_effects(trace.evidence, trace.config, relevant, context.variants_off),
         tuple(sorted(relevant)),
     )
     if not trace.results or not effects:
@@ -40,26 +40,19 @@ def draw(context: InspectContext) -> None:
             "There are no results, so no component has an effect. Rank flow under “What happened” shows where candidates were lost."
         )
         return
-    k = target_rank(trace.config)
-    moving = [effect for effect in effects if effect.turned > MIN_EFFECT]
-    st.markdown(_sentence(effects, moving), help=HELP)
-    if moving:
+    idle = sum(effect.turned <= MIN_EFFECT for effect in effects)
+    if idle == len(effects):
+        st.markdown("No single component changes these results.", help=HELP)
+    else:
+        most = max(effects, key=lambda effect: effect.turned)
+        text = f"**{list_label(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
+        none = f" {idle} of {len(effects)} enabled components have no effect here." if idle else ""
+        st.markdown(text + none, help=HELP)
         alt = "Bar chart: share of pairs reversed with each component disabled; the table below has the numbers."
         draw_chart(effects_figure(effects), key="inspect:effective:chart", alt=alt, table=None)
-    _table(effects)
-    st.caption(f"For the first {k} results, with each component disabled alone.")
-
-
-def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
-    """The component with the largest effect, and the number without any."""
-    if not moving:
-        return "No single component changes these results."
-    most = max(moving, key=lambda effect: effect.turned)
-    idle = [effect.part.name for effect in effects if effect.turned <= MIN_EFFECT]
-    text = f"**{list_label(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
-    if idle:
-        text += f" {len(idle)} of {len(effects)} enabled components have no effect here."
-    return text
+    judged = any(effect.rank_now is not None or effect.rank_without is not None for effect in effects)
+    draw_table(effects, [column for column in COLUMNS if judged or column.name != "relevant"], most=len(effects))
+    st.caption(f"For the first {target_rank(trace.config)} results, with each component disabled alone.")
 
 
 def effects_figure(effects: Sequence[Effect]) -> Figure:
@@ -76,50 +69,42 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
     )
 
 
-def _table(effects: Sequence[Effect]) -> None:
-    columns: list[Column[Effect]] = [
-        Column("part", lambda effect: list_label(effect.part.name), 116),
-        Column("stage", lambda effect: effect.part.stage, 72, help="Stage of the component"),
-        Column(
-            "nominal",
-            lambda effect: None if effect.nominal is None else round(effect.nominal, 2),
-            96,
-            "percent",
-            "A list's weight × its variant's weight, as a share of all lists",
-            bar=1,
-            colour="#7B848D",
-        ),
-        Column(
-            "effective",
-            lambda effect: None if effect.share is None else round(effect.share, 2),
-            96,
-            "percent",
-            "A list's pairs reversed, as a share of all lists",
-            bar=1,
-        ),
-        Column(
-            "tau", lambda effect: effect.tau, 60, "%.3f", "Kendall’s tau with and without it: 1 identical, −1 reversed"
-        ),
-        Column("new", lambda effect: len(effect.entered), 50, help="Results added without it"),
-        Column("moved", lambda effect: effect.moved, 58, help="Results with another rank without it"),
-    ]
-    if any(effect.rank_now is not None or effect.rank_without is not None for effect in effects):
-        columns.append(
-            Column("relevant", _relevant, 76, help="Rank of the first memory judged relevant: now → without it")
-        )
-    columns.append(Column("without it", _changes, 220, help="+ added, − removed"))
-    draw_table(effects, columns, most=len(effects))
-
-
 def _relevant(effect: Effect) -> str:
     now, without = (str(rank) if rank else "–" for rank in (effect.rank_now, effect.rank_without))
     return now if now == without else f"{now} → {without}"
 
 
-def _changes(effect: Effect) -> str:
-    return ", ".join(
-        [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
-    )
-
-
+COLUMNS: list[Column[Effect]] = [
+    Column("part", lambda effect: list_label(effect.part.name), 116),
+    Column("stage", lambda effect: effect.part.stage, 72, help="Stage of the component"),
+    Column(
+        "nominal",
+        lambda effect: None if effect.nominal is None else round(effect.nominal, 2),
+        96,
+        "percent",
+        "A list's weight × its variant's weight, as a share of all lists",
+        bar=1,
+        colour="#7B848D",
+    ),
+    Column(
+        "effective",
+        lambda effect: None if effect.share is None else round(effect.share, 2),
+        96,
+        "percent",
+        "A list's pairs reversed, as a share of all lists",
+        bar=1,
+    ),
+    Column("tau", lambda effect: effect.tau, 60, "%.3f", "Kendall’s tau with and without it: 1 identical, −1 reversed"),
+    Column("new", lambda effect: len(effect.entered), 50, help="Results added without it"),
+    Column("moved", lambda effect: effect.moved, 58, help="Results with another rank without it"),
+    Column("relevant", _relevant, 76, help="Rank of the first memory judged relevant: now → without it"),
+    Column(
+        "without it",
+        lambda effect: ", ".join(
+            [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
+        ),
+        220,
+        help="+ added, − removed",
+    ),
+]
 VIEW = View("Effective weights", 90, draw, "How much did each list, bonus, factor and cut move this ranking?")

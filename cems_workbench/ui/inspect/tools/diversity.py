@@ -12,8 +12,6 @@ from markupsafe import Markup
 from cems_workbench.analysis.diversity import (
     LAMBDA_STEP,
     LOWEST_LIMIT,
-    DedupThreshold,
-    Duplicate,
     Pairwise,
     ResultInterval,
     current_interval,
@@ -29,9 +27,10 @@ from cems_workbench.analysis.diversity import (
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in, switch
+from cems_workbench.ui.kit.widgets import switch
 
 MAX_MATRIX_RESULTS = 15
 """Maximum results in the matrix, limited by the width of the numbers."""
@@ -60,44 +59,37 @@ def draw(context: InspectContext) -> None:
     similar = pairwise(context.trace.evidence, ids)
     config = context.trace.config.dedup
     st.markdown("## Similarity of the results", help=HELP)
-    st.html(means_html(similar))
+    means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
+    draw_template("inspect/diversity/means.html", means=means)
     st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
     if len(ids) > MAX_MATRIX_RESULTS:
         st.caption(f"The first {MAX_MATRIX_RESULTS} of {len(ids)} results; the means include all of them.")
     stretches = _stretches(context, LIMIT)
     present = current_interval(stretches, context.trace.config)
     st.markdown("## Duplicates", help="Memories dropped by dedup at its current limit.")
-    st.html(duplicates_html(context.trace, dropped_duplicates(context.trace)))
+    gone = dropped_duplicates(context.trace)
+    line = f"Dedup dropped {len(gone) or 'nothing'} at the limit of {config.similarity:g}."
+    dropped = [(one.memory_id, "✕ dropped", one.of, one.cosine) for one in gone]
+    _draw_duplicates(context.trace, line if config.enabled or gone else "Dedup is off.", dropped, "duplicates")
     near = dedup_thresholds(stretches, present)
     st.markdown("## Duplicates at lower limits", help=LOWER_LIMIT_HELP)
-    st.html(falls_html(context.trace, near))
+    line = "" if near else f"No result would be dropped at any limit down to {LOWEST_LIMIT:g}."
+    falls = [(one.memory_id, f"at ≤ {one.limit:.4f}", one.of, one.limit) for one in near]
+    _draw_duplicates(context.trace, line, falls, "nearest to")
     _draw_trial(context, merged(stretches), ids)
 
 
 def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
     """The intervals of limit or λ with the same results, computed once."""
-    place = st.empty()
-
-    def make() -> list[ResultInterval]:
-        if of == LIMIT:
-            return limit_intervals(context.trace, context.variants_off)
-        return lambda_intervals(context.trace, context.variants_off, progress_in(place))
-
-    try:
-        return context.remembered(f"diversity:{of}", make)
-    finally:
-        place.empty()
+    if of == LIMIT:
+        return context.remembered("diversity:limit", lambda _: limit_intervals(context.trace, context.variants_off))
+    return context.remembered(
+        "diversity:lambda", lambda progress: lambda_intervals(context.trace, context.variants_off, progress)
+    )
 
 
 MAX_TINT = 53
 """Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
-
-
-def means_html(similar: Pairwise) -> Markup:
-    """Mean similarity of the results."""
-    means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
-    shown = [(name, "–" if value is None else f"{value:.3f}") for name, value in means]
-    return render("inspect/diversity/means.html", means=shown)
 
 
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
@@ -118,32 +110,11 @@ def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     return render("inspect/diversity/matrix.html", ids=ids, memories=memories, cell=cell)
 
 
-DuplicateRow = tuple[str, str, str, float]
-"""A memory, when dedup drops it, the one it duplicates, and their cosine."""
-
-
-def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
-    """The memories dropped by dedup, each with the memory it duplicates."""
-    config = trace.config.dedup
-    took = f"{len(gone)}" if gone else "nothing"
-    line = f"Dedup dropped {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
-    return _duplicates_html(
-        trace, line, [(one.memory_id, "✕ dropped", one.of, one.cosine) for one in gone], "duplicates"
-    )
-
-
-def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
-    """The results that a lower limit would drop, each with the most similar one."""
-    line = "" if near else f"No result would be dropped at any limit down to {LOWEST_LIMIT:g}."
-    return _duplicates_html(
-        trace, line, [(one.memory_id, f"at ≤ {one.limit:.4f}", one.of, one.limit) for one in near], "nearest to"
-    )
-
-
-def _duplicates_html(trace: Trace, line: str, rows: Sequence[DuplicateRow], other: str) -> Markup:
+def _draw_duplicates(trace: Trace, line: str, rows: Sequence[tuple[str, str, str, float]], other: str) -> None:
+    """Draw memories, each with when dedup drops it, the memory it duplicates or is nearest to, and their cosine."""
     ranks = {result.memory_id: result.rank for result in trace.results}
     memories = trace.evidence.memories
-    return render(
+    draw_template(
         "inspect/diversity/duplicates.html", line=line, rows=rows, other=other, ranks=ranks, memories=memories
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import streamlit as st
-from markupsafe import Markup
 
 from cems_workbench.analysis.component_effects import VariantPart, VariantToggle, leave_one_variant_out, variant_parts
 from cems_workbench.pipeline import Trace
@@ -14,13 +13,12 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
-from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
+from cems_workbench.ui.kit.html import draw as draw_template
+from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet
 
 TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
 MAX_EXPANSIONS = 20
 """Maximum number of expansions."""
-MAX_CELL_IDS, MAX_TOOLTIP_IDS = 4, 40
-"""Maximum ids in a cell, and in its tooltip."""
 HELP = "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above."
 COLUMNS = {
     "variant": "Number of the variant, as in the names of its lists",
@@ -32,7 +30,6 @@ COLUMNS = {
     "tau": "Kendall’s tau: 1 same order, 0 unrelated, −1 reversed",
     "rbo": "Rank-biased overlap, p 0.9: 1 identical; changes at the top weigh more",
 }
-NUMBERS = ("found", "only it", "tau", "rbo")
 
 
 def draw(context: InspectContext) -> None:
@@ -45,32 +42,20 @@ def draw(context: InspectContext) -> None:
         return
     st.markdown("## Without each of them", help=HELP)
     parts, switched = variant_parts(trace, off), leave_one_variant_out(trace, off)
-    st.html(ablation_html(parts, switched))
+    rows, numbers = list(zip(parts, switched, strict=True)), ("found", "only it", "tau", "rbo")
+    draw_template("inspect/expansion/ablation.html", columns=COLUMNS, numbers=numbers, rows=rows)
     unscored = max((toggled.unscored for toggled in switched), default=0)
     if unscored:
         st.caption(
             f"⚠ Up to {unscored} candidates are not scored by the reranker yet: the rows without them are provisional."
         )
-    st.html(render("inspect/expansion/summary.html", summary=_summary(parts, switched)))
+    draw_template("inspect/expansion/summary.html", summary=_summary(rows))
     draw_shares(trace)
 
 
-def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> Markup:
-    """One row per variant: its contribution, and the results without it."""
-    rows = list(zip(parts, switched, strict=True))
-    return render(
-        "inspect/expansion/ablation.html",
-        columns=COLUMNS,
-        numbers=NUMBERS,
-        rows=rows,
-        listed=MAX_CELL_IDS,
-        in_tooltip=MAX_TOOLTIP_IDS,
-    )
-
-
-def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> str:
+def _summary(rows: Sequence[tuple[VariantPart, VariantToggle]]) -> str:
     """One sentence: the variant with the largest effect, and those without any."""
-    further = [(part, toggled) for part, toggled in zip(parts, switched, strict=True) if part.index and part.on]
+    further = [(part, toggled) for part, toggled in rows if part.index and part.on]
     if not further:
         return "All further variants are disabled."
     idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]

@@ -6,10 +6,8 @@ For a store imported from a live system also its live index: its own lists compa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import streamlit as st
-from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
 from cems_workbench.analysis.vector_origins import (
@@ -22,7 +20,6 @@ from cems_workbench.analysis.vector_origins import (
 )
 from cems_workbench.config import list_depths
 from cems_workbench.config.model import candidate_set_size
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import CANDIDATE_SETS, MAX_DEPTH, inner_depth, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
@@ -30,14 +27,15 @@ from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.entries import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.context import InspectContext, View
-from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
+from cems_workbench.ui.kit.html import draw as draw_template
+from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet
+from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
-from cems_workbench.ui.kit.widgets import working
+from cems_workbench.ui.kit.widgets import errors_shown, progress_bar
 
 MAX_IMMEDIATE = 20_000
 """Embeddings up to which the comparison starts when the tool is opened."""
 MAX_ROWS = 50
-GRAPH = "Chroma's graph"
 COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
 COLUMNS = {
@@ -54,16 +52,8 @@ GRAPH_HELP = (
 )
 
 
-@dataclass(frozen=True)
-class CheckedList:
-    """A list compared with the exact one."""
-
-    name: str
-    how: str
-    found: IndexComparison
-    pooled: bool = False
-
-
+Checked = tuple[str, str, IndexComparison]
+"""A list compared with the exact one: its name, how it was computed, and the comparison."""
 LIVE_HELP = (
     "Requests the live system’s own lists for this query, and compares them with exact ones: all vectors of the "
     "snapshot, all texts ranked by ts_rank. Read-only."
@@ -74,7 +64,8 @@ def draw(context: InspectContext) -> None:
     """Draw the check of the store's index, and of the live one if the store was imported from a live system."""
     write_stylesheet("evidence")
     ranked = _list(context)
-    _draw_own(context, ranked)
+    with errors_shown():
+        _draw_own(context, ranked)
     engine = context.resources.engine()
     if engine is not None:
         st.divider()
@@ -86,21 +77,15 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
-    vectors = context.resources.indexes.vectors
-    where = search_filter(context.request, context.trace.config)
-    depth = _depth(context, ranked)
-    key = (
-        context.request,
-        ranked.variant,
-        provenance_of(context.trace.evidence.notes, ranked.name),
-        depth,
-        where,
-        str(context.resources.store.path),
-        context.resources.store.content_version,
+    where, depth, store = (
+        search_filter(context.request, context.trace.config),
+        _depth(context, ranked),
+        context.resources.store,
     )
-    last: tuple[object, tuple[ExactRanking, list[CheckedList]]] | None = st.session_state.get(COMPARED)
-    if last is None or last[0] != key:
-        ids = vectors.ids(where)
+    whose = provenance_of(context.trace.evidence.notes, ranked.name)
+    key = (context.request, ranked.variant, whose, depth, where, str(store.path), store.content_version)
+    ids = [] if is_kept(COMPARED, key) else context.resources.indexes.vectors.ids(where)
+    if not is_kept(COMPARED, key):
         if not ids:
             st.info("No memory in the scope of this query has an embedding.", icon=":material/search_off:")
             return
@@ -110,12 +95,18 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
             help="Reads all embeddings of the store once.",
         ):
             return
-        compared = _compared(context, ranked, ids, depth)
-        if compared is None:
-            return
-        last = st.session_state[COMPARED] = (key, compared)
-    exact, rows = last[1]
-    _draw(context, ranked, exact, rows)
+    exact, rows = kept(COMPARED, key, lambda: _compared(context, ranked, ids, depth))
+    chosen = CANDIDATE_SETS.get(context.trace.config.lists.candidate_set.mode)
+    st.markdown(f"## {_verdict(rows[0], len(exact), pooled=bool(chosen))}", help=GRAPH_HELP)
+    _draw_answers(rows)
+    elsewhere = _found_by(context, ranked.name)
+    for row in rows:
+        name, _, found = row
+        if found.deep.missed:
+            _draw_missed(context, name, found, elsewhere)
+        elif row is not rows[0]:
+            either = "" if rows[0][2].deep.missed else " either"
+            st.caption(f"{plain(name)} would not have missed any{either}.")
 
 
 def _depth(context: InspectContext, ranked: RankedList) -> int:
@@ -147,45 +138,23 @@ def _list(context: InspectContext) -> RankedList | None:
 
 def _compared(
     context: InspectContext, ranked: RankedList, ids: Sequence[str], depth: int
-) -> tuple[ExactRanking, list[CheckedList]] | None:
-    """The exact ranking and the lists compared with it; None after drawing the reason."""
-    vectors, config = context.resources.indexes.vectors, context.trace.config
-    where = search_filter(context.request, config)
-    with working() as progress:
-        query = context.resources.embedder.encode_query(context.trace.evidence.text_for("vector", ranked.variant or 0))
+) -> tuple[ExactRanking, list[Checked]]:
+    """The exact ranking, and the list and that of the graph compared with it."""
+    vectors, config, evidence = context.resources.indexes.vectors, context.trace.config, context.trace.evidence
+    with progress_bar() as progress:
+        query = context.resources.embedder.encode_query(evidence.text_for("vector", ranked.variant or 0))
         exact = exact_ranking(query, ids, embeddings_of(vectors), progress)
-        # In a large store the graph takes minutes to build.
-        graph = None if len(ids) > EXACT_ROWS else compare(exact, vectors.approximate(query, depth, where), depth)
-        return exact, _checked(context, ranked, exact, graph, depth)
-    return None
-
-
-def _checked(
-    context: InspectContext, ranked: RankedList, exact: ExactRanking, graph: IndexComparison | None, depth: int
-) -> list[CheckedList]:
-    config = context.trace.config
-    chosen = CANDIDATE_SETS.get(config.lists.candidate_set.mode, "")
-    pooled = bool(chosen)
-    within = f"exact, of {chosen.format(size=candidate_set_size(config))} (Lists → Candidate set)"
-    live = provenance_of(context.trace.evidence.notes, ranked.name)
-    how = live or (within if pooled else "exact: all embeddings compared")
-    answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
-    rows = [CheckedList(ranked.name, how, compare(exact, answer, depth), pooled)]
-    if graph is not None:
-        rows.append(CheckedList("Chroma alone", GRAPH, graph))
-    return rows
-
-
-def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[CheckedList]) -> None:
-    st.markdown(f"## {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
-    st.html(answers_html(rows))
-    elsewhere = _found_by(context, ranked.name)
-    for row in rows:
-        if row.found.deep.missed:
-            _draw_missed(context, row, elsewhere)
-        elif row is not rows[0]:
-            either = "" if rows[0].found.deep.missed else " either"
-            st.caption(f"{plain(row.name)} would not have missed any{either}.")
+        how = provenance_of(evidence.notes, ranked.name) or "exact: all embeddings compared"
+        if not provenance_of(evidence.notes, ranked.name) and config.lists.candidate_set.mode in CANDIDATE_SETS:
+            pool = CANDIDATE_SETS[config.lists.candidate_set.mode].format(size=candidate_set_size(config))
+            how = f"exact, of {pool} (Lists → Candidate set)"
+        answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
+        rows = [(ranked.name, how, compare(exact, answer, depth))]
+        if len(ids) <= EXACT_ROWS:  # in a large store the graph takes minutes to build
+            where = search_filter(context.request, config)
+            graph = compare(exact, vectors.approximate(query, depth, where), depth)
+            rows.append(("Chroma alone", "Chroma's graph", graph))
+    return exact, rows
 
 
 def _found_by(context: InspectContext, name: str) -> dict[str, str]:
@@ -198,28 +167,27 @@ def _found_by(context: InspectContext, name: str) -> dict[str, str]:
     }
 
 
-def _verdict(row: CheckedList, count: int, nearest: str = "exact nearest") -> str:
-    deep = row.found.deep
-    missed, k = len(deep.missed), deep.k
+def _verdict(row: Checked, count: int, nearest: str = "exact nearest", *, pooled: bool = False) -> str:
+    name, _, found = row
+    missed, k = found.deep.missed, found.deep.k
     if not missed:
-        return f"No misses: {row.name} contains the {k:,} {nearest} of {count:,} memories."
-    first = deep.missed[0].rank
-    lost = "The candidate set left out" if row.pooled else f"{row.name} missed"
-    return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them has rank {first:,}."
+        return f"No misses: {name} contains the {k:,} {nearest} of {count:,} memories."
+    lost = "The candidate set left out" if pooled else f"{name} missed"
+    return f"{lost} {len(missed):,} of the {k:,} {nearest} memories; the first of them has rank {missed[0].rank:,}."
 
 
-def answers_html(rows: Sequence[CheckedList]) -> Markup:
-    """One row per list: recall at 10 and at its depth, and its score error."""
-    return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].found.deep.k:,}")
+def _draw_answers(rows: Sequence[Checked]) -> None:
+    """Draw one row per list: recall at 10 and at its depth, and its score error."""
+    draw_template("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0][2].deep.k:,}")
 
 
 def _draw_missed(
-    context: InspectContext, row: CheckedList, elsewhere: Mapping[str, str], score: str = "cosine"
+    context: InspectContext, name: str, found: IndexComparison, elsewhere: Mapping[str, str], score: str = "cosine"
 ) -> None:
     """Draw the missed memories, and other lists that found them; `score` is the score of the exact list."""
-    missed = row.found.deep.missed
+    missed = found.deep.missed
     shown, more = missed[:MAX_ROWS], f" (the first {MAX_ROWS})" if len(missed) > MAX_ROWS else ""
-    st.markdown(f"## Missed by {plain(row.name)}{more}")
+    st.markdown(f"## Missed by {plain(name)}{more}")
     memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
 
     def text(one: Missed) -> str:
@@ -237,7 +205,7 @@ def _draw_missed(
         ),
         Column("content", text, "large"),
     ]
-    draw_table(shown, columns, most=12, key=f"inspect:index_check:missed:{row.name}")
+    draw_table(shown, columns, most=12, key=f"inspect:index_check:missed:{name}")
 
 
 def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> None:
@@ -246,33 +214,33 @@ def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> Non
     where = engine.name
     text, config = context.trace.evidence.text_for("vector", variant), context.trace.config
     key = (context.request, text, config, engine.address, context.resources.store.content_version)
-    last: tuple[object, EngineCheck] | None = st.session_state.get(LIVE)
-    if last is None or last[0] != key:
+    if not is_kept(LIVE, key) and not st.button(
+        f"Query {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP
+    ):
+        return
+
+    def make() -> EngineCheck:
         st.session_state.pop(TRIED, None)
-        if not st.button(f"Query {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP):
-            return
-        found = None
-        with working() as progress:
-            found = check_engine(engine, context.resources, context.request, text, config, progress)
-        if found is None:
-            return
-        last = st.session_state[LIVE] = (key, found)
-    check = last[1]
+        with progress_bar() as progress:
+            return check_engine(engine, context.resources, context.request, text, config, progress)
+
+    check = kept(LIVE, key, make)
     st.caption(plain(f"{check.probe.engine} at {where}, index: {check.probe.index_line}"))
     for each in check.lists:
         _draw_live_list(context, check, each, where)
     if check.not_compared:
         st.caption(f"Not compared: {', '.join(check.not_compared)}; there is no exact ranking of them here.")
-    _draw_settings(check)
+    _draw_settings(check, key)
 
 
 def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineComparison, where: str) -> None:
     """Draw one list of the engine: its recall, the cause of misses, and the missed memories."""
     live, exact = found.live, check.exact[found.live.name]
-    row = CheckedList(f"{live.name} of {where}", rows_text(found), found)
+    took = f"{live.asked:,} rows requested, {live.returned:,} returned in {1000 * live.seconds:.0f} ms"
+    row = (f"{live.name} of {where}", took, found)
     nearest = "exact nearest" if live.name == "vector" else "best ranked"
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
-    st.html(answers_html([row]))
+    _draw_answers([row])
     if live.unknown:
         st.warning(
             f"{len(live.unknown):,} of its rows are not in the snapshot, the first at position {live.unknown[0][0]:,}: import "
@@ -281,16 +249,10 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
         )
     if found.deep.missed:
         mine = next((each.name for each in context.trace.evidence.lists if each.source == live.name), "")
-        _draw_missed(context, row, _found_by(context, mine), "cosine" if live.name == "vector" else "rank")
+        _draw_missed(context, row[0], found, _found_by(context, mine), "cosine" if live.name == "vector" else "rank")
 
 
-def rows_text(found: EngineComparison) -> str:
-    """Rows requested and returned, and the time."""
-    live = found.live
-    return f"{live.asked:,} rows requested, {live.returned:,} returned in {1000 * live.seconds:.0f} ms"
-
-
-def _draw_settings(check: EngineCheck) -> None:
+def _draw_settings(check: EngineCheck, key: object) -> None:
     """Draw the settings tried for one search, and the first values that restore full recall."""
     vector = next((each for each in check.lists if each.live.name == "vector"), None)
     if vector is None or vector.whole:
@@ -298,8 +260,7 @@ def _draw_settings(check: EngineCheck) -> None:
     if not check.worth_trying:
         st.caption("None of its settings can be changed for a single search.")
         return
-    last: tuple[EngineCheck, list[EngineComparison]] | None = st.session_state.get(TRIED)
-    if last is None or last[0] is not check:
+    if not is_kept(TRIED, key):
         names = ", ".join(setting.name for setting in check.worth_trying)
         if not st.button(
             "Try settings on the live engine",
@@ -308,14 +269,18 @@ def _draw_settings(check: EngineCheck) -> None:
             help=f"Searches again with other values of {plain(names)}, each for that search only; the system’s settings do not change.",
         ):
             return
-        try:
-            with st.spinner("searching with other settings"):
-                last = st.session_state[TRIED] = (check, check.mending())
-        except WorkbenchError as error:
-            st.error(plain(str(error)), icon=":material/link_off:")
-            return
-    st.markdown(f"**{plain(settings_text(last[1]))}**")
-    draw_table([vector, *last[1]], TRIED_COLUMNS, key="inspect:index_check:settings", most=12)
+    with st.spinner("searching with other settings"):
+        tried = kept(TRIED, key, check.mending)
+    whole = [each for each in tried if each.whole and each.changed]
+    if whole:
+        named = " or ".join(" = ".join(each.changed) for each in whole if each.changed)
+        words = f"{named} {'finds' if len(whole) == 1 else 'find'} all {whole[0].deep.k:,}."
+    else:
+        best = max(tried, key=lambda each: each.deep.found)
+        found = f"{' = '.join(best.changed or ())} finds {best.deep.found:,} of {best.deep.k:,}"
+        words = f"No value tried finds all; {found}."
+    st.markdown(f"**{plain(words)}**")
+    draw_table([vector, *tried], TRIED_COLUMNS, key="inspect:index_check:settings", most=12)
 
 
 TRIED_COLUMNS: list[Column[EngineComparison]] = [
@@ -325,17 +290,6 @@ TRIED_COLUMNS: list[Column[EngineComparison]] = [
     Column("recall", lambda each: f"{each.deep.found:,} of {each.deep.k:,}", help=COLUMNS["at depth"]),
     Column("ms", lambda each: 1000 * each.live.seconds, None, "%.1f", "Search time there, in milliseconds"),
 ]
-
-
-def settings_text(tried: Sequence[EngineComparison]) -> str:
-    """The settings that find all missed memories, or the one that finds most."""
-    whole = [each for each in tried if each.whole and each.changed]
-    if whole:
-        named = " or ".join(" = ".join(each.changed) for each in whole if each.changed)
-        return f"{named} {'finds' if len(whole) == 1 else 'find'} all {whole[0].deep.k:,}."
-    best = max(tried, key=lambda each: each.deep.found)
-    setting = " = ".join(best.changed or ())
-    return f"No value tried finds all; {setting} finds {best.deep.found:,} of {best.deep.k:,}."
 
 
 VIEW = View("Index check", 40, draw, "Did the vector index miss a memory that is closer than those it found?")

@@ -10,13 +10,11 @@ from collections.abc import Callable
 from operator import itemgetter
 
 import streamlit as st
-from markupsafe import Markup
 
 from cems_workbench.analysis.fidelity.answer import (
     Agreement,
     Production,
     RecordedResult,
-    ScoreMap,
     StageSimilarity,
     agreement,
     match_results,
@@ -33,6 +31,7 @@ from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.platform.bidi import neutralise
+from cems_workbench.progress import Progress
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
@@ -41,12 +40,11 @@ from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import progress_in
 
 DEPTHS = (1, 3, 5, 10, 20)
 MAX_EXPLANATIONS = 8
 """Maximum explanations listed."""
-EXPLAINED, MATCHED = "production:explained", "inspect:production:matched"
+MATCHED = "inspect:production:matched"
 TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
 RBO_HELP = "Rank-biased overlap, 0 to 1: similarity of two rankings, weighted towards the top."
 
@@ -74,7 +72,14 @@ def draw(context: InspectContext) -> None:
         return
     ours = results_of(context.trace)
     now = agreement(production.order, ours)
-    st.html(numbers_html(production, ours, now))
+    cells = [
+        (f"top {k}", f"{shared} of {k}", f"Memories in the first {k} of both")
+        for k, shared in overlap_at(production.order, ours, DEPTHS).items()
+    ]
+    cells += [("tau", f"{now.tau:.3f}", TAU_HELP), ("RBO", f"{now.rbo:.3f}", RBO_HELP)]
+    if production.unknown:
+        cells.append(("unknown", str(len(production.unknown)), "Not matched by id or by text"))
+    st.html(widgets.numbers(cells, columns=min(8, len(cells))))
     same = list(production.order) == ours[: len(production.order)]
     st.markdown(_verdict(production, ours, same))
     draw_placements(context, production)
@@ -86,21 +91,8 @@ def draw(context: InspectContext) -> None:
         draw_explanations(context, production, now)
 
 
-def numbers_html(production: Production, ours: list[str], now: Agreement) -> Markup:
-    """Overlap at each depth, tau and rank-biased overlap."""
-    cells = [
-        (f"top {k}", f"{shared} of {k}", f"Memories in the first {k} of both")
-        for k, shared in overlap_at(production.order, ours, DEPTHS).items()
-    ]
-    cells += [("tau", f"{now.tau:.3f}", TAU_HELP), ("RBO", f"{now.rbo:.3f}", RBO_HELP)]
-    if production.unknown:
-        cells.append(("unknown", str(len(production.unknown)), "Not matched by id or by text"))
-    return widgets.numbers(cells, columns=min(8, len(cells)))
-
-
 def draw_placements(context: InspectContext, production: Production) -> None:
     """Draw one row per memory: its rank in production and here, and where it was lost."""
-    rows = sorted(_rows(context, production), key=lambda row: (row[0] is None, row[0] or 0))
     columns: list[Column[PlacementRow]] = [
         Column("production", lambda row: row[0], 84, help="Rank in production; empty: not returned"),
         Column("ours", lambda row: row[1], 52, help="Rank in the results above; empty: not returned"),
@@ -109,6 +101,7 @@ def draw_placements(context: InspectContext, production: Production) -> None:
         Column("why", lambda row: row[4], 280),
         Column("content", lambda row: row[5], 420),
     ]
+    rows = _rows(context, production)
     follow_table(rows, columns, context.followed, memory=memory_of, key="inspect:production_table", most=14)
 
 
@@ -130,7 +123,7 @@ def _rows(context: InspectContext, production: Production) -> list[PlacementRow]
     for rank, answer in production.unknown:
         text = excerpt(answer.content or "")
         rows.append((rank, None, answer.memory_id or "", "not in this store", "no memory has this id or text", text))
-    return rows
+    return sorted(rows, key=lambda row: (row[0] is None, row[0] or 0))
 
 
 def draw_stages(context: InspectContext, production: Production) -> None:
@@ -173,20 +166,16 @@ def draw_scores(context: InspectContext, production: Production) -> None:
             "Fewer than three memories have a score in both, or all scores are equal: no comparison is possible."
         )
         return
-    st.caption(_scores_sentence(maps[0]), help=about(maps[0].name) or None)
-
-
-def _scores_sentence(best: ScoreMap) -> str:
-    sign = "+" if best.intercept >= 0 else "−"
-    line = f"{best.slope:.4g} × {best.name} {sign} {abs(best.intercept):.4g}"
+    best = maps[0]
+    line = f"{best.slope:.4g} × {best.name} {'+' if best.intercept >= 0 else '−'} {abs(best.intercept):.4g}"
     if best.exact:
         same = abs(best.slope - 1) < 1e-6 and abs(best.intercept) < 1e-6
         shown = f"those of {best.name}" if same else line
-        return f"Production’s scores equal {shown}, to the last digit ({best.count} memories)."
-    return (
-        f"None of our scores is a linear map of production’s. Closest: {line}, R² {best.r2:.3f}, off by up to {best.worst:.3g} "
-        f"({best.count} memories)."
-    )
+        said = f"Production’s scores equal {shown}, to the last digit ({best.count} memories)."
+    else:
+        off = f"R² {best.r2:.3f}, off by up to {best.worst:.3g} ({best.count} memories)"
+        said = f"None of our scores is a linear map of production’s. Closest: {line}, {off}."
+    st.caption(said, help=about(best.name) or None)
 
 
 def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:
@@ -195,21 +184,21 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         "## Possible explanations",
         help="Tries every preset, and every replay parameter over its range, first alone, then up to three together.",
     )
-    place = st.empty()
+    trace, order = context.trace, production.order
 
-    def search() -> tuple[list[Explanation[Agreement]], int]:
-        report = progress_in(place)
-        replays = Replays(production.order, context.trace.evidence, context.variants_off)
-        alone = explanations(replays, context.trace.config, report)
+    def search(progress: Progress) -> tuple[list[Explanation[Agreement]], int]:
+        replays = Replays(order, trace.evidence, context.variants_off)
+        alone = explanations(replays, trace.config, progress)
         single = next((explanation for explanation in alone if explanation.preset is None), None)
-        joint = combined_changes(replays, context.trace.config, single, report) if single is not None else None
-        return ([joint] if joint is not None else []) + alone, replays.count
+        joint = None if single is None else combined_changes(replays, trace.config, single, progress)
+        return ([] if joint is None else [joint]) + alone, replays.count
 
-    if not context.is_remembered(EXPLAINED, production.order) and not place.button(
+    place = st.empty()
+    if not context.is_remembered("production:explained", order) and not place.button(
         "Search parameters and presets", key="inspect:production:search", icon=":material/search:"
     ):
         return
-    nearer, count = context.remembered(EXPLAINED, search, production.order)
+    nearer, count = context.remembered("production:explained", search, order)
     place.empty()
     if not nearer:
         st.caption(f"None of {count} settings tried is closer to production than the current one.")
@@ -219,43 +208,31 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         f"with how many of production’s {now.depth} results they return."
     )
     for i, explanation in enumerate(nearer[:MAX_EXPLANATIONS]):
-        _draw_explanation(i, explanation, now)
-
-
-def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreement) -> None:
-    words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
-    words.markdown(what(explanation))
-    numbers.caption(
-        f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
-        help="This preset also needs a new search; here only the current evidence is replayed."
-        if explanation.gathers
-        else None,
-    )
-    button.button(
-        full_label("Apply", name(explanation)),
-        key=f"inspect:production:apply:{i}",
-        on_click=_apply,
-        args=(explanation,),
-        help="Undo restores the current settings.",
-    )
-
-
-def name(explanation: Explanation[Agreement]) -> str:
-    """The changes as plain text, for the button's label."""
-    if explanation.preset is not None:
-        return f"preset {explanation.preset}"
-    return ", ".join(f"{field_spec(path).label} {short_value(now)}" for path, _, now in explanation.changes)
-
-
-def what(explanation: Explanation[Agreement]) -> str:
-    """The changes as Markdown."""
-    if explanation.preset is not None:
-        return f"Preset **{plain(explanation.preset)}**" + (" (gathers)" if explanation.gathers else "")
-    parts = [
-        f"**{plain(field_spec(path).label)}** {plain(short_value(was))} → {plain(short_value(now))}"
-        for path, was, now in explanation.changes
-    ]
-    return ", ".join(parts)
+        words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
+        gathers = "This preset also needs a new search; here only the current evidence is replayed."
+        if explanation.preset is not None:
+            name = f"preset {explanation.preset}"
+            words.markdown(f"Preset **{plain(explanation.preset)}**{' (gathers)' if explanation.gathers else ''}")
+        else:
+            changes = [
+                (field_spec(path).label, short_value(was), short_value(value))
+                for path, was, value in explanation.changes
+            ]
+            name = ", ".join(f"{label} {value}" for label, _, value in changes)
+            words.markdown(
+                ", ".join(f"**{plain(label)}** {plain(was)} → {plain(value)}" for label, was, value in changes)
+            )
+        numbers.caption(
+            f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
+            help=gathers if explanation.gathers else None,
+        )
+        button.button(
+            full_label("Apply", name),
+            key=f"inspect:production:apply:{i}",
+            on_click=_apply,
+            args=(explanation,),
+            help="Undo restores the current settings.",
+        )
 
 
 def _apply(explanation: Explanation[Agreement]) -> None:

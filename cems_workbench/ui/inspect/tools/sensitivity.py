@@ -5,7 +5,7 @@ The chart of one shows the intervals of the range, the ranks of the memories ove
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -35,7 +35,7 @@ from cems_workbench.ui.inspect.tools.weight_map import SIZES, draw_map
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row, short_id
-from cems_workbench.ui.kit.widgets import progress_in, switch
+from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -77,28 +77,12 @@ def sweep_figure(
     unit = f" ({swept.spec.unit})" if swept.spec.unit else ""
     figure.update_xaxes(title_text=tick(swept.spec.label + unit, 40), row=len(heights))
     figure.update_yaxes(visible=False, range=[0, 1], fixedrange=True, row=1)
-    ranks = list(range(1, swept.k + 1))
-    figure.update_yaxes(
-        range=[swept.k + 0.6, 0.4],
-        tickvals=ranks,
-        title_text="rank",
-        showgrid=True,
-        zeroline=False,
-        fixedrange=True,
-        row=2,
-    )
+    ranks = {"range": [swept.k + 0.6, 0.4], "tickvals": list(range(1, swept.k + 1)), "title_text": "rank"}
+    figure.update_yaxes(**ranks, showgrid=True, zeroline=False, fixedrange=True, row=2)
     if swept.now is not None:
         figure.add_vline(x=swept.now, line={"width": 1.5, "dash": "dash", "color": "#7B848D"}, row="all")
-        figure.add_annotation(
-            x=swept.now,
-            y=1.0,
-            xref="x",
-            yref="y domain",
-            yanchor="bottom",
-            text=f"now {short_value(swept.now)}",
-            showarrow=False,
-            font={"size": 12},
-        )
+        at = {"x": swept.now, "y": 1.0, "xref": "x", "yref": "y domain", "yanchor": "bottom"}
+        figure.add_annotation(text=f"now {short_value(swept.now)}", showarrow=False, font={"size": 12}, **at)
     longest = max((len(_label(key, marked)) for key in memories), default=0)
     figure.update_layout(
         height=sum(heights) + 160,
@@ -120,12 +104,17 @@ def _bands(figure: Figure, swept: Sweep) -> None:
     for name, (colour, pattern) in BANDS.items():
         rows = [segment for segment in swept.segments if difference(swept, segment) == name]
         edges = [_edges(swept, segment) for segment in rows]
+        texts = []
+        for segment in rows:
+            values = dict.fromkeys(map(short_value, (segment.first, segment.last)))
+            ranking = [f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1)]
+            texts.append(lines(f"{bold(' to '.join(values))}: {name}", *(ranking or ["no results"])))
         figure.add_bar(
             x=[(low + high) / 2 for low, high in edges],
             width=[high - low for low, high in edges],
             y=[1] * len(rows),
             name=name,
-            hovertext=[_band_text(swept, segment) for segment in rows],
+            hovertext=texts,
             hovertemplate=HOVERTEXT,
             marker={
                 "color": colour,
@@ -137,16 +126,6 @@ def _bands(figure: Figure, swept: Sweep) -> None:
             row=1,
             col=1,
         )
-
-
-def _band_text(swept: Sweep, segment: ConstantInterval) -> str:
-    where = (
-        short_value(segment.first)
-        if segment.first == segment.last
-        else f"{short_value(segment.first)} to {short_value(segment.last)}"
-    )
-    ranking = [f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1)]
-    return lines(f"{bold(where)}: {difference(swept, segment)}", *(ranking or ["no results"]))
 
 
 def _label(memory_id: str, marked: Mapping[str, str]) -> str:
@@ -237,7 +216,19 @@ def draw(context: InspectContext) -> None:
     trace = context.trace
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path, second = _choose(trace.config)
-        if second is not None:
+        if second is None:
+            k = switch(
+                "First", DEPTHS, "inspect:sensitivity:k", 5, help="Number of top results compared.", labelled=True
+            )
+            counted = switch(
+                "Count as a change",
+                (NEW_ORDER, NEW_MEMBER),
+                "inspect:sensitivity:counted",
+                NEW_ORDER,
+                help="Any new order, or only added or removed results.",
+                labelled=True,
+            )
+        else:
             size = switch(
                 "Cells",
                 list(SIZES),
@@ -247,23 +238,20 @@ def draw(context: InspectContext) -> None:
                 help="Each cell is one replay; values between cells are not tried.",
                 labelled=True,
             )
-        else:
-            k, counted = _choose_change()
     if second is not None:
         draw_map(context, path, second, size)
         return
     swept = context.remembered(
-        "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
+        "sensitivity:sweep", lambda _: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
     )
-    shown_sweep = by_members(swept) if counted == NEW_MEMBER else swept
-    _draw_summary(shown_sweep)
+    shown = by_members(swept) if counted == NEW_MEMBER else swept
+    _draw_summary(shown)
     if swept.numeric:
-        _step(shown_sweep)
-        curve = _curve(context, swept)
-        _chart(context, swept, curve)
-        _table(context, shown_sweep)
+        _draw_steps(shown)
+        _draw_chart(context, swept, _curve(context, swept))
+        _draw_table(context, shown)
     else:
-        _choices(context, swept)
+        _draw_choices(context, swept)
 
 
 def label_of(path: str) -> str:
@@ -272,25 +260,14 @@ def label_of(path: str) -> str:
     return f"{GROUPS[spec.section]}: {spec.label}"
 
 
-def apply(path: str, value: Any) -> None:
-    """Set one parameter, and update its control."""
-    state.apply({path: value})
-
-
-def first_weight(config: PipelineConfig) -> str:
-    """The initial parameter: the weight of the lexical list, or of the first enabled list."""
-    sources = ("lexical", "ts_rank", "vector", "hybrid")
-    on = next((source for source in sources if config.get(f"lists.{source}.enabled")), sources[0])
-    return f"lists.{on}.weight"
-
-
 def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     specs = searched_specs()
-    paths = [spec.path for spec in specs]
+    paths, sources = [spec.path for spec in specs], ("lexical", "ts_rank", "vector", "hybrid")
+    on = next((source for source in sources if config.get(f"lists.{source}.enabled")), sources[0])
     path = st.selectbox(
         "Parameter",
         paths,
-        paths.index(first_weight(config)),
+        paths.index(f"lists.{on}.weight"),
         format_func=label_of,
         key="inspect:sensitivity:path",
         persist_state="session",
@@ -314,34 +291,26 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     return path, second
 
 
-def _choose_change() -> tuple[int, str]:
-    k = switch("First", DEPTHS, "inspect:sensitivity:k", 5, help="Number of top results compared.", labelled=True)
-    counted = switch(
-        "Count as a change",
-        (NEW_ORDER, NEW_MEMBER),
-        "inspect:sensitivity:counted",
-        NEW_ORDER,
-        help="Any new order, or only added or removed results.",
-        labelled=True,
-    )
-    return k, counted
-
-
 def _draw_summary(swept: Sweep) -> None:
     """Draw a summary of the sweep, and its accuracy."""
     name, meaning = METHODS[swept.method]
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
+    whole, count = (
+        f"from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}",
+        len(swept.breakpoints),
+    )
     if not swept.numeric:
         outcomes = len({segment.results for segment in swept.segments})
         text = f"{len(swept.segments)} values give {outcomes} different outcome{'s' if outcomes != 1 else ''}."
-    elif not swept.breakpoints:
-        text = f"No change in the first {swept.k} from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}."
+    elif not count:
+        text = f"No change in the first {swept.k} {whole}."
     else:
-        count = len(swept.breakpoints)
-        text = (
-            f"**{count} breakpoint{'s' if count != 1 else ''}** from {_number(swept.segments[0].first)} to "
-            f"{_number(swept.segments[-1].last)}. {_margin(swept)}"
-        )
+        now = swept.present
+        low = "its minimum" if now is swept.segments[0] else _number(now.first)
+        high = "its maximum" if now is swept.segments[-1] else _number(now.last)
+        margin = f"Now {_number(swept.now)}: no change from {low} to {high}."
+        text = f"**{count} breakpoint{'s' if count != 1 else ''}** {whole}. "
+        text += "It is currently off." if swept.now is None else margin
     st.markdown(f"{text} · {name}", help=f"{meaning}{tolerance} {swept.replays} replays.")
     if swept.unscored:
         st.warning(
@@ -351,45 +320,25 @@ def _draw_summary(swept: Sweep) -> None:
         )
 
 
-def _margin(swept: Sweep) -> str:
-    """How far the current value can change without an effect."""
-    if swept.now is None:
-        return "It is currently off."
-    now = swept.present
-    low = None if now is swept.segments[0] else now.first
-    high = None if now is swept.segments[-1] else now.last
-    if low is None and high is None:
-        return ""
-    if low is None:
-        return f"Now {_number(swept.now)}: no change from its minimum to {_number(high)}."
-    if high is None:
-        return f"Now {_number(swept.now)}: no change from {_number(low)} to its maximum."
-    return f"Now {_number(swept.now)}: no change between {_number(low)} and {_number(high)}."
-
-
 def _number(value: Any) -> str:
     return short_value(float(f"{value:.5g}")) if isinstance(value, float) else short_value(value)
 
 
-def _step(swept: Sweep) -> None:
+def _draw_steps(swept: Sweep) -> None:
     """Draw buttons that set the parameter to a neighbouring interval."""
-    below, above = neighbours(swept)
+    sides = zip(neighbours(swept), (("below", "back"), ("above", "forward")), strict=True)
     with st.container(horizontal=True, gap="small"):
-        for segment, key, icon in (
-            (below, "below", ":material/arrow_back:"),
-            (above, "above", ":material/arrow_forward:"),
-        ):
-            if segment is None:
-                continue
-            value = inside(swept, segment)
-            st.button(
-                f"Set to {_number(value)}: {_change(swept, segment)}",
-                key=f"inspect:sensitivity:{key}",
-                icon=icon,
-                on_click=apply,
-                args=(swept.spec.path, value),
-                help=f"Next interval {key}: {_number(segment.first)} to {_number(segment.last)}.",
-            )
+        for segment, (side, arrow) in sides:
+            if segment is not None:
+                value = inside(swept, segment)
+                st.button(
+                    f"Set to {_number(value)}: {_change(swept, segment)}",
+                    key=f"inspect:sensitivity:{side}",
+                    icon=f":material/arrow_{arrow}:",
+                    on_click=state.apply,
+                    args=({swept.spec.path: value},),
+                    help=f"Next interval {side}: {_number(segment.first)} to {_number(segment.last)}.",
+                )
 
 
 def _change(swept: Sweep, segment: ConstantInterval) -> str:
@@ -419,19 +368,16 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None
-    place, built = st.empty(), labelled
-    try:
-        return context.remembered(
-            "sensitivity:curve",
-            lambda: labelled_curve(built, context.trace.config, swept, progress=progress_in(place)),
-            labelled,
-            swept.spec.path,
-        )
-    finally:
-        place.empty()
+    built = labelled
+    return context.remembered(
+        "sensitivity:curve",
+        lambda progress: labelled_curve(built, context.trace.config, swept, progress=progress),
+        labelled,
+        swept.spec.path,
+    )
 
 
-def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
+def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
     relevant = context.relevant
     first = [*([context.followed] if context.followed else []), *sorted(relevant)]
     memories = shown_memories(swept, first, MAX_LINES)
@@ -444,40 +390,38 @@ def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
     st.caption(f"Ranks of the memories over the range; a line ends where its memory leaves the first {swept.k}.{bold}")
 
 
-def _table(context: InspectContext, swept: Sweep) -> None:
+def _draw_table(context: InspectContext, swept: Sweep) -> None:
     """Draw one row per interval; selecting one offers to set the parameter to it."""
-    segments, changes = swept.segments, ["", *map(_changes, swept.breakpoints)]
-    columns: list[Column[ConstantInterval]] = [
-        Column("", lambda segment: "▶" if segment is swept.present else "", 30, help="▶ current interval"),
-        Column("from", lambda segment: segment.first, 84, "%.6g", "First value of the interval replayed"),
-        Column("to", lambda segment: segment.last, 84, "%.6g", "Last value of the interval replayed"),
+    rows, relevant = list(zip(swept.segments, ["", *map(_changes, swept.breakpoints)], strict=True)), context.relevant
+    columns: list[Column[tuple[ConstantInterval, str]]] = [
+        Column("", lambda row: "▶" if row[0] is swept.present else "", 30, help="▶ current interval"),
+        Column("from", lambda row: row[0].first, 84, "%.6g", "First value of the interval replayed"),
+        Column("to", lambda row: row[0].last, 84, "%.6g", "Last value of the interval replayed"),
         Column(
-            "change",
-            lambda segment: changes[segments.index(segment)],
-            190,
-            help="Relative to the row above: + added, − removed, ▲ ▼ places moved",
+            "change", lambda row: row[1], 190, help="Relative to the row above: + added, − removed, ▲ ▼ places moved"
         ),
+        Column(
+            "relevant",
+            lambda row: _first_relevant(relevant, row[0].results) or "–",
+            68,
+            help="Rank of the first memory judged relevant; –: none",
+        ),
+        Column("first results", lambda row: _ids(row[0].results), 300, help="The results in this interval, in order"),
     ]
-    if context.relevant:
-        about = "Rank of the first memory judged relevant; –: none"
-        columns.append(
-            Column("relevant", lambda segment: _first_relevant(context, segment.results) or "–", 68, help=about)
-        )
-    results = "The results in this interval, in order"
-    columns.append(Column("first results", lambda segment: _ids(segment.results), 300, help=results))
-    picked = pick_row(segments, columns, most=12, key="inspect:sensitivity:table")
-    if picked is not None:
-        value = inside(swept, picked)
-        st.button(
-            f"Apply {swept.spec.label} {_number(value)}",
-            key="inspect:sensitivity:apply",
-            type="primary",
-            icon=":material/check:",
-            on_click=apply,
-            args=(swept.spec.path, value),
-        )
-    else:
+    shown = [column for column in columns if relevant or column.name != "relevant"]
+    picked = pick_row(rows, shown, most=12, key="inspect:sensitivity:table")
+    if picked is None:
         st.caption("Select a row to set the parameter to the middle of its interval.")
+        return
+    value = inside(swept, picked[0])
+    st.button(
+        f"Apply {swept.spec.label} {_number(value)}",
+        key="inspect:sensitivity:apply",
+        type="primary",
+        icon=":material/check:",
+        on_click=state.apply,
+        args=({swept.spec.path: value},),
+    )
 
 
 def _changes(point: Breakpoint) -> str:
@@ -490,11 +434,8 @@ def _changes(point: Breakpoint) -> str:
     return ", ".join(parts)
 
 
-def _first_relevant(context: InspectContext, results: Sequence[str]) -> str | None:
-    """The rank of the first relevant result as text, empty if there is none; None for an unjudged query."""
-    relevant = context.relevant
-    if not relevant:
-        return None
+def _first_relevant(relevant: Collection[str], results: Sequence[str]) -> str:
+    """The rank of the first relevant result as text, empty if there is none."""
     return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "")
 
 
@@ -502,21 +443,21 @@ def _ids(keys: Sequence[str]) -> str:
     return "  ".join(short_id(key) for key in keys)
 
 
-def _choices(context: InspectContext, swept: Sweep) -> None:
+def _draw_choices(context: InspectContext, swept: Sweep) -> None:
     """Draw each value of a switch or choice with its results and a button."""
     for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present
         left.markdown(f"{'▶ ' if now else ''}**{plain(short_value(segment.first))}**" + (" (now)" if now else ""))
-        relevant = _first_relevant(context, segment.results)
-        stands = "" if relevant is None else f" · first relevant {relevant or 'none'}"
+        relevant = _first_relevant(context.relevant, segment.results) or "none"
+        stands = f" · first relevant {relevant}" if context.relevant else ""
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
             full_label("Apply", f"{swept.spec.label} {short_value(segment.first)}"),
             key=f"inspect:sensitivity:value:{segment.first}",
             disabled=now,
-            on_click=apply,
-            args=(swept.spec.path, segment.first),
+            on_click=state.apply,
+            args=({swept.spec.path: segment.first},),
             width="stretch",
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -14,7 +13,6 @@ from cems_workbench.analysis.text_evidence import (
     LexicalEvidence,
     Match,
     Room,
-    TokenSimilarity,
     chunk_place,
     chunk_words,
     embedder_room,
@@ -27,7 +25,6 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import as_read, given_chunks, reads_question, without_fields, without_question
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -35,12 +32,14 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
 from cems_workbench.store.text_rule import chunk_text, searched_text
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.results import shown_title
+from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
+from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_bar
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.text_evidence import RankEvidence
@@ -86,9 +85,8 @@ def draw(context: InspectContext) -> None:
         st.info("This query has no candidates, so there is no text to show.", icon=":material/search_off:")
         return
     memory = context.trace.evidence.memories[_candidate(context)]
-    words = _draw_words(context, memory)
-    _draw_whole(context, memory, words)
-    draw_token_similarity(context, memory.id)
+    _draw_whole(context, memory, _draw_words(context, memory))
+    _draw_tokens(context, memory.id)
 
 
 def _candidate(context: InspectContext) -> str:
@@ -114,43 +112,65 @@ def _candidate(context: InspectContext) -> str:
     return chosen
 
 
-def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
-    """Draw the words of one query variant, by the config's lexical retriever."""
-    lists = context.trace.config.lists
+def _draw_words(context: InspectContext, memory: Memory) -> Marks:
+    """Draw the words of one query variant, by the config's lexical retriever: BM25, or PostgreSQL's ts_rank."""
+    lists, evidence = context.trace.config.lists, context.trace.evidence
+    texts, variants = context.resources.store.indexes.texts([memory.id]).get(memory.id), range(len(evidence.variants))
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
-        return _draw_lexemes(context, memory)
+        from cems_workbench.analysis.text_evidence import lexeme_matches, rank_evidence
+        from pg_text_search.ts_rank import TsQueryError
+
+        st.markdown("## Words in common", help=RANK_HELP)
+        index = context.resources.full_text()
+        try:
+            ranked = [rank_evidence(index, evidence.text_for("ts_rank", i), texts or {}) for i in variants]
+        except TsQueryError as error:
+            st.caption(plain(str(error)))
+            return {}, lambda text: ()
+        which = _variant(context, memory.id, [(len(found.matched), len(found.lexemes)) for found in ranked])
+        place = _rank_line(context, memory.id, which, by_distance=ranked[which].by_distance)
+        _draw_terms(context, memory, ranked[which], len(ranked[which].lexemes), place)
+        shares = {found.lexeme: ranked[which].share(found) for found in ranked[which].matched}
+        tips = {term: f"{term}: {100 * share:.1f} % of the ts_rank" for term, share in shares.items()}
+        return tips, lambda text: lexeme_matches(text, tips)
     st.markdown("## Words in common", help=WORDS_HELP)
     lexical = context.resources.lexical(lists.lexical)
-    texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
-    evidence = context.trace.evidence
-    every = [
-        lexical_evidence(lexical, evidence.text_for("lexical", i), memory, texts) for i in range(len(evidence.variants))
-    ]
+    every = [lexical_evidence(lexical, evidence.text_for("lexical", i), memory, texts) for i in variants]
     which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
     words = every[which]
-    verdict = _verdict(len(words.matched), len(words.terms), "search terms", "lexical search")
-    place = _counted(context, memory.id, words.chunk) + _list_line(context, memory.id, which, words)
-    unmatched = [(term.words, term.df) for term in words.unmatched]
-    st.html(terms_html(words) + words_html(verdict, place, unmatched, "memory", words.stop_words))
-    return _in_common(
-        {term.term: words.share(term) for term in words.matched}, "BM25", partial(matches, language=lexical.language)
+    _draw_terms(context, memory, words, len(words.terms), _list_line(context, memory.id, which, words))
+    tips = {one.term: f"{one.term}: {100 * words.share(one):.1f} % of the BM25" for one in words.matched}
+    return tips, lambda text: matches(text, tips, language=lexical.language)
+
+
+Marks = tuple[Mapping[str, str], Callable[[str], Sequence[Match]]]
+"""The tooltip of each matched term, and a function that finds the terms in a text."""
+
+
+def _draw_terms(
+    context: InspectContext, memory: Memory, words: LexicalEvidence | RankEvidence, total: int, place: str
+) -> None:
+    """Draw one row per matched term, the largest part first, with their sum; then the verdict and what did not match.
+
+    `total` is the number of terms of the query, `place` the memory's rank in the lists.
+    """
+    bm25 = isinstance(words, LexicalEvidence)
+    called, search = ("search terms", "lexical search") if bm25 else ("lexemes", "ts_rank")
+    chunk = chunk_words(context.trace.evidence, memory.id, words.chunk)
+    if not total:
+        verdict = f"This query has only stop words: {search} has no results."
+    elif not words.matched:
+        verdict = f"No word in common: {search} cannot find this memory with this query."
+    else:
+        verdict = f"{len(words.matched)} of {total} {called} are in this memory."
+    draw_template(
+        f"inspect/text_evidence/{'terms' if bm25 else 'lexemes'}.html",
+        columns=COLUMNS if bm25 else RANK_COLUMNS,
+        numbers=NUMBERS,
+        words=words,
+        verdict=verdict,
+        place=(f"Counted in the {chunk}, where these words score highest. " if chunk else "") + place,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class WordsInCommon:
-    """Marks for the memory's text: the tooltip of each matched term, and a function that finds the terms in a text."""
-
-    tips: Mapping[str, str]
-    found_in: Callable[[str], Sequence[Match]]
-
-
-def _in_common(
-    shares: Mapping[str, float], score: str, find: Callable[[str, Mapping[str, str]], Sequence[Match]]
-) -> WordsInCommon:
-    """The matched terms with their shares of the score, and `find`, which locates them in a text."""
-    tips = {term: f"{term}: {100 * share:.1f} % of the {score}" for term, share in shares.items()}
-    return WordsInCommon(tips, lambda text: find(text, tips))
 
 
 def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, int]]) -> int:
@@ -170,35 +190,7 @@ def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, i
     return chosen
 
 
-def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
-    chunk = chunk_words(context.trace.evidence, memory_id, seq)
-    return f"Counted in the {chunk}, where these words score highest. " if chunk else ""
-
-
-def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
-    """Draw the lexemes of one query variant, for PostgreSQL's ts_rank lists."""
-    from cems_workbench.analysis.text_evidence import lexeme_matches, rank_evidence
-    from pg_text_search.ts_rank import TsQueryError
-
-    st.markdown("## Words in common", help=RANK_HELP)
-    texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
-    index = context.resources.full_text()
-    try:
-        evidence = context.trace.evidence
-        every = [rank_evidence(index, evidence.text_for("ts_rank", i), texts) for i in range(len(evidence.variants))]
-    except TsQueryError as error:
-        st.caption(plain(str(error)))
-        return WordsInCommon({}, lambda text: ())
-    which = _variant(context, memory.id, [(len(found.matched), len(found.lexemes)) for found in every])
-    words = every[which]
-    verdict = _verdict(len(words.matched), len(words.lexemes), "lexemes", "ts_rank")
-    place = _counted(context, memory.id, words.chunk) + _rank_line(context, memory.id, which, words)
-    unmatched = [(found.words, found.chunks) for found in words.unmatched]
-    st.html(lexemes_html(words) + words_html(verdict, place, unmatched, "chunk", words.stop_words))
-    return _in_common({found.lexeme: words.share(found) for found in words.matched}, "ts_rank", lexeme_matches)
-
-
-def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankEvidence) -> str:
+def _rank_line(context: InspectContext, memory_id: str, which: int, *, by_distance: bool) -> str:
     """The memory's rank in this variant's ts_rank list, and in the hybrid list that uses it."""
     row = context.trace.stage(LISTS).by_id.get(memory_id)
     entries = {entry.list: entry for entry in row.lists} if row is not None else {}
@@ -213,17 +205,9 @@ def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankE
         else:
             past = f", beyond its depth at rank {entry.rank}" if entry is not None else ""
             sentences.append(f"Not in {name}{past}.")
-    if words.by_distance:
+    if by_distance:
         sentences.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
     return " ".join(sentences)
-
-
-def lexemes_html(words: RankEvidence) -> Markup:
-    """One row per matched lexeme, the largest part first, and the rank; empty if none matched."""
-    if not words.matched:
-        return Markup("")
-    rows = [(found, f"{100 * words.share(found):.1f}") for found in words.matched]
-    return render("inspect/text_evidence/lexemes.html", columns=RANK_COLUMNS, numbers=NUMBERS, words=words, rows=rows)
 
 
 def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
@@ -243,40 +227,7 @@ def _list_line(context: InspectContext, memory_id: str, which: int, words: Lexic
     return f"Not in {name}."
 
 
-def terms_html(words: LexicalEvidence) -> Markup:
-    """One row per matched term, the largest part first, and their sum; empty if none matched."""
-    if not words.matched:
-        return Markup("")
-    terms = [(term, f"{100 * words.share(term):.1f}") for term in words.matched]
-    return render("inspect/text_evidence/terms.html", columns=COLUMNS, numbers=NUMBERS, words=words, terms=terms)
-
-
-def words_html(
-    verdict: str, place: str, unmatched: Sequence[tuple[Sequence[str], int]], unit: str, stop_words: Sequence[str]
-) -> Markup:
-    """Notes on the table: the rank in the lists, unmatched terms, and stop words.
-
-    `unmatched` are the query words of each unmatched term, and the number of memories or chunks (`unit`) with it.
-    """
-    texts = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
-    return render(
-        "inspect/text_evidence/words.html",
-        verdict=verdict,
-        place=place,
-        unmatched=", ".join(texts),
-        stop_words=", ".join(stop_words),
-    )
-
-
-def _verdict(matched: int, terms: int, called: str, search: str) -> str:
-    if not terms:
-        return f"This query has only stop words: {search} has no results."
-    if not matched:
-        return f"No word in common: {search} cannot find this memory with this query."
-    return f"{matched} of {terms} {called} are in this memory."
-
-
-def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -> None:
+def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
     """Draw the memory in full: marked terms, the part read by the reranker, and where the embedder's input ended."""
     st.markdown("## The whole memory")
     config = context.trace.config.rerank
@@ -297,10 +248,10 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
         st.caption(
             f"Embedded and searched: {rule}.", help="The store's text rule; Store on the Memories page changes it."
         )
-    tips = words.tips
+    tips, find = marks
     title = shown_title(memory)
-    body = marked_html(memory.content, words.found_in(memory.content), tips, place, edges)
-    top = marked_html(title, words.found_in(title), tips) if title else None
+    body = marked_html(memory.content, find(memory.content), tips, place, edges)
+    top = marked_html(title, find(title), tips) if title else None
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
     st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
@@ -322,25 +273,20 @@ def _reader_edges(
     edges = [Edge(start, "reranker ▸", "Start of the text given to the reranker")]
     if score is not None and score.detail and score.detail.get("truncated"):
         cut = read_until(memory.content[start:end], room) if room and backend == "late_interaction" else None
-        tip = (
-            f"The model’s input is {room.tokens} tokens: the rest of the chunk was cut off"
-            if room and cut is not None
-            else ""
-        )
-        at = end if cut is None else start + cut
-        edges.append(Edge(at, "✂ cut off", tip or "The chunk exceeded the model’s input: its end was cut off"))
-    edges.append(Edge(end, "◂ reranker", "End of the text given to the reranker"))
-    return edges
+        if room is None or cut is None:
+            edges.append(Edge(end, "✂ cut off", "The chunk exceeded the model’s input: its end was cut off"))
+        else:
+            tip = f"The model’s input is {room.tokens} tokens: the rest of the chunk was cut off"
+            edges.append(Edge(start + cut, "✂ cut off", tip))
+    return [*edges, Edge(end, "◂ reranker", "End of the text given to the reranker")]
 
 
 def _embedder_edge(memory: Memory, room: Room | None, rule: TextRule) -> list[Edge]:
     """Where the embedder's input was truncated: the rest is not in the vector."""
-    text = searched_text(memory, rule)
-    cut = None if room is None else read_until(text, room)
+    cut = None if room is None else read_until(searched_text(memory, rule), room)
     if room is None or cut is None:
         return []
-    before = len(chunk_text(memory, memory.content, rule)) - len(memory.content)
-    at = max(0, cut - before)
+    at = max(0, cut - len(chunk_text(memory, memory.content, rule)) + len(memory.content))
     return [Edge(at, "✂ embedder", f"The embedder’s input is {room.tokens} tokens: the rest is not in the vector")]
 
 
@@ -422,10 +368,10 @@ def _reading_line(
     )
 
 
-def draw_token_similarity(context: InspectContext, memory_id: str) -> None:
+def _draw_tokens(context: InspectContext, memory_id: str) -> None:
     """Draw the text of one candidate with tinted tokens, and a table of the matches; computed on request if no score has them."""
     st.markdown("## Token by token", help=HEAT_HELP)
-    trace, config = context.trace, context.trace.config.rerank
+    trace, config, resources = context.trace, context.trace.config.rerank, context.resources
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
     chunk = given_chunks(trace.evidence, trace.config).get(memory_id)
     whole = trace.evidence.memories[memory_id].content if chunk is None else chunk.text
@@ -441,36 +387,22 @@ def draw_token_similarity(context: InspectContext, memory_id: str) -> None:
         ):
             return
         st.session_state[HEAT_WANTED] = True
-    compared = _compared(config.query or trace.evidence.corrected, text, context.resources)
-    if compared is None:
+    query = config.query or trace.evidence.corrected
+
+    def compare() -> tuple[TokenCosines, PairScore]:
+        with progress_bar() as progress:
+            reader = resources.late_interaction(progress)
+            return reader.cosines(query, text), reader.score(query, [text])[0]
+
+    try:
+        key = (query, text, str(resources.store.path), resources.store.content_version)
+        cosines, pair = kept(HEAT, key, compare)
+    except ModelError as error:
+        st.caption(plain(str(error)))
         return
-    cosines, pair = compared
     if pair.raw is None:
         st.caption(f"Nothing to compare: {plain(pair.error or 'no tokens')}.")
         return
-    _draw_heat(cosines, pair, memory_id)
-
-
-def _compared(query: str, text: str, resources: Resources) -> tuple[TokenCosines, PairScore] | None:
-    """All cosines and the score with its alignment, cached for the last pair; None after drawing the reason."""
-    key = (query, text, str(resources.store.path), resources.store.content_version)
-    last: tuple[object, tuple[TokenCosines, PairScore]] | None = st.session_state.get(HEAT)
-    if last is not None and last[0] == key:
-        return last[1]
-    place = st.empty()
-    try:
-        reader = resources.late_interaction(progress_in(place))
-        compared = reader.cosines(query, text), reader.score(query, [text])[0]
-    except ModelError as error:
-        st.caption(plain(str(error)))
-        return None
-    finally:
-        place.empty()
-    st.session_state[HEAT] = (key, compared)
-    return compared
-
-
-def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
     only = st.selectbox(
         "Tint by",
         range(len(cosines.query)),
@@ -480,14 +412,7 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
         format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}",
         help="One query token, or all together.",
     )
-    cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
-    st.html(heat_html(cosines, token_similarity(cosines, only)))
-    st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
-    st.html(alignment_html(token_matches(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
-
-
-def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
-    """The tokens of the text, tinted by strength; best matches are underlined and numbered."""
+    heat = token_similarity(cosines, only)
     tokens = [
         (
             joined(token),
@@ -498,7 +423,10 @@ def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
         )
         for i, token in enumerate(cosines.text)
     ]
-    return render("inspect/text_evidence/heat.html", tokens=tokens)
+    draw_template("inspect/text_evidence/heat.html", tokens=tokens)
+    cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
+    st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
+    st.html(alignment_html(ModelScore(pair.raw, detail=pair.detail), numbered=True))
 
 
 VIEW = View("Text evidence", 30, draw, "Which query words are in this memory, and how much of it did the models read?")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import streamlit as st
 
 from cems_workbench.analysis.sensitivity.scan import WeightMap, weight_map
@@ -19,7 +20,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.widgets import progress_in, switch
+from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 WINNER, RELEVANT = "first result", "rank of the first relevant"
 MAX_COLOURS = 7
 """Memories with a separate colour; the others share one."""
-BANDS = ((1, "first"), (5, "rank 2–5"), (10, "rank 6–10"), (None, "past rank 10"))
+BANDS = ("first", "rank 2–5", "rank 6–10", "past rank 10")
 BAND_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#C3C9CF")
 DARK_COLOURS = frozenset({"#0072B2", "#8C6D31", "#7B848D", "#3A4149"})
 """Colours that need white text; the others need dark text."""
@@ -50,14 +51,14 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
     import plotly.graph_objects as go
 
     colouring = _by_rank(grid) if show == RELEVANT else _by_winner(grid)
-    figure = go.Figure()
+    figure, count = go.Figure(), len(colouring.colours)
     figure.add_heatmap(
         x=list(range(len(grid.xs))),
         y=list(range(len(grid.ys))),
         z=colouring.codes,
         zmin=-0.5,
-        zmax=len(colouring.names) - 0.5,
-        colorscale=_steps(colouring.colours),
+        zmax=count - 0.5,
+        colorscale=[[edge / count, colour] for i, colour in enumerate(colouring.colours) for edge in (i, i + 1)],
         showscale=False,
         xgap=1,
         ygap=1,
@@ -93,7 +94,7 @@ def _points(grid: WeightMap, colouring: Colouring, texts: Mapping[str, str]) -> 
         "marker": {"size": 14, "opacity": 0, "color": "#7B848D"},
         "selected": unseen,
         "unselected": unseen,
-        "hovertext": [cell for row in hovers(grid, texts) for cell in row],
+        "hovertext": [_hover(grid, texts, i, j) for i in range(len(grid.ys)) for j in range(len(grid.xs))],
         "hovertemplate": HOVERTEXT,
         "showlegend": False,
     }
@@ -140,31 +141,15 @@ def _used(codes: list[list[int]], names: list[str], signs: list[str], colours: l
 def _by_rank(grid: WeightMap) -> Colouring:
     """The rank of the first relevant memory as the sign, and its band as the colour."""
     return Colouring(
-        codes=[[_band(int(rank)) for rank in row] for row in grid.rank],
+        codes=[[int(np.searchsorted([1, 5, 10], rank)) if rank else len(BANDS) for rank in row] for row in grid.rank],
         signs=[[str(rank) if rank else "–" for rank in row] for row in grid.rank],
-        names=[*(name for _, name in BANDS), "–  not in the results"],
+        names=[*BANDS, "–  not in the results"],
         colours=BAND_COLOURS,
     )
 
 
-def _band(rank: int) -> int:
-    if not rank:
-        return len(BANDS)
-    return next(i for i, (last, _) in enumerate(BANDS) if last is None or rank <= last)
-
-
-def _steps(colours: Sequence[str]) -> list[list[Any]]:
-    """A colour scale of discrete steps, one per code."""
-    count = len(colours)
-    return [[edge / count, colour] for i, colour in enumerate(colours) for edge in (i, i + 1)]
-
-
-def hovers(grid: WeightMap, texts: Mapping[str, str]) -> list[list[str]]:
-    """(Y)(X) both values, the first result with the start of its text, and the rank of the first relevant one."""
-    return [[_hover(grid, texts, i, j) for j in range(len(grid.xs))] for i in range(len(grid.ys))]
-
-
 def _hover(grid: WeightMap, texts: Mapping[str, str], i: int, j: int) -> str:
+    """Both values, the first result with the start of its text, and the rank of the first relevant one."""
     first, rank = grid.first[i][j], int(grid.rank[i, j])
     where = bold(f"{grid.x.label} {short_value(grid.xs[j])}, {grid.y.label} {short_value(grid.ys[i])}")
     winner = "no results"
@@ -193,12 +178,23 @@ SIZES = {12: "12 × 12", 24: "24 × 24", 40: "40 × 40"}
 
 def draw_map(context: InspectContext, x: str, y: str, size: int) -> None:
     """Draw the map of two parameters; a click offers to set both."""
-    grid = _replayed(context, x, y, size)
-    show = WINNER
+    trace, relevant, off = context.trace, context.relevant, context.variants_off
+    grid = context.remembered(
+        "weight_map",
+        lambda progress: weight_map(trace.evidence, trace.config, x, y, size, relevant, off, progress),
+        x,
+        y,
+        size,
+        tuple(sorted(relevant)),
+    )
+    cells, winners, show = len(grid.xs) * len(grid.ys), len(grid.winners), WINNER
+    text = f"**{winners} {'memories are' if winners != 1 else 'memory is'} first** somewhere among {cells} cells."
     if grid.judged:
         show = switch("Colour", (WINNER, RELEVANT), "inspect:map:show", RELEVANT)
-    st.markdown(_sentence(grid))
-    texts = {key: memory.content for key, memory in context.trace.evidence.memories.items()}
+        first, five = grid.succeeds(1) / cells, grid.succeeds(5) / cells
+        text += f" A relevant memory is first in {first:.0%} of them and among the first 5 in {five:.0%}."
+    st.markdown(text)
+    texts = {key: memory.content for key, memory in trace.evidence.memories.items()}
     picked = draw_chart(
         map_figure(grid, show, texts),
         key="inspect:map:chart",
@@ -218,29 +214,6 @@ def cell_rows(grid: WeightMap) -> list[dict[str, Any]]:
         for i, y in enumerate(grid.ys)
         for j, x in enumerate(grid.xs)
     ]
-
-
-def _replayed(context: InspectContext, x: str, y: str, size: int) -> WeightMap:
-    """The map, cached by evidence, config and choice."""
-    trace, relevant, place = context.trace, context.relevant, st.empty()
-
-    def make() -> WeightMap:
-        return weight_map(trace.evidence, trace.config, x, y, size, relevant, context.variants_off, progress_in(place))
-
-    try:
-        return context.remembered("weight_map", make, x, y, size, tuple(sorted(relevant)))
-    finally:
-        place.empty()
-
-
-def _sentence(grid: WeightMap) -> str:
-    cells = len(grid.xs) * len(grid.ys)
-    winners = len(grid.winners)
-    text = f"**{winners} {'memories are' if winners != 1 else 'memory is'} first** somewhere among {cells} cells."
-    if grid.judged:
-        first, five = grid.succeeds(1) / cells, grid.succeeds(5) / cells
-        text += f" A relevant memory is first in {first:.0%} of them and among the first 5 in {five:.0%}."
-    return text
 
 
 def _offer(grid: WeightMap, picked: Any) -> None:

@@ -63,10 +63,28 @@ def draw(context: InspectContext) -> None:
             icon=":material/help:",
         )
         judged = None
-    _draw_table(signals, judged)
-    shown = [reading for reading in signals if reading.value is not None]
-    if judged is not None and shown:
-        _draw_chart(shown, judged)
+    columns = SIGNALS
+    if judged is not None:
+        share = "Share of the judged queries of this kind with a lower signal than this query"
+        columns = columns + [
+            Column(f"below: {kind}", partial(_below, judged, i), 165, "%.0f %%", share) for i, kind in enumerate(KINDS)
+        ]
+    draw_table(signals, columns, key="inspect:abstain:signals", most=len(signals))
+    names = {CONFIDENCE_FEATURES[reading.name].title: reading for reading in signals if reading.value is not None}
+    if judged is None or not names:
+        return
+    first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
+    reading = names[switch("Signal", list(names), "inspect:abstain:signal", first, labelled=True)]
+    kinds = dict(zip(KINDS, judged.of(reading.name), strict=True))
+    draw_chart(
+        spread_figure(reading, kinds),
+        key="inspect:abstain:spread",
+        alt=f"Dot chart: {CONFIDENCE_FEATURES[reading.name].title} of {len(kinds[WITH_ANSWER])} judged queries with an answer and "
+        f"{len(kinds[WITHOUT_ANSWER])} without; lines mark this query and the threshold.",
+        table=lambda: [
+            {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
+        ],
+    )
 
 
 def readings(trace: Trace) -> list[Reading]:
@@ -88,46 +106,18 @@ def decision(trace: Trace, signals: list[Reading]) -> str:
     return f"**Answered.** {counted}."
 
 
-def _draw_table(signals: list[Reading], judged: SignalTable | None) -> None:
-    """Draw one row per signal: value, threshold, meaning, and the shares of both kinds of judged queries below the value."""
-    share = "Share of the judged queries of this kind with a lower signal than this query"
-    columns: list[Column[Reading]] = [
-        Column("signal", lambda reading: CONFIDENCE_FEATURES[reading.name].title, 250),
-        Column("this query", lambda reading: reading.value, 90, "%.4g", "Empty: no value for this query"),
-        Column(
-            "threshold", lambda reading: reading.threshold, 90, "%.4g", "Set in the sidebar under Abstain; empty: off"
-        ),
-        Column("says", lambda reading: reading.meaning, 130),
-    ]
-    if judged is not None:
-        kinds = (WITH_ANSWER, WITHOUT_ANSWER)
-        columns += [
-            Column(f"below: {kind}", partial(_below, judged, i), 165, "%.0f %%", share) for i, kind in enumerate(kinds)
-        ]
-    draw_table(signals, columns, key="inspect:abstain:signals", most=len(signals))
+SIGNALS: list[Column[Reading]] = [
+    Column("signal", lambda reading: CONFIDENCE_FEATURES[reading.name].title, 250),
+    Column("this query", lambda reading: reading.value, 90, "%.4g", "Empty: no value for this query"),
+    Column("threshold", lambda reading: reading.threshold, 90, "%.4g", "Set in the sidebar under Abstain; empty: off"),
+    Column("says", lambda reading: reading.meaning, 130),
+]
 
 
 def _below(judged: SignalTable, kind: int, reading: Reading) -> float | None:
     """Percent of the judged queries of a kind whose signal is lower."""
     values = judged.of(reading.name)[kind]
     return None if reading.value is None or not len(values) else 100 * float((values < reading.value).mean())
-
-
-def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
-    names = {CONFIDENCE_FEATURES[reading.name].title: reading for reading in signals}
-    first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
-    chosen = switch("Signal", list(names), "inspect:abstain:signal", first, labelled=True)
-    reading = names[chosen]
-    kinds = dict(zip((WITH_ANSWER, WITHOUT_ANSWER), judged.of(reading.name), strict=True))
-    draw_chart(
-        spread_figure(reading, kinds),
-        key="inspect:abstain:spread",
-        alt=f"Dot chart: {CONFIDENCE_FEATURES[reading.name].title} of {len(kinds[WITH_ANSWER])} judged queries with an answer and "
-        f"{len(kinds[WITHOUT_ANSWER])} without; lines mark this query and the threshold.",
-        table=lambda: [
-            {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
-        ],
-    )
 
 
 def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:

@@ -21,12 +21,11 @@ from cems_workbench.ui.inspect.variants import draw_shares
 from cems_workbench.ui.kit.charts import (
     HOVERTEXT,
     LEGEND,
-    OTHER_PART,
-    PART_COLOURS,
     draw_chart,
     layout,
     lines,
     list_colour,
+    part_colour,
 )
 from cems_workbench.ui.kit.html import excerpt, literal, plain
 from cems_workbench.ui.kit.tables import short_id
@@ -37,7 +36,12 @@ if TYPE_CHECKING:
 BAR_HEIGHT_PX = 30
 """Height of a candidate's bar including margin, in pixels."""
 MAX_CANDIDATES = 12
-PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "importance floor": "/", "score blend": "."}
+PATTERNS: dict[PartKind, str] = {
+    "top-rank bonus": "/",
+    "importance bonus": "/",
+    "importance floor": "/",
+    "score blend": ".",
+}
 """Fill pattern by kind of part; others are solid."""
 
 
@@ -76,7 +80,11 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
     import plotly.graph_objects as go
 
     rows = trace.stage(FUSION).kept[:top]
-    names = [_label(trace, row, against) for row in rows]
+    names = []
+    for row in rows:
+        delta = "" if against is None else f"  {delta_sign(against.delta(row.memory_id, 'fusion'))}"
+        start = excerpt(trace.evidence.memories[row.memory_id].content, 28)
+        names.append(f"{row.rank_out}{delta}  {literal(short_id(row.memory_id))}  {literal(start)}")
     figure = go.Figure()
     fields = trace.stage(FUSION).fields
     parts = [{(part.kind, part.list): part.value for part in score_parts(row, fields)} for row in rows]
@@ -88,45 +96,30 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
                 lines(hover, f"{value:.4f} of the score {row.score:.4f}") if value else ""
                 for hover, value, row in zip(hovers, values, rows, strict=True)
             ]
-            figure.add_bar(**_series(title, names, values, texts, colour, PATTERNS.get(kind)), **more)
+            marker: dict[str, Any] = {"color": colour, "line": {"width": 0.5, "color": colour}}
+            if kind in PATTERNS:
+                ground = {"fgcolor": colour, "bgcolor": "rgba(128,128,128,0.12)", "size": 6, "solidity": 0.45}
+                marker["pattern"] = {"shape": PATTERNS[kind], **ground}
+            shown = {"name": title, "marker": marker, "hovertext": texts, "hovertemplate": HOVERTEXT}
+            figure.add_bar(y=names, x=values, orientation="h", **shown, **more)
 
     for ranked in trace.stage(LISTS).fields.lists:
-        entries = [_entry(row, ranked.name) for row in rows]
+        entries = [next((one for one in row.contributions if one.list == ranked.name), None) for row in rows]
         colour, title = list_colour(ranked.source, ranked.variant), literal(list_label(ranked.name))
         hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
         add("base", ranked.name, title, colour, hovers, legendgroup=ranked.name)
         hovers = [f"{title}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else "" for entry in entries]
         # explained in the caption, so not in the legend
         add("top-rank bonus", ranked.name, f"{title} bonus", colour, hovers, legendgroup=ranked.name, showlegend=False)
-    add(
-        "top-rank bonus",
-        None,
-        "bonus of the best rank",
-        OTHER_PART,
-        [f"bonus of the best rank: {row.best_rank_bonus:.4f}" for row in rows],
+    others: tuple[tuple[PartKind, str, list[str]], ...] = (
+        ("top-rank bonus", "bonus of the best rank", [f"{row.best_rank_bonus:.4f}" for row in rows]),
+        ("importance bonus", "bonus for importance", [f"{row.importance_bonus:.4f}" for row in rows]),
+        ("importance floor", "floor of importance", [f"{row.importance_floor:.4f}" for row in rows]),
+        ("score blend", "score blend", [f"{fields.score_blend:g} × {row.best_list_score:.4f}" for row in rows]),
+        ("minmax", "minmax of equal scores", ["every raw score is 0; minmax makes it 1" for _ in rows]),
     )
-    add(
-        "importance bonus",
-        None,
-        "bonus for importance",
-        PART_COLOURS["importance bonus"],
-        [f"bonus for importance: {row.importance_bonus:.4f}" for row in rows],
-    )
-    add(
-        "importance floor",
-        None,
-        "floor of importance",
-        PART_COLOURS["importance floor"],
-        [f"added to reach the floor of important memories: {row.importance_floor:.4f}" for row in rows],
-    )
-    add(
-        "score blend",
-        None,
-        "score blend",
-        PART_COLOURS["score blend"],
-        [f"score blend {fields.score_blend:g} × best list score {row.best_list_score:.4f}" for row in rows],
-    )
-    add("minmax", None, "minmax of equal scores", OTHER_PART, ["every raw score is 0; minmax makes it 1" for _ in rows])
+    for kind, title, numbers in others:
+        add(kind, None, title, part_colour(kind, None), [f"{title}: {number}" for number in numbers])
     labels = {"autorange": "reversed", "tickfont": {"size": 12}}
     x = {"title": "score after fusion", "zeroline": True}
     height = 110 + BAR_HEIGHT_PX * max(len(rows), 3)
@@ -153,33 +146,6 @@ def parts_rows(trace: Trace, top: int = MAX_CANDIDATES) -> list[dict[str, str | 
     ]
 
 
-def _series(
-    name: str, y: list[str], x: list[float], hover: list[str], colour: str, pattern: str | None = None
-) -> dict[str, Any]:
-    marker: dict[str, Any] = {"color": colour, "line": {"width": 0.5, "color": colour}}
-    if pattern is not None:
-        marker["pattern"] = {
-            "shape": pattern,
-            "fgcolor": colour,
-            "bgcolor": "rgba(128,128,128,0.12)",
-            "size": 6,
-            "solidity": 0.45,
-        }
-    return {
-        "name": name,
-        "y": y,
-        "x": x,
-        "orientation": "h",
-        "marker": marker,
-        "hovertext": hover,
-        "hovertemplate": HOVERTEXT,
-    }
-
-
-def _entry(row: FusionRow, name: str) -> Contribution | None:
-    return next((entry for entry in row.contributions if entry.list == name), None)
-
-
 def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str:
     if entry is None:
         return ""
@@ -201,12 +167,6 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     divided = f", divided by {fields.divisor:g}" if fields.divisor != 1 else ""
     capped = f", at most {fields.cap:g}" if fields.cap is not None else ""
     return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}{divided}{capped}")
-
-
-def _label(trace: Trace, row: FusionRow, against: RankComparison | None) -> str:
-    start = excerpt(trace.evidence.memories[row.memory_id].content, 28)
-    delta = "" if against is None else f"  {delta_sign(against.delta(row.memory_id, 'fusion'))}"
-    return f"{row.rank_out}{delta}  {literal(short_id(row.memory_id))}  {literal(start)}"
 
 
 VIEW = View("Contributions", 10, draw)

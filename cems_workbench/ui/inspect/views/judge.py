@@ -11,7 +11,7 @@ import streamlit as st
 from cems_workbench.analysis.ranks import RESULTS, RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.replay import Result
-from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
+from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import fetch_evidence
@@ -43,8 +43,12 @@ def draw(context: InspectContext) -> None:
         return
     judged = fetch_evidence.judged_trace(trace, context.request, context.resources)
     stage = judged.stage(JUDGE)
+    fields, scored = stage.fields, sum(row.raw is not None for row in stage.rows)
+    rest = f", {len(stage.rows) - scored} not judged" if scored < len(stage.rows) else ""
+    above = f" (above {fields.scale.threshold:g})" if fields.scale is not None else ""
+    who, relevant = fields.label or fields.model or "nobody", sum(bool(row.relevant) for row in stage.rows)
     st.caption(
-        _summary(judged),
+        f"Judged by **{plain(who)}**: {relevant} of {scored} relevant{above}{rest}.",
         help="A model judges each result against the query without changing the ranking. Its logit is any "
         "number; higher is more relevant. It reads the same text as the reranker, unless Judge text is set: then both texts are "
         "in the table. Scale, relevance threshold and bands (highly relevant, relevant, weak, irrelevant) "
@@ -53,20 +57,11 @@ def draw(context: InspectContext) -> None:
     )
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
-    if any(row.raw is not None for row in stage.rows):
-        draw_chart(scores_figure(judged), key="inspect:judge_scores", alt=_ALT, table=None)
-    _draw_table(judged, context)
-
-
-_ALT = "Dot chart: raw score of each result by rank, with the threshold and the band limits; the table below has the numbers."
-
-
-def _summary(trace: Trace) -> str:
-    rows, fields = trace.stage(JUDGE).rows, trace.stage(JUDGE).fields
-    scored, relevant = sum(row.raw is not None for row in rows), sum(bool(row.relevant) for row in rows)
-    rest = f", {len(rows) - scored} not judged" if scored < len(rows) else ""
-    above = f" (above {fields.scale.threshold:g})" if fields.scale is not None else ""
-    return f"Judged by **{plain(fields.label or fields.model or 'nobody')}**: {relevant} of {scored} relevant{above}{rest}."
+    if scored:
+        alt = "Dot chart: raw score of each result by rank, with the threshold and the band limits; the table below has the numbers."
+        draw_chart(scores_figure(judged), key="inspect:judge_scores", alt=alt, table=None)
+    columns = judge_columns(judged, context.grades, context.against)
+    follow_table(judged.results, columns, context.followed, most=20, key="inspect:judge_table")
 
 
 def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
@@ -129,11 +124,6 @@ def _read(texts: Mapping[str, str], result: Result) -> str | None:
     return texts.get(result.memory_id)
 
 
-def _draw_table(trace: Trace, context: InspectContext) -> None:
-    columns = judge_columns(trace, context.grades, context.against)
-    follow_table(trace.results, columns, context.followed, most=20, key="inspect:judge_table")
-
-
 def scores_figure(trace: Trace) -> Figure:
     """One dot per result by rank: filled if relevant, an open diamond if not; limits are lines."""
     import plotly.graph_objects as go
@@ -158,7 +148,10 @@ def scores_figure(trace: Trace) -> Figure:
             mode="markers",
             name=name,
             marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
-            hovertext=[_hover(*result) for result in shown],
+            hovertext=[
+                lines(f"{rank}  {tick(short_id(said.memory_id))}", f"raw {raw:.4f}, {said.band}")
+                for rank, raw, said in shown
+            ],
             hovertemplate=HOVERTEXT,
         )
     low, high = _draw_limits(figure, trace, [raw for _, raw, _ in judged])
@@ -216,10 +209,6 @@ def _note(text: str, **place: Any) -> dict[str, Any]:
         "font": {"size": 11},
         **place,
     }
-
-
-def _hover(rank: int, raw: float, said: JudgeRow) -> str:
-    return lines(f"{rank}  {tick(short_id(said.memory_id))}", f"raw {raw:.4f}, {said.band}")
 
 
 VIEW = View("Judge", 100, draw)

@@ -20,9 +20,8 @@ from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.variants import draw_switches
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import capital, plain, render
 
-NO_LLM_TEXT = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL)."
 SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
 
 
@@ -37,7 +36,24 @@ def draw(context: InspectContext) -> None:
             f"Routed to **{route}**: {reason}.",
             help="vector searches only the vector list; hybrid adds the lexical list. Set under Query → Search mode.",
         )
-    _draw_understanding(trace)
+    notes = trace.evidence.notes  # imported evidence may lack these
+    understood = notes.get("query", {})
+    if understood.get("corrections"):
+        st.html(corrections_html(understood["corrections"], understood.get("searched", "")))
+    for line in searched_lines(notes):
+        st.caption(plain(f"{capital(line)}."), help="Rerankers and judges read the query itself.")
+    if "conversational" in understood:
+        st.html(conversational_html(understood["conversational"], trace))
+    if "llm" in notes:
+        help = (
+            "The model from the settings can detect the intent, expand the query and check corrections. Its replies are cached, and "
+            "cached replies need no request."
+        )
+        line, llm = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL).", notes["llm"]
+        if llm is not None:
+            requests = f"{llm['calls']} request{'s' if llm['calls'] != 1 else ''}"
+            line = f"LLM {plain(str(llm['model']))}: {requests}, {llm['cached']} from the cache."
+        st.caption(line, help=help)
     draw_switches(context)
     probe = trace.stage(EXPANSION).fields.probe
     if probe is None:
@@ -66,24 +82,6 @@ def spans_html(query: str, matches: Sequence[DetectorMatch]) -> Markup:
     return render("inspect/spans.html", spans=spans)
 
 
-def _draw_understanding(trace: Trace) -> None:
-    """Draw corrections, the conversational verdict, and the use of the LLM; imported evidence may lack these."""
-    notes = trace.evidence.notes
-    understood = notes.get("query", {})
-    if understood.get("corrections"):
-        st.html(corrections_html(understood["corrections"], understood.get("searched", "")))
-    for line in searched_lines(trace.evidence.notes):
-        st.caption(plain(f"{line[0].upper()}{line[1:]}."), help="Rerankers and judges read the query itself.")
-    if "conversational" in understood:
-        st.html(conversational_html(understood["conversational"], trace))
-    if "llm" in notes:
-        st.caption(
-            llm_line(notes["llm"]),
-            help="The model from the settings can detect the intent, expand the query and check corrections. Its replies are cached, and "
-            "cached replies need no request.",
-        )
-
-
 def corrections_html(corrections: Sequence[Mapping[str, Any]], searched: str) -> Markup:
     """Each typo with its correction, their similarity, and the origin of the correction."""
     return render("inspect/corrections.html", corrections=corrections, searched=searched)
@@ -93,35 +91,14 @@ def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
     """The verdict, each feature with its words and limit, and the consequence."""
     config = trace.config.query.conversational
     met = limits_met(features["domain_signal"], features["stopword_ratio"], features["has_code"], config)
-    count, (domain, stopwords, code) = features["words"], met
-    listed = [
-        (
-            "domain signal",
-            "Share of the words that are technical terms",
-            f"{len(features['terms'])} of {count} = {features['domain_signal']:.3f}",
-            f"< {config.max_domain_signal:g}",
-            domain,
-            features["terms"],
-        ),
-        (
-            "stopword ratio",
-            "Share of stop words",
-            f"{len(features['stopwords'])} of {count} = {features['stopword_ratio']:.3f}",
-            f"> {config.min_stopword_ratio:g}",
-            stopwords,
-            features["stopwords"],
-        ),
-        (
-            "code",
-            "Does the query show code?",
-            "yes" if features["has_code"] else "none",
-            "none",
-            code,
-            features["code"],
-        ),
-    ]
-    consequence = _consequence(all(met), trace, config)
-    return render("inspect/conversational.html", features=listed, verdict=all(met), consequence=consequence)
+    return render(
+        "inspect/conversational.html",
+        of=features,
+        config=config,
+        met=met,
+        verdict=all(met),
+        consequence=_consequence(all(met), trace, config),
+    )
 
 
 def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
@@ -143,14 +120,6 @@ def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
     return f"so {what} {be} skipped" if verdict else f"so {what} {be} not skipped"
 
 
-def llm_line(llm: Mapping[str, Any] | None) -> str:
-    """The model used, its number of requests, and of cached replies."""
-    if llm is None:
-        return NO_LLM_TEXT
-    calls, cached = llm["calls"], llm["cached"]
-    return f"LLM {plain(str(llm['model']))}: {calls} request{'s' if calls != 1 else ''}, {cached} from the cache."
-
-
 def probe_html(probe: StrongSignal) -> Markup:
     """The strong-signal probe: raw and scaled scores, both conditions with the gap to them, and the verdict."""
     if not probe.enabled:
@@ -159,11 +128,7 @@ def probe_html(probe: StrongSignal) -> Markup:
         verdict = "Fires: expansion by a model or by feedback is skipped"
     else:
         verdict = "Does not fire"
-    return render("inspect/probe.html", probe=probe, verdict=verdict, scale=SCALES[probe.scale], distance=_distance)
-
-
-def _distance(short: float) -> str:
-    return "✓ met" if short <= 0 else f"✕ short by {short:.4f}"
+    return render("inspect/probe.html", probe=probe, verdict=verdict, scale=SCALES[probe.scale])
 
 
 VIEW = View("Query", 20, draw)

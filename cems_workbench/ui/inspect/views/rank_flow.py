@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,11 @@ COMPRESSED_SHARE = 0.4
 MAX_LABEL_CHARS = 16
 """Maximum characters of a column's name."""
 LISTS_GAP = 0.35
-RULE = "rgba(128,128,128,0.55)"
+RULE = {"type": "line", "line": {"color": "rgba(128,128,128,0.55)", "width": 1, "dash": "dot"}, "layer": "below"}
 Point = tuple[float, float]
 """x and y of a point."""
+Mark = tuple[float | None, float | None, str, int]
+"""x, y, symbol and size of a marker; one of size 0 can still be hovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,9 @@ class Scale:
 
 def scale_of(flow: RankFlow, top: int) -> Scale:
     """The linear part covers the first `top` ranks, final ranks if there is room, and up to twice `top` for most points."""
-    ranks = sorted(point.rank for line in flow.lines for point in line.points)
+    ranks = [point.rank for line in flow.lines for point in line.points]
     ranks = sorted(
-        [
-            *ranks,
-            *(line.dropped.rank for line in flow.lines if line.dropped is not None and line.dropped.rank is not None),
-        ]
+        [*ranks, *(line.dropped.rank for line in flow.lines if line.dropped and line.dropped.rank is not None)]
     )
     final = max((line.final_rank or 0 for line in flow.lines), default=0)
     last = ranks[-1] if ranks else 1
@@ -168,27 +167,14 @@ def column_positions(flow: RankFlow) -> dict[str, float]:
     return places | {name: start + i for i, name in enumerate(flow.stages)}
 
 
-@dataclass
-class _Pen:
-    """The points of one line for Plotly; markers of size 0 can still be hovered."""
-
-    x: list[float | None] = field(default_factory=list)
-    y: list[float | None] = field(default_factory=list)
-    symbols: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-
-    def put(self, x: float | None, y: float | None, symbol: str = "circle", size: int = 0) -> None:
-        self.x.append(x)
-        self.y.append(y)
-        self.symbols.append(symbol)
-        self.sizes.append(size)
-
-    def bend(self, start: Point, end: Point) -> None:
-        """Add a curve between two columns that starts and ends horizontally."""
-        for step in range(1, POINTS_PER_CURVE):
-            share = step / POINTS_PER_CURVE
-            rise = share * share * (3 - 2 * share)
-            self.put(start[0] + share * (end[0] - start[0]), start[1] + rise * (end[1] - start[1]))
+def _bend(start: Point, end: Point) -> list[Mark]:
+    """Points of a curve between two columns that starts and ends horizontally."""
+    marks: list[Mark] = []
+    for step in range(1, POINTS_PER_CURVE):
+        share = step / POINTS_PER_CURVE
+        rise = share * share * (3 - 2 * share)
+        marks.append((start[0] + share * (end[0] - start[0]), start[1] + rise * (end[1] - start[1]), "circle", 0))
+    return marks
 
 
 def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Point], list[Point]]:
@@ -217,19 +203,18 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
     listed, staged = _stops(line, flow, scale)
     lost = _lost_index(line, flow)
     size = kind.size + (3 if followed else 0)
-    pen = _Pen()
+    marks: list[Mark] = []
     for stop in listed:
-        pen.put(*stop, kind.symbol, size)
-        pen.put(None, None)
+        marks += [(*stop, kind.symbol, size), (None, None, "circle", 0)]
     for i, stop in enumerate(staged):
         if i:
-            pen.bend(staged[i - 1], stop)
+            marks += _bend(staged[i - 1], stop)
         ended = line.dropped is not None and i == len(staged) - 1
-        pen.put(*stop, "x" if i == lost else kind.symbol, max(size, 9) if i == lost else 0 if ended else size)
+        marks.append((*stop, "x" if i == lost else kind.symbol, max(size, 9) if i == lost else 0 if ended else size))
     return {
         "type": "scatter",
-        "x": pen.x,
-        "y": pen.y,
+        "x": [mark[0] for mark in marks],
+        "y": [mark[1] for mark in marks],
         "mode": "lines+markers",
         "hovertext": hover,
         "hoverinfo": "text",
@@ -238,8 +223,8 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
         "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
         "marker": {
             "color": kind.colour,
-            "symbol": pen.symbols,
-            "size": pen.sizes,
+            "symbol": [mark[2] for mark in marks],
+            "size": [mark[3] for mark in marks],
             "opacity": 1.0,
             "line": {"width": 1.5, "color": kind.colour},
         },
@@ -286,10 +271,10 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
     shapes = []
     if flow.lists:
         at = len(flow.lists) - 0.5 + LISTS_GAP / 2
-        shapes.append(_rule(x0=at, x1=at, y0=0, y1=1, yref="paper"))
+        shapes.append({**RULE, "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"})
     if scale.last > scale.depth:
         at = scale.depth + 0.5
-        shapes.append(_rule(x0=0, x1=1, xref="paper", y0=at, y1=at))
+        shapes.append({**RULE, "x0": 0, "x1": 1, "xref": "paper", "y0": at, "y1": at})
     return layout(
         height + 42,
         {
@@ -311,10 +296,6 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
         clickmode="event+select",
         shapes=shapes,
     )
-
-
-def _rule(**place: Any) -> dict[str, Any]:
-    return {"type": "line", "line": {"color": RULE, "width": 1, "dash": "dot"}, "layer": "below", **place}
 
 
 TOPS = (5, 10, 20, 40)
@@ -360,15 +341,9 @@ def draw(context: InspectContext) -> None:
     figure = flow_figure(flow, top, kinds, context.followed, partial(hover_text, trace, kinds), label, margin)
     # A new key after each selection, since a selected point cannot be selected again.
     key = f"inspect:rank_flow:{context.followed}"
-    order = tuple(line.memory_id for line in drawn_order(flow, kinds, context.followed))
-    draw_chart(
-        figure,
-        key=key,
-        on_select=partial(follow_selected, key, order),
-        selection_mode="points",
-        alt=_ALT,
-        table=None,
-    )
+    order = [line.memory_id for line in drawn_order(flow, kinds, context.followed)]
+    follow = partial(follow_selected, key, order)
+    draw_chart(figure, key=key, on_select=follow, selection_mode="points", alt=_ALT, table=None)
     _draw_ranks(context)
     answered = answered_lists(trace.evidence.notes, flow.lists)
     if answered:
@@ -439,7 +414,7 @@ def rank_columns(
     ]
 
 
-def follow_selected(key: str, order: tuple[str, ...]) -> None:
+def follow_selected(key: str, order: Sequence[str]) -> None:
     """Follow the memory of the clicked line; `order` lists the memories of the chart's first traces."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[-1]["curve_number"] < len(order):
@@ -449,23 +424,17 @@ def follow_selected(key: str, order: tuple[str, ...]) -> None:
 def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
     """The style of each judged memory: by human grade if there are any, else by the judge's band; best first."""
     if grades:
-        ordered = sorted(grades, key=lambda memory_id: -grades[memory_id])
-        return {memory_id: _graded(grades[memory_id]) for memory_id in ordered}
+        return {
+            memory_id: Kind(f"grade {grade}, {GRADES.get(grade, 'judged')}", *STYLES[3 - min(max(grade, 0), 3)])
+            for memory_id, grade in sorted(grades.items(), key=lambda one: -one[1])
+        }
     bands = {} if trace.external else {row.memory_id: row.band for row in trace.stage(JUDGE).rows}
     return {
-        memory_id: Kind(f"judge: {name}", *_style(i))
+        memory_id: Kind(f"judge: {name}", *STYLES[i])
         for i, name in enumerate(BANDS)
         for memory_id, band in bands.items()
         if band == name
     }
-
-
-def _graded(grade: int) -> Kind:
-    return Kind(f"grade {grade}, {GRADES.get(grade, 'judged')}", *_style(3 - min(max(grade, 0), 3)))
-
-
-def _style(place: int) -> tuple[str, str, str, float, int]:
-    return STYLES[place]
 
 
 def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> Markup:

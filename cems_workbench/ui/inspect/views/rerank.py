@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import (
     NOT_READ,
     RERANK,
-    BandWeight,
-    Blended,
     Health,
     RerankRow,
     ScoreAccount,
@@ -28,35 +23,21 @@ from cems_workbench.pipeline.stages.rerank import (
     unit_spread,
 )
 from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html
 from cems_workbench.ui.inspect.context import InspectContext, View
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit import widgets
+from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 
-NUMBERS_HELP = {
-    "scored": "Candidates within the rerank depth that the model scored",
-    "not read": "Candidates that could hardly enter the results by the scores of those read (expected misses)",
-    "failed": "Candidates without a score; flagged, never cached",
-    "timeouts": "Failed: no answer within the timeout",
-    "not a number": "Failed: the answer is not a number",
-    "not finite": "Failed: the number is infinite or NaN",
-    "out of range": "Raw scores outside the range of raw → unit; they are clamped",
-    "from the cache": "Share of scores from the cache",
-    "p50 / p95": "Median and 95th percentile of the time per pair, retries included; only servers are timed",
-}
 
-
-def draw_health(context: InspectContext) -> None:
+def draw_health(context: InspectContext, health: Health) -> None:
     """Draw model, counts, warnings, effective weights, and flagged candidates."""
     trace = context.trace
     stage, config = trace.stage(RERANK), trace.config.rerank
     scores = trace.evidence.model_scores.get(model_key(config), {})
-    health = stage.fields.health
-    if health is None:
-        return
     head = [row.memory_id for row in stage.rows if row.outcome in ("scored", "failed")]
     counted = account(scores[memory_id] for memory_id in head if memory_id in scores)
     st.html(model_html(trace) + numbers_html(health, counted))
@@ -64,12 +45,35 @@ def draw_health(context: InspectContext) -> None:
     if config.combine == "position_bands":
         weights = effective_weights(stage.rows, config.bands)
         if weights:  # none without scores: after a cancel, or without an answer from the server
-            st.html(weights_html(weights, overtaking(stage.rows, config)))
+            draw_template("inspect/weights.html", weights=weights, example=overtaking(stage.rows, config))
     else:
         st.caption("Combine is replace: only the reranker decides, so there are no weights to compare.")
     flagged = [row for row in stage.rows if row.outcome == "failed"]
-    if flagged:
-        _draw_flagged(flagged, context.request, context.resources)
+    if not flagged:
+        return
+    # The button is on the left: on the right the toolbar of the table below would cover it.
+    button_box, text_box = st.columns([2, 5], vertical_alignment="center")
+    text_box.caption(
+        f"{len(flagged)} flagged: failed, and given a neutral score or dropped.",
+        help="Rerank → On error sets what happens to them. Failures are never cached.",
+    )
+    button_box.button(
+        "Ask again",
+        icon=":material/refresh:",
+        key="inspect:ask_again",
+        width="stretch",
+        on_click=fetch_evidence.retry_failures,
+        args=(context.request, context.resources),
+        help="Clears this model’s failures for this query and calls it again.",
+    )
+    draw_table(flagged, FLAGGED, most=5, key="inspect:flagged")
+
+
+FLAGGED: list[Column[RerankRow]] = [
+    Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
+    Column("memory", lambda row: row.memory_id, 120),
+    Column("error", lambda row: row.error, "large", help="Error of the model or its server"),
+]
 
 
 def model_html(trace: Trace) -> Markup:
@@ -86,18 +90,26 @@ def model_html(trace: Trace) -> Markup:
 def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
     """A strip of eight numbers with tooltips."""
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
-    cells = {
-        "scored": f"{health.scored} of {health.head}",
-        **({"not read": str(health.not_read)} if health.not_read else {}),
-        "failed": f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0",
-        "timeouts": str(counted.causes.get("timeout", 0)),
-        "not a number": str(counted.causes.get("not a number", 0)),
-        "not finite": str(counted.causes.get("not finite", 0)),
-        "out of range": str(health.out_of_range),
-        "from the cache": f"{counted.cached_share:.0%}",
-        "p50 / p95": latency,
-    }
-    return widgets.numbers((name, value, NUMBERS_HELP[name]) for name, value in cells.items())
+    failed = f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0"
+    unread = "Candidates that could hardly enter the results by the scores of those read (expected misses)"
+    clamped = "Raw scores outside the range of raw → unit; they are clamped"
+    timed = "Median and 95th percentile of the time per pair, retries included; only servers are timed"
+    causes = (
+        ("timeout", "timeouts", "no answer within the timeout"),
+        ("not a number", "not a number", "the answer is not a number"),
+        ("not finite", "not finite", "the number is infinite or NaN"),
+    )
+    return widgets.numbers(
+        [
+            ("scored", f"{health.scored} of {health.head}", "Candidates within the rerank depth that the model scored"),
+            *([("not read", str(health.not_read), unread)] if health.not_read else []),
+            ("failed", failed, "Candidates without a score; flagged, never cached"),
+            *((name, str(counted.causes.get(cause, 0)), f"Failed: {meaning}") for cause, name, meaning in causes),
+            ("out of range", str(health.out_of_range), clamped),
+            ("from the cache", f"{counted.cached_share:.0%}", "Share of scores from the cache"),
+            ("p50 / p95", latency, timed),
+        ]
+    )
 
 
 def _seconds(value: float) -> str:
@@ -124,72 +136,6 @@ def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
     if counted.truncated:
         lines.append(f"⚠ {counted.truncated} texts exceeded the model’s input length.")
     return lines
-
-
-def weights_html(weights: Sequence[BandWeight], example: tuple[Blended, Blended] | None) -> Markup:
-    """Nominal and effective share per band, with a warning if they disagree."""
-    return render("inspect/weights.html", weights=weights, warnings=weight_warnings(weights, example))
-
-
-def weight_warnings(weights: Sequence[BandWeight], example: tuple[Blended, Blended] | None) -> list[str]:
-    """Warnings on bands whose effect is the opposite of the config, with an example candidate."""
-    lines = []
-    for weight in weights:
-        if weight.inverted and weight.effective is not None:
-            intended, actual = ("retrieval", "the reranker") if weight.nominal > 0.5 else ("the reranker", "retrieval")
-            nominal, real = max(weight.nominal, 1 - weight.nominal), min(weight.effective, 1 - weight.effective)
-            ranks = f"Ranks {weight.first}–{weight.last}" if weight.last else f"Ranks from {weight.first} on"
-            lines.append(
-                f"⚠ {ranks}: the band gives {intended} {nominal:.0%}, but its effective share is only {real:.1%}; {actual} "
-                "has the rest. The effect is the opposite of the setting."
-            )
-    if example is not None:
-        lines.append(example_line(*example))
-    return lines
-
-
-def example_line(passed: Blended, first: Blended) -> str:
-    """The numbers of a candidate that overtook rank 1, and of rank 1."""
-    if passed.unit < first.unit:
-        reason = "although the reranker scored it lower"
-    elif passed.unit == first.unit:
-        reason = "although the reranker scored it equally"
-    else:
-        reason = "because of the reranker alone"
-    own, other = (
-        f"{one.weight:.2f} × {one.retrieval:.4f} + {1 - one.weight:.2f} × {one.unit:.3f} = {one.score:.4f}"
-        for one in (passed, first)
-    )
-    return (
-        f"⚠ Rank {passed.rank} overtook rank 1, {reason} (unit {passed.unit:.3f} vs. {first.unit:.3f}): {own} "
-        f"beats {other}, which can be at most {first.at_most:.4f}."
-    )
-
-
-def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Resources) -> None:
-    # The button is on the left: on the right the toolbar of the table below would cover it.
-    button_box, text_box = st.columns([2, 5], vertical_alignment="center")
-    text_box.caption(
-        f"{len(flagged)} flagged: failed, and given a neutral score or dropped.",
-        help="Rerank → On error sets what happens to them. Failures are never cached.",
-    )
-    button_box.button(
-        "Ask again",
-        icon=":material/refresh:",
-        key="inspect:ask_again",
-        width="stretch",
-        on_click=fetch_evidence.retry_failures,
-        args=(request, resources),
-        help="Clears this model’s failures for this query and calls it again.",
-    )
-    draw_table(flagged, FLAGGED, most=5, key="inspect:flagged")
-
-
-FLAGGED: list[Column[RerankRow]] = [
-    Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
-    Column("memory", lambda row: row.memory_id, 120),
-    Column("error", lambda row: row.error, "large", help="Error of the model or its server"),
-]
 
 
 def draw_blend(context: InspectContext) -> None:
@@ -271,11 +217,25 @@ def draw_alignment(context: InspectContext) -> None:
             "Backend in the sidebar."
         )
         return
-    named = {row.memory_id: _named(trace, row) for row in ranked}
-    first, second = defaults(list(named), context.followed)
-    for place, column, memory_id in zip(("first", "second"), st.columns(2, gap="medium"), (first, second), strict=True):
+    texts = {row.memory_id: excerpt(trace.evidence.memories[row.memory_id].content, 90) for row in ranked}
+    named = {
+        row.memory_id: f"{row.rank_out or '✕'}  {short_id(row.memory_id)}  {texts[row.memory_id]}" for row in ranked
+    }
+    options = list(named)
+    pairs = zip(("first", "second"), st.columns(2, gap="medium"), defaults(options, context.followed), strict=True)
+    for place, column, default in pairs:
         with column:
-            _draw_candidate(place, named, memory_id, scores)
+            chosen = st.selectbox(
+                f"{place} candidate",
+                options,
+                None if default is None else options.index(default),
+                format_func=named.__getitem__,
+                key=f"inspect:alignment:{place}:{default}",
+                label_visibility="collapsed",
+                placeholder="Compare with another candidate",
+            )
+            if chosen is not None:
+                st.html(alignment_html(scores[chosen]))
 
 
 def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | None]:
@@ -283,31 +243,6 @@ def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | No
     if followed in ranked and followed != ranked[0]:
         return ranked[0], followed
     return ranked[0], ranked[1] if len(ranked) > 1 else None
-
-
-def _named(trace: Trace, row: RerankRow) -> str:
-    memory_id = row.memory_id
-    rank = row.rank_out or "✕"
-    return f"{rank}  {short_id(memory_id)}  {excerpt(trace.evidence.memories[memory_id].content, 90)}"
-
-
-def _draw_candidate(
-    place: str, named: Mapping[str, str], default: str | None, scores: Mapping[str, ModelScore]
-) -> None:
-    options = list(named)
-    chosen = st.selectbox(
-        f"{place} candidate",
-        options,
-        None if default is None else options.index(default),
-        format_func=named.__getitem__,
-        key=f"inspect:alignment:{place}:{default}",
-        label_visibility="collapsed",
-        placeholder="Compare with another candidate",
-    )
-    if chosen is None:
-        return
-    score = scores[chosen]
-    st.html(alignment_html(token_matches(alignment(score)), score.raw))
 
 
 def draw(context: InspectContext) -> None:
@@ -327,7 +262,7 @@ def draw(context: InspectContext) -> None:
         f"{health.not_scored} never scored{unread}{spread}.",
         help="score = weight × retrieval + (1 − weight) × unit, or only the unit score with “replace”.",
     )
-    draw_health(context)
+    draw_health(context, health)
     draw_blend(context)
     draw_alignment(context)
 

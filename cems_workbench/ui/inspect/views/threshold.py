@@ -41,15 +41,17 @@ def draw(context: InspectContext) -> None:
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
     if stage.fields.mode == "adaptive":
+        wanted = "target: all memories, no result limit" if search.target is None else f"target {search.target}"
+        found = f"{search.unique} distinct memories ({wanted}), after {len(search.visited)} tried"
         st.caption(
-            adaptive_line(search),
+            f"Chosen: **{search.final:g}** with {found}.",
             help="Thresholds decrease from max by step to min. The search stops at the first with at least int(limit × target "
             "ratio) distinct memories over its lists; if none has that many, it takes the first with the most.",
         )
         draw_chart(
             tried_figure(search, lambda value: scale_line(trace.config, value)),
             key="inspect:threshold_tried",
-            alt=_ALT,
+            alt="Bar chart: distinct memories at each threshold tried, with the target and the chosen threshold.",
             table=lambda: [
                 {"threshold": value, "memories": count, "": "chosen" if value == search.final else ""}
                 for value, count in zip(search.visited, search.counts, strict=True)
@@ -69,9 +71,6 @@ def draw(context: InspectContext) -> None:
         st.caption(plain(answered))
 
 
-_ALT = "Bar chart: distinct memories at each threshold tried, with the target and the chosen threshold."
-
-
 def scale_line(config: PipelineConfig, threshold: float) -> str:
     """The scale of the vector scores and what the threshold is on that of the cosine; empty where they are cosines."""
     said = as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
@@ -79,13 +78,6 @@ def scale_line(config: PipelineConfig, threshold: float) -> str:
         return ""
     formula = VECTOR_SCALES[config.lists.vector.scale].formula
     return f"Vector scores are {formula}. {threshold:.4g} is, {said}."
-
-
-def adaptive_line(search: ThresholdSearch) -> str:
-    """The chosen threshold and the number of tries, in one line of Markdown."""
-    target, tries = search.target, len(search.visited)
-    wanted = "target: all memories, no result limit" if target is None else f"target {target}"
-    return f"Chosen: **{search.final:g}** with {search.unique} distinct memories ({wanted}), after {tries} tried."
 
 
 def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda value: "") -> Figure:
@@ -117,17 +109,10 @@ def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda
     top = max([*counts, target or 0, 1])
     if target is not None:
         figure.add_hline(y=target, line={"color": LINE_COLOUR, "width": 2, "dash": "dash"})
-        side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which is the last and highest
-        figure.add_annotation(
-            text=f"target {target}",
-            x=0 if side == "left" else 1,
-            xref="paper",
-            xanchor=side,
-            y=target,
-            yanchor="bottom",
-            showarrow=False,
-            font={"size": 12},
-        )
+        # away from the chosen bar, which is the last and highest
+        at = {"x": 0, "xanchor": "left"} if len(visited) > 1 else {"x": 1, "xanchor": "right"}
+        at |= {"xref": "paper", "y": target, "yanchor": "bottom"}
+        figure.add_annotation(text=f"target {target}", showarrow=False, font={"size": 12}, **at)
     x = {
         "title": "threshold, in the order tried",
         "tickvals": places,
