@@ -32,12 +32,6 @@ Gather = Callable[[PipelineConfig], "Evidence | None"]
 """Returns the evidence of the current request for a config; None if it could not be gathered."""
 
 
-def pin_present() -> None:
-    """Pin the current config as the baseline."""
-    changed = len(state.changed_parameters())
-    state.pin(state.present().preset + (f" with {changed} changed" if changed else ""), state.present_config())
-
-
 def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankComparison | None:
     """The comparison with the baseline's trace; None if nothing is pinned. `gather` returns evidence for the baseline."""
     base = state.present().baseline
@@ -112,36 +106,35 @@ def draw_baseline() -> None:
     if box is None:
         return
     with box:
-        if base is None:
-            _offer()
-        else:
+        if base is not None:
             _draw_comparison(base)
+            return
+        st.button(
+            "Pin as baseline",
+            key="inspect:pin",
+            icon=":material/keep:",
+            on_click=_pin,
+            type="primary",
+            width="stretch",
+            help="Pins the current config. Then move a slider: each rank shows the places gained or lost.",
+        )
+        st.selectbox(
+            "Or pin a preset",
+            preset_names(),
+            index=None,
+            key="inspect:pin_preset",
+            placeholder="choose one",
+            on_change=lambda: _pin(st.session_state["inspect:pin_preset"]),
+        )
 
 
-def _offer() -> None:
-    st.button(
-        "Pin as baseline",
-        key="inspect:pin",
-        icon=":material/keep:",
-        on_click=pin_present,
-        type="primary",
-        width="stretch",
-        help="Pins the current config. Then move a slider: each rank shows the places gained or lost.",
-    )
-    st.selectbox(
-        "Or pin a preset",
-        preset_names(),
-        index=None,
-        key="inspect:pin_preset",
-        placeholder="choose one",
-        on_change=_pin_chosen,
-    )
-
-
-def _pin_chosen() -> None:
-    name = st.session_state["inspect:pin_preset"]
+def _pin(name: str | None = None) -> None:
+    """Pin a preset as the baseline, or the current config."""
     if name is not None:
         state.pin(name, preset(name).config)
+        return
+    changed = len(state.changed_parameters())
+    state.pin(state.present().preset + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
 def _draw_comparison(base: Baseline) -> None:
@@ -158,7 +151,7 @@ def _draw_comparison(base: Baseline) -> None:
         "Pin the current config",
         key="inspect:pin",
         icon=":material/keep:",
-        on_click=pin_present,
+        on_click=_pin,
         disabled=not differing,
         help="The current config becomes the baseline.",
     )

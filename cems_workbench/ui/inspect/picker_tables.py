@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.fidelity.answer import Production
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
@@ -201,13 +200,10 @@ def _similarity(
         return {}
     place.empty()
     evidences = evidence_of(queries, config, resources)
-    return nearness(Recording(name, STORED_FORM, tuple(answers)), _productions(answers, resources), evidences, config)
-
-
-def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:
-    """The answers mapped to the store's memories; cached, since matching by text is slow."""
+    # Kept, since matching by text is slow.
     key = (tuple(answers), str(resources.store.path), resources.store.content_version)
-    return kept(MATCHED, key, lambda: productions_of(answers, resources.store))
+    productions = kept(MATCHED, key, lambda: productions_of(answers, resources.store))
+    return nearness(Recording(name, STORED_FORM, tuple(answers)), productions, evidences, config)
 
 
 def _query(answer: RecordedAnswer) -> Query:

@@ -9,7 +9,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
-from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
+from cems_workbench.config.evidence_card import card_reference, cited_card, parse_card
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
@@ -100,7 +100,17 @@ def draw_typos(resources: Resources) -> None:
     if box is None:
         return
     with box:
-        pairs = resources.store.corrections.read()
+        corrections = resources.store.corrections
+
+        def forget(pair: LearnedPair | None) -> None:
+            """Forget a pair, or all that are learned."""
+            if pair is None:
+                corrections.forget_learned()
+            else:
+                corrections.forget(pair.typo, pair.correction)
+            state.forget_evidence()
+
+        pairs = corrections.read()
         if not pairs:
             st.caption("Nothing is learned yet. A typo that a search corrects is listed here.")
             return
@@ -112,7 +122,10 @@ def draw_typos(resources: Resources) -> None:
         )
         with st.container(height=320 if len(pairs) > 7 else "content", border=False):
             for pair in pairs[:MAX_ROWS]:
-                _draw_pair(pair, resources)
+                text, button = st.columns([4, 2], vertical_alignment="center")
+                text.html(pair_html(pair))
+                key = f"inspect:typo:{pair.typo}:{pair.correction}"
+                button.button("Forget", key=key, on_click=forget, width="stretch", args=(pair,))
         if len(pairs) > MAX_ROWS:
             st.caption(f"and {len(pairs) - MAX_ROWS} older ones")
         st.button(
@@ -120,8 +133,8 @@ def draw_typos(resources: Resources) -> None:
             key="inspect:typos_forget_all",
             icon=":material/delete_sweep:",
             disabled=not learned,
-            on_click=_forget_all,
-            args=(resources,),
+            on_click=forget,
+            args=(None,),
             help="Refused pairs stay refused.",
         )
 
@@ -129,28 +142,6 @@ def draw_typos(resources: Resources) -> None:
 def pair_html(pair: LearnedPair) -> Markup:
     """Typo → correction, and how often it was accepted."""
     return render("inspect/pair.html", pair=pair, day=f"{pair.last_at:%Y-%m-%d}")
-
-
-def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
-    text, button = st.columns([4, 2], vertical_alignment="center")
-    text.html(pair_html(pair))
-    button.button(
-        "Forget",
-        key=f"inspect:typo:{pair.typo}:{pair.correction}",
-        on_click=_forget,
-        width="stretch",
-        args=(resources, pair.typo, pair.correction),
-    )
-
-
-def _forget(resources: Resources, typo: str, correction: str) -> None:
-    resources.store.corrections.forget(typo, correction)
-    state.forget_evidence()
-
-
-def _forget_all(resources: Resources) -> None:
-    resources.store.corrections.forget_learned()
-    state.forget_evidence()
 
 
 CARD_SUFFIX = ".card.json"
@@ -220,28 +211,22 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         return
     for warning in result.warnings:
         st.warning(plain(warning))
-    _evidence_line(origin, resources, whole=result.whole)
-    if not difference(state.present_config(), result.config):
-        st.caption("The file has the same values as the current config.")
-        return
-    diff_table(state.present_config(), result.config, f"{place}diff")
-    st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
-
-
-def _evidence_line(origin: CardReference | None, resources: Resources, *, whole: bool) -> None:
-    """Draw whether the config was measured on the current store; `whole`: the file contains the complete config."""
+    stale = "" if origin is None else origin.mismatch(resources.store.identity, resources.store.content_version)
     if origin is None:
         st.caption("It has no evidence card, so its measured gain is unknown.")
-        return
-    warning = origin.mismatch(resources.store.identity, resources.store.content_version)
-    if warning:
-        st.warning(plain(warning), icon=":material/history:")
-    elif not whole:
+    elif stale:
+        st.warning(plain(stale), icon=":material/history:")
+    elif not result.whole:
         st.caption(
             "Its evidence card is for this store, but the file is incomplete, so this config differs from the measured one."
         )
     else:
         st.caption(f":material/verified: Measured on the current content of this store ({plain(origin.date)}).")
+    if not difference(state.present_config(), result.config):
+        st.caption("The file has the same values as the current config.")
+        return
+    diff_table(state.present_config(), result.config, f"{place}diff")
+    st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
