@@ -1,7 +1,8 @@
 """Input of the views and tools of the Inspect page, their catalogue, and the glossary of their tooltips.
 
-A view ("What happened") or tool ("Why, and what if") is one module in `views/` or `tools/` with a record `VIEW`; no other file lists it. A
-folder is imported when its section is first opened, and only the chosen view is computed and drawn. A module without `VIEW` is a helper.
+A view ("What happened") or tool ("Why, and what if") is a module in `views/` or `tools/` with a record `VIEW`, or several `VIEWS`; no other
+file lists it. A folder is imported when its section is first opened, and only the chosen view is computed and drawn. A module without a
+record is a helper.
 """
 
 from __future__ import annotations
@@ -121,9 +122,8 @@ def views_in(package: str) -> Mapping[str, View]:
     """
     folder = import_module(package)
     modules = [import_module(f"{package}.{module.name}") for module in iter_modules(folder.__path__)]
-    views: list[View] = sorted(
-        (module.VIEW for module in modules if hasattr(module, "VIEW")), key=lambda view: view.place
-    )
+    given = (vars(module).get("VIEWS") or (vars(module).get("VIEW"),) for module in modules)
+    views: list[View] = sorted((view for each in given for view in each if view), key=lambda view: view.place)
     for of in ("title", "place"):
         if len({getattr(view, of) for view in views}) < len(views):
             raise ValueError(f"{package}: two views have the same {of}")

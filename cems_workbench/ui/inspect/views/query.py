@@ -1,6 +1,7 @@
-"""Query: signals in its words, route, analysis, variants, and the strong-signal probe before expansion.
+"""Query and Context: what the query was understood as, and the text passed to an agent.
 
-Analysis: corrected typos, whether it is conversational and why, and the use of the LLM.
+Of the query: signals in its words, route, corrected typos, whether it is conversational and why, the use of the LLM, variants, and the
+strong-signal probe before expansion.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from markupsafe import Markup
 from cems_workbench.config.sections.gathering import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import searched_lines
-from cems_workbench.pipeline.stages import EXPANSION, QUERY
+from cems_workbench.pipeline.stages import ASSEMBLY, EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.platform.bidi import neutralise
+from cems_workbench.ui.inspect.context import InspectContext, View, token_count_text
 from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.html import capital, plain, render
+from cems_workbench.ui.kit.tables import short_id
 
 SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
 
 
-def draw(context: InspectContext) -> None:
+def draw_query(context: InspectContext) -> None:
     """Draw signals and route, analysis, variants with switches, and the probe."""
     trace = context.trace
     fields = trace.stage(QUERY).fields
@@ -131,4 +134,30 @@ def probe_html(probe: StrongSignal) -> Markup:
     return render("inspect/probe.html", probe=probe, verdict=verdict, scale=SCALES[probe.scale])
 
 
-VIEW = View("Query", 20, draw)
+MAX_NAMED = 4
+"""Maximum omitted memories named."""
+
+
+def draw_context(context: InspectContext) -> None:
+    """Draw how the context was assembled, what did not fit, and the literal text."""
+    trace = context.trace
+    if not trace.results:
+        st.caption("The context is empty: no memory was selected.")
+        return
+    strategy, skipped = trace.stage(ASSEMBLY).fields.strategy, trace.skipped_for_budget
+    listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:MAX_NAMED])
+    left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > MAX_NAMED else ''}." if skipped else ""
+    st.caption(
+        f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
+        help="greedy: by score, as far as the token budget allows. mmr: the same, but preferring novel results. "
+        f"{token_count_text(trace.config.assembly)} Texts are shown literally.",
+    )
+    st.code(neutralise(context_text(trace)), language=None, wrap_lines=True)
+
+
+def context_text(trace: Trace) -> str:
+    """The context for an agent: the results' texts in order, separated by blank lines."""
+    return "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
+
+
+VIEWS = (View("Query", 20, draw_query), View("Context", 110, draw_context))
