@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.progress import Progress
@@ -16,7 +18,17 @@ if TYPE_CHECKING:
     from cems_workbench.sources.source import Source
 
 
-def _opened_by(module: str) -> Callable[[Address, Mapping[str, Any] | None, float], Source]:
+Open = Callable[["Address", Mapping[str, Any] | None, float], "Source"]
+ROWS: Mapping[str, Mapping[str, Any]] = json.loads(Path(__file__).with_name("kinds.json").read_text("utf-8"))
+"""By name the fields of `SourceKind`: what addresses look like, what they are, which lists a source answers."""
+
+
+def _kind(name: str, open: Open | None = None, **further: Any) -> SourceKind:
+    further |= {field: tuple(value) if isinstance(value, list) else value for field, value in ROWS[name].items()}
+    return SourceKind(name=name, open=open, **further)
+
+
+def _opened_by(module: str) -> Open:
     def opened(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
         source: Source = import_module(f"workbench_stores.{module}").open_address(address, mapping, timeout)
         return source
@@ -31,103 +43,9 @@ def _ask_cems(address: Address, queries: Sequence[Query], progress: Progress) ->
         return server.recording(list(server.answers(queries, progress)))
 
 
-POSTGRESQL = SourceKind(
-    name="postgresql",
-    title="PostgreSQL",
-    addresses=("postgresql://USER@HOST:5432/DATABASE",),
-    description="CEMS, mem0, LangChain, LangGraph, LlamaIndex, Haystack, Letta, Hindsight, any table with text and vectors (`--mapping`)",
-    schemes=("postgresql", "postgres"),
-    open=_opened_by("postgres.connect"),
-    credential_variable="PGPASSWORD",
-    package="psycopg",
-    extra="postgres",
-    lists=("vector", "ts_rank", "ts_rank_cd", "source_hybrid"),
-    products={
-        "cems": "CEMS",
-        "mem0": "mem0",
-        "langchain_pgvector": "LangChain PGVector",
-        "langchain_pgvectorstore": "LangChain PGVectorStore",
-        "llamaindex": "LlamaIndex",
-        "haystack": "Haystack",
-        "letta": "Letta",
-        "langgraph": "LangGraph",
-        "hindsight": "Hindsight",
-    },
-    path_is_name=True,
-    place=10,
-)
-
-QDRANT = SourceKind(
-    name="qdrant",
-    title="Qdrant",
-    addresses=("qdrant://HOST:6333/COLLECTION", "qdrant:/FOLDER/COLLECTION", "qdrant:/SHARD"),
-    description="a collection on a Qdrant server, in a folder of its local mode, or in a shard of Qdrant Edge",
-    schemes=("qdrant", "qdrant+https"),
-    open=_opened_by("qdrant"),
-    credential_variable="QDRANT_API_KEY",
-    package="qdrant_client",
-    extra="qdrant",
-    lists=("vector", "sparse", "source_hybrid"),
-    place=30,
-)
-
-CEMS = SourceKind(
-    name="cems",
-    title="CEMS server",
-    addresses=("https://CEMS-HOST",),
-    description="a CEMS server, asked for its answers by `fidelity --ask`",
-    schemes=("http", "https"),
-    open=None,
-    ask=_ask_cems,
-    credential_variable="CEMS_API_KEY",
-    lists=(),
-    place=40,
-)
-
-SQLITE = SourceKind(
-    name="sqlite",
-    title="SQLite",
-    addresses=("sqlite:/FOLDER/FILE", "sqlite:/FOLDER/FILE?table=TABLE"),
-    description="engram, QMD, basic-memory, LangGraph, Letta, claude-mem, any table with texts (`--mapping`); read beside its owner",
-    schemes=("sqlite", "sqlite3"),
-    open=_opened_by("sqlite.connect"),
-    lists=("vector", "fts5"),
-    products={
-        "sqlite": "SQLite",
-        "engram": "engram",
-        "qmd": "QMD",
-        "basic_memory": "basic-memory",
-        "langgraph": "LangGraph",
-        "letta": "Letta",
-        "claude_mem": "claude-mem",
-        "llm": "llm (embeddings.db)",
-        "memori": "Memori",
-        "mcp_memory_service": "mcp-memory-service",
-    },
-    place=40,
-)
-
-LANCEDB = SourceKind(
-    name="lancedb",
-    title="LanceDB",
-    addresses=("lancedb:/FOLDER?table=TABLE", "lancedb:/FOLDER?table=TABLE&distance=cosine"),
-    description="a table in a folder of LanceDB; `distance` (l2, cosine or ip) as its program searches it, if no index names one",
-    schemes=("lancedb",),
-    open=_opened_by("lancedb"),
-    package="lancedb",
-    extra="lancedb",
-    lists=("vector", "sparse", "source_hybrid"),
-    place=50,
-)
-
-FAISS = SourceKind(
-    name="faiss",
-    title="FAISS",
-    addresses=("faiss:/FOLDER",),
-    description="a folder with a FAISS index as mem0 (NAME.faiss, NAME.json) or txtai (embeddings, documents) writes it",
-    schemes=("faiss",),
-    open=_opened_by("faiss"),
-    package="faiss",
-    extra="faiss",
-    place=60,
-)
+POSTGRESQL = _kind("postgresql", _opened_by("postgres.connect"))
+QDRANT = _kind("qdrant", _opened_by("qdrant"))
+CEMS = _kind("cems", ask=_ask_cems)
+SQLITE = _kind("sqlite", _opened_by("sqlite.connect"))
+LANCEDB = _kind("lancedb", _opened_by("lancedb"))
+FAISS = _kind("faiss", _opened_by("faiss"))

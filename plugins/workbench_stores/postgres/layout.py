@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from psycopg import sql
@@ -29,7 +30,7 @@ from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised, payload_of
 from cems_workbench.sources.rows import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
 from workbench_stores.mapping import FIELD_NAMES
-from workbench_stores.postgres.catalog import Column, Table
+from workbench_stores.postgres.catalog import VECTOR_TYPES, Column, Table
 from workbench_stores.postgres.connection import Reader
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ class PostgresLayout:
     """Which of several such tables have memories."""
     collections: bool = False
     """Whether one table has several collections, which `?collection=NAME` chooses from."""
-    options: tuple[str, ...] = ()
+    options: Sequence[str] = ()
     """Options of an address that this layout has."""
     joined: bool = False
     """Whether a memory is in several tables, so that a mapping of one of them is of any table."""
@@ -384,6 +385,24 @@ class PostgresLayout:
                 )
             ]
         )
+
+
+def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[PostgresLayout, ...]:
+    """The libraries whose tables layouts.json has; of each the function that reads a table, and which of several tables are read.
+
+    A column's type is one of a list, or "text", "json" or "vector" for all that are such.
+    """
+    rows = json.loads(Path(__file__).with_name("layouts.json").read_text("utf-8"))
+    kinds = {"text": TEXT_TYPES, "json": JSON_TYPES, "vector": VECTOR_TYPES}
+    found = []
+    for name, (layout, *chosen) in functions.items():
+        about: dict[str, Any] = dict(rows[name])
+        columns = {
+            column: kinds[kind] if isinstance(kind, str) else kind for column, kind in about.pop("columns").items()
+        }
+        about |= {"chosen": chosen[0]} if chosen else {}
+        found.append(PostgresLayout(name, layout=layout, columns=columns, **about))
+    return tuple(found)
 
 
 def listed(names: Collection[str]) -> str:

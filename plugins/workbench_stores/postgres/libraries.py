@@ -20,14 +20,13 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import SourceError
 from workbench_stores.postgres import catalog, lexical
-from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
+from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.connection import Reader
 from workbench_stores.postgres.layout import (
     EVERY,
     JSON_TYPES,
-    TEXT_TYPES,
     Layout,
-    PostgresLayout,
+    layouts,
     listed,
     table_layout,
     wrong_choice,
@@ -234,6 +233,10 @@ def _letta(reader: Reader, table: Table, address: Address) -> Layout:
     return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
 
 
+def _of_archives(tables: Sequence[Table]) -> list[Table]:
+    return [table for table in tables if any(name in table.columns for name in OWNERS)]
+
+
 HINDSIGHT_READ = ("bank_id", "fact_type", "tags", "document_id", "metadata", "context", "mentioned_at", "updated_at")
 HINDSIGHT_UNUSED = (
     "event_date",
@@ -331,73 +334,14 @@ def _hindsight_links(reader: Reader, table: Table, bank: str | None) -> list[sql
     return queries
 
 
-LIBRARIES = (
-    PostgresLayout(
-        "mem0", "mem0", _mem0, {"id": ("uuid",), "vector": VECTOR_TYPES, "payload": ("jsonb",)}, _mem0_tables, place=10
-    ),
-    PostgresLayout(
-        "hindsight",
-        "Hindsight",
-        _hindsight,
-        {
-            "id": ("uuid",),
-            "bank_id": TEXT_TYPES,
-            "text": TEXT_TYPES,
-            "fact_type": TEXT_TYPES,
-            "embedding": VECTOR_TYPES,
-        },
-        options=("bank",),
-        place=15,
-    ),
-    PostgresLayout(
-        "langchain_pgvector",
-        "LangChain PGVector",
-        _langchain_pgvector,
-        {"collection_id": ("uuid",), "embedding": VECTOR_TYPES, "document": TEXT_TYPES, "cmetadata": JSON_TYPES},
-        collections=True,
-        place=20,
-    ),
-    PostgresLayout(
-        "langchain_pgvectorstore",
-        "LangChain PGVectorStore",
-        _pgvectorstore,
-        {},
-        _named_as_langchain_does,
-        place=30,
-    ),
-    PostgresLayout(
-        "llamaindex",
-        "LlamaIndex",
-        _llamaindex,
-        {"text": TEXT_TYPES, "metadata_": JSON_TYPES, "node_id": TEXT_TYPES, "embedding": VECTOR_TYPES},
-        place=40,
-    ),
-    PostgresLayout(
-        "haystack",
-        "Haystack",
-        _haystack,
-        {
-            "id": TEXT_TYPES,
-            "embedding": VECTOR_TYPES,
-            "content": TEXT_TYPES,
-            "meta": JSON_TYPES,
-            "blob_data": ("bytea",),
-        },
-        place=50,
-    ),
-    PostgresLayout(
-        "letta",
-        "Letta",
-        _letta,
-        {
-            "id": TEXT_TYPES,
-            "text": TEXT_TYPES,
-            "embedding": VECTOR_TYPES,
-            "embedding_config": JSON_TYPES,
-            "is_deleted": ("bool",),
-            "organization_id": TEXT_TYPES,
-        },
-        lambda tables: [table for table in tables if any(name in table.columns for name in OWNERS)],
-        place=60,
-    ),
+LIBRARIES = layouts(
+    {
+        "mem0": (_mem0, _mem0_tables),
+        "hindsight": (_hindsight,),
+        "langchain_pgvector": (_langchain_pgvector,),
+        "langchain_pgvectorstore": (_pgvectorstore, _named_as_langchain_does),
+        "llamaindex": (_llamaindex,),
+        "haystack": (_haystack,),
+        "letta": (_letta, _of_archives),
+    }
 )

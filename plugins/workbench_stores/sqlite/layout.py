@@ -13,9 +13,11 @@ It does what `source` does row by row, for rows with nothing odd; `taken` gives 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,7 +175,7 @@ class SqliteLayout:
     read: Callable[[Reader, Schema, Address], Layout]
     either: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Tables of which it must have one."""
-    options: tuple[str, ...] = ()
+    options: Sequence[str] = ()
     beside: ChromaBeside | None = None
     """Where the vectors are if they are in Chroma's folder beside the file."""
 
@@ -182,6 +184,12 @@ class SqliteLayout:
         return all(schema.has(*each) for each in self.tables.items()) and (
             not self.either or any(schema.has(*each) for each in self.either.items())
         )
+
+
+def layouts(readers: Mapping[str, Callable[[Reader, Schema, Address], Layout]]) -> tuple[SqliteLayout, ...]:
+    """The files of these programs, whose tables layouts.json has."""
+    rows = json.loads(Path(__file__).with_name("layouts.json").read_text("utf-8"))
+    return tuple(SqliteLayout(name, read=read, **rows[name]) for name, read in readers.items())
 
 
 def chosen(address: Address, option: str, known: Sequence[str]) -> str | None:

@@ -23,7 +23,7 @@ from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
 from workbench_stores.mapping import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from workbench_stores.sqlite.file import Reader
-from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, SqliteLayout, Vectors, chosen
+from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors, chosen, layouts
 from workbench_stores.sqlite.schema import Schema, quoted
 from workbench_stores.sqlite.table import ALIAS, table_layout, vectors_of
 from workbench_stores.sqlite.vec0 import VectorForm, recognised
@@ -293,64 +293,13 @@ def _memori(reader: Reader, schema: Schema, address: Address) -> Layout:
     )
 
 
-LIBRARIES = (
-    SqliteLayout(
-        "engram",
-        "engram",
-        {
-            "episodes": (
-                *("id", "session_id", "summary", "entities", "source_type"),
-                *("embedding", "accessed_at", "access_count"),
-            ),
-            "episodes_fts": (),
-        },
-        _engram,
-    ),
-    SqliteLayout(
-        "langgraph",
-        "LangGraph",
-        {"store": ("prefix", "key", "value")},
-        _langgraph,
-        either={"store_migrations": (), "store_vectors": VECTOR_COLUMNS},
-        options=("namespace", "omit_expired", "distance"),
-    ),
-    SqliteLayout(
-        "letta",
-        "Letta",
-        {
-            "archival_passages": (
-                *("id", "text", "embedding", "embedding_config"),
-                *("is_deleted", "organization_id", "archive_id"),
-            )
-        },
-        _letta,
-    ),
-    SqliteLayout(
-        "llm",
-        "llm (embeddings.db)",
-        {
-            "embeddings": ("collection_id", "id", "embedding", "content", "content_hash", "metadata"),
-            "collections": ("id", "name", "model"),
-        },
-        _llm,
-        options=("collection",),
-    ),
-    SqliteLayout(
-        "mcp_memory_service",
-        "mcp-memory-service",
-        {
-            "memories": ("content_hash", "content", "tags", "memory_type", "metadata", "created_at", "deleted_at"),
-            "memory_embeddings": (),
-        },
-        _mcp_memory_service,
-    ),
-    SqliteLayout(
-        "memori",
-        "Memori",
-        {
-            "memori_entity_fact": ("uuid", "entity_id", "content", "content_embedding", "date_created"),
-            "memori_entity": ("id", "external_id"),
-        },
-        _memori,
-    ),
+LIBRARIES = layouts(
+    {
+        "engram": _engram,
+        "langgraph": _langgraph,
+        "letta": _letta,
+        "llm": _llm,
+        "mcp_memory_service": _mcp_memory_service,
+        "memori": _memori,
+    }
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from cems_workbench.sources.address import Address
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.chroma_beside import ChromaBeside
 from workbench_stores.sqlite.file import Reader
-from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, SqliteLayout, Vectors, chosen
+from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors, chosen, layouts
 from workbench_stores.sqlite.schema import Schema
 
 INDEX = "search_index"
@@ -472,41 +473,7 @@ def _qmd(reader: Reader, schema: Schema, address: Address) -> Layout:
     )
 
 
-TOOLS = (
-    SqliteLayout(
-        "basic_memory",
-        "basic-memory",
-        {
-            "entity": ("id", "title", "note_type", "permalink", "file_path", "project_id", "entity_metadata"),
-            "relation": ("from_id", "to_id", "relation_type"),
-            "observation": (),
-            INDEX: COLUMNS,
-        },
-        _basic_memory,
-        options=("project",),
-    ),
-    SqliteLayout(
-        "claude_mem",
-        "claude-mem",
-        {
-            "observations": ("id", "memory_session_id", "project", "narrative", "facts", "concepts"),
-            "session_summaries": ("id", "memory_session_id", "project", *PARTS),
-            "user_prompts": ("id", "prompt_text", "content_session_id"),
-            "sdk_sessions": ("content_session_id", "memory_session_id", "project"),
-        },
-        _claude_mem,
-        options=("chroma",),
-        beside=ChromaBeside(COLLECTION, FOLDER, "chroma", place),
-    ),
-    SqliteLayout(
-        "qmd",
-        "QMD",
-        {
-            "documents": ("id", "collection", "path", "title", "hash", "active"),
-            "content": ("hash", "doc"),
-            "content_vectors": ("hash", "seq", "pos"),
-        },
-        _qmd,
-        options=("collection",),
-    ),
+TOOLS = tuple(
+    replace(one, beside=ChromaBeside(COLLECTION, FOLDER, "chroma", place)) if one.name == "claude_mem" else one
+    for one in layouts({"basic_memory": _basic_memory, "claude_mem": _claude_mem, "qmd": _qmd})
 )
