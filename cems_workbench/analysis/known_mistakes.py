@@ -63,7 +63,6 @@ from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS, ListUse
 from cems_workbench.pipeline.stages.query import QUERY
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.understanding import corrected
 from cems_workbench.records import DEFAULT_SCALE, PROJECT_REFERENCE, Memory
@@ -478,7 +477,7 @@ def _dropped(trace: Trace, grades: Mapping[str, int], relevant_from: int) -> Nex
     for stage in trace.stages:
         if stage.name in _NO_LOSS or stage.candidates_out >= stage.candidates_in:
             continue
-        row = next((row for row in stage.rows if _first_and_dropped(row)), None)
+        row = next((row for row in stage.rows if row.rank_in == 1 and not row.kept), None)
         if row is None or row.memory_id in kept:
             continue
         if grades.get(row.memory_id, relevant_from) < relevant_from:
@@ -487,10 +486,6 @@ def _dropped(trace: Trace, grades: Mapping[str, int], relevant_from: int) -> Nex
         words = f"The best candidate before {stage.name}, {row.memory_id}, was dropped by it{reason}."
         return NextStep("dropped", words, "why", row.memory_id)
     return None
-
-
-def _first_and_dropped(row: StageRow) -> bool:
-    return row.rank_in == 1 and not row.kept
 
 
 def _low(trace: Trace, grades: Mapping[str, int], wanted: list[str]) -> NextStep | None:

@@ -277,11 +277,9 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         )
         packages, on_device, computed = _packages(), _device(settings, config), processor_check(settings)
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
-        stored = (
-            [store]
-            if isinstance(store, Check)
-            else [*_store(settings, store, answers, deep), *_data_check(config, store)]
-        )
+        stored = [store] if isinstance(store, Check) else _store(settings, store, answers, deep)
+        if not isinstance(store, Check) and (lacking := missing_data(config, store)):
+            stored.append(Check("data", "optional", f"for {config.name}: {'; '.join(lacking)}"))
     servers = answers()
     return [
         packages,
@@ -298,12 +296,6 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         *stored,
         *extensions_check(),
     ]
-
-
-def _data_check(config: PipelineConfig, store: Store) -> list[Check]:
-    """What the config reads and no memory has; nothing where it has all."""
-    lacking = missing_data(config, store)
-    return [Check("data", "optional", f"for {config.name}: {'; '.join(lacking)}")] if lacking else []
 
 
 def _packages() -> Check:
@@ -496,7 +488,8 @@ def _opened(settings: Settings) -> Store | Check:
 
 def _store(settings: Settings, store: Store, answers: Callable[[], Answers], deep: bool) -> list[Check]:
     """Content, indexes, embedder and sources of the store; sources are probed in parallel with the other checks."""
-    away = _embedder_away(settings, answers)
+    server = _server(settings)
+    away = server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
     asked = ask_sources(store, None if away else embedder(settings))
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     count = store.memories.count()
@@ -535,15 +528,13 @@ def _labels(store: Store) -> Check:
 
 def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
     """A check for each source of a store. An unavailable source, or an incomplete snapshot, is a warning: the snapshot can be used."""
-    return [check for each in found for check in (_source(each, now), *_mismatched(each))]
-
-
-def _mismatched(found: SourceStatus) -> list[Check]:
-    """The vectors of a source that are not of their texts; nothing without any."""
-    if found.origins is None or not found.mismatched:
-        return []
-    finding = "; ".join(found.mismatched)
-    return [Check(f"vectors of {found.record.address}", "warning", finding, EMBED_ANEW, found.origins.to_json())]
+    checks = []
+    for each in found:
+        checks.append(_source(each, now))
+        if each.origins is not None and each.mismatched:  # vectors that are not of their texts
+            name, finding = f"vectors of {each.record.address}", "; ".join(each.mismatched)
+            checks.append(Check(name, "warning", finding, EMBED_ANEW, each.origins.to_json()))
+    return checks
 
 
 def _source(found: SourceStatus, now: datetime) -> Check:
@@ -568,12 +559,6 @@ def _source(found: SourceStatus, now: datetime) -> Check:
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
     finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
     return Check(f"source {record.address}", "warning" if advice else "ok", finding, "; ".join(advice))
-
-
-def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
-    """Whether the embedder is on a server that does not answer."""
-    server = _server(settings)
-    return server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
@@ -643,7 +628,7 @@ def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | No
 
 def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
     """A server that does not answer: a warning if it is needed, otherwise a remark."""
-    use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
+    use = f"; only {', '.join(presets)} would ask it" if not needed and presets else ""
     return Check(
         name, "warning" if needed else "optional", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}"
     )
@@ -657,10 +642,6 @@ def _presets(backend: str) -> list[str]:
 def _some(had: Sequence[str]) -> str:
     more = f" and {len(had) - MAX_MODELS} more" if len(had) > MAX_MODELS else ""
     return f"{len(had)} models: {', '.join(had[:MAX_MODELS])}{more}" if had else "no models"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _place(url: str) -> str:

@@ -61,10 +61,6 @@ WAITING = "waiting for "
 WaitNotifier = Callable[[str], None]
 
 
-def _log_notice(line: str) -> None:
-    log.warning(line)
-
-
 def _nobody() -> str:
     return ""
 
@@ -75,7 +71,7 @@ class WaitNotices:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds."""
         self.clock = clock
-        self._notifier: WaitNotifier = _log_notice
+        self._notifier: WaitNotifier = log.warning
         self._reader: Callable[[], str] = _nobody
         self._said: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()

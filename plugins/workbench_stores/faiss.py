@@ -470,13 +470,10 @@ class FaissIndex:
     @cached_property
     def _positions(self) -> Mapping[int, int]:
         """By label the number that the inner index knows a vector by."""
-        if self._inner is not self._index and self._has_labels:
+        labelled = isinstance(faiss.downcast_index(self._index), faiss.IndexIDMap | faiss.IndexIDMap2)
+        if self._inner is not self._index and labelled:
             return {int(label): place for place, label in enumerate(self.labels)}
         return {int(label): int(label) for label in self.labels}
-
-    @property
-    def _has_labels(self) -> bool:
-        return isinstance(faiss.downcast_index(self._index), faiss.IndexIDMap | faiss.IndexIDMap2)
 
     @property
     def _is_ivf(self) -> bool:

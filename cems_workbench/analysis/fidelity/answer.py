@@ -59,11 +59,6 @@ def tied_groups(order: Sequence[str], scores: Mapping[str, float], tolerance: fl
         yield group
 
 
-def tied_pairs(order: Sequence[str], scores: Mapping[str, float], tolerance: float = 0.0) -> int:
-    """How many neighbours of the order have equal scores."""
-    return sum(len(group) - 1 for group in tied_groups(order, scores, tolerance))
-
-
 def same_up_to_ties(
     recorded: Sequence[str],
     ours: Sequence[str],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 
 from psycopg import sql
 
@@ -160,19 +160,14 @@ def table_of(reader: Reader, oid: int) -> Table:
     return Table(oid, schema, name, kind, columns)
 
 
-def vector_index_named(reader: Reader, names: Sequence[str]) -> VectorIndex | None:
+def _index_named(reader: Reader, names: Sequence[str]) -> VectorIndex | None:
     """The first index of these names, which a plan uses, that is over vectors."""
-    return _first_index(reader, "x.relname = ANY(%(names)s)", {"names": list(names)})
-
-
-def _first_index(reader: Reader, condition: LiteralString, values: Mapping[str, Any]) -> VectorIndex | None:
     rows = reader.rows(
         "SELECT am.amname, pg_get_indexdef(i.indexrelid), o.opcname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid "
         "JOIN pg_am am ON am.oid = x.relam LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-        "JOIN pg_opclass o ON o.oid = i.indclass[0] WHERE am.amname IN ('hnsw', 'ivfflat', 'diskann') AND "
-        + condition
-        + " ORDER BY i.indexrelid",
-        values,
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] WHERE am.amname IN ('hnsw', 'ivfflat', 'diskann') "
+        "AND x.relname = ANY(%(names)s) ORDER BY i.indexrelid",
+        {"names": list(names)},
     )
     for method, definition, operators in rows:
         for distance in OPERATORS:
@@ -328,7 +323,7 @@ def _flat(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _vector_index(reader: Reader, nodes: Sequence[Mapping[str, Any]]) -> VectorIndex | None:
     """The first vector index that a plan scans in its order."""
     names = [node["Index Name"] for node in nodes if "Index Name" in node]
-    return vector_index_named(reader, names) if names else None
+    return _index_named(reader, names) if names else None
 
 
 @contextmanager

@@ -232,11 +232,6 @@ def any_word(text: str) -> str | None:
     return " OR ".join(words) or None
 
 
-def content_table(table: Table) -> str | None:
-    """The table whose rows an external-content FTS5 table indexes; "" if it is contentless, None if it has the texts itself."""
-    return options_of(table.arguments).get("content")
-
-
 def content_rowid(table: Table) -> str:
     """The column of the content table that is the rowid of an external-content table."""
     return options_of(table.arguments).get("content_rowid", "rowid")
@@ -244,7 +239,8 @@ def content_rowid(table: Table) -> str:
 
 def over(schema: Schema, table: Table) -> list[Table]:
     """The FTS5 tables whose external content is this table."""
-    return [each for each in schema.virtual("fts5") if (content_table(each) or "").lower() == table.name.lower()]
+    name = table.name.lower()
+    return [each for each in schema.virtual("fts5") if options_of(each.arguments).get("content", "").lower() == name]
 
 
 def reason_against(reader: Reader, table: Table) -> str | None:

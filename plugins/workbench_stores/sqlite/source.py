@@ -128,8 +128,9 @@ class SqliteSource:
             elif not vectors.stated:
                 notes.append("nothing says the distance: cosine is assumed; set `distance:` in a mapping for another")
             if vectors is not None and vectors.form.distance is None:
+                metric = vectors.vec0[1].metric if vectors.vec0 else "no distance"
                 missing.append(
-                    f"vectors there are not ranked by cosine or l2, so its own vector list is not asked for ({_metric(vectors)})"
+                    f"vectors there are not ranked by cosine or l2, so its own vector list is not asked for ({metric})"
                 )
             if vectors is not None and layout.model is None:
                 notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
@@ -215,9 +216,8 @@ class SqliteSource:
             # typeof() does not read the value, and it is never null.
             where += f" AND typeof({vectors.value}) <> 'null'"
         elif vectors.vec0 is not None:
-            where += (
-                f" AND EXISTS (SELECT 1 FROM {vectors.vec0[0].shadow('rowids')} AS _v WHERE _v.{_vec0_match(vectors)})"
-            )
+            match = f"rowid = {vectors.rowid}" if vectors.rowid is not None else f"id = {vectors.vec0_id}"
+            where += f" AND EXISTS (SELECT 1 FROM {vectors.vec0[0].shadow('rowids')} AS _v WHERE _v.{match})"
         return _count(reader, f"SELECT {key or '1'} FROM {source} WHERE {where}", key, read.values)
 
     def _nearest(self, reader: Reader, read: _Read, where: str, query: Vector, asked: int) -> EngineList:
@@ -309,10 +309,6 @@ def _lists(layout: Layout) -> tuple[ListName, ...]:
     return (*(("vector",) if has_vectors else ()), *((FTS5,) if layout.fts5 is not None else ()))
 
 
-def _metric(vectors: Vectors) -> str:
-    return vectors.vec0[1].metric if vectors.vec0 else "no distance"
-
-
 def expression_at(layout: Layout, path: str) -> str:
     """SQL for the value at a path: a column, or a key in one of those that hold JSON. InputError if there is none."""
     if path in layout.columns:
@@ -343,10 +339,6 @@ def _vector_rows(read: _Read, where: str) -> tuple[str, str]:
     if chunks is None:
         return layout.source, where
     return _joined(layout, chunks), f"{where} AND ({chunks.condition})"
-
-
-def _vec0_match(vectors: Vectors) -> str:
-    return f"rowid = {vectors.rowid}" if vectors.rowid is not None else f"id = {vectors.vec0_id}"
 
 
 def _scan_key(read: _Read) -> str:
