@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cems_workbench.cli.measuring import MetricOption
 from cems_workbench.cli.options import (
-    PRESETS,
     JsonOption,
     SetOption,
     StoreOption,
@@ -47,7 +44,7 @@ class Form(StrEnum):
 
 
 def export_command(
-    config: Annotated[Path, typer.Argument(help=f"A config file in any of these formats, or a preset: {PRESETS}.")],
+    config: Path,
     format: Form = Form.yaml,
     changes: SetOption = None,
     out: Path | None = None,

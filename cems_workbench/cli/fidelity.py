@@ -26,7 +26,6 @@ from cems_workbench.cli.options import (
     given_options,
     parse_as_of,
     present,
-    preset_help,
     print_rows,
     progress_bar,
     settings_for,
@@ -59,12 +58,7 @@ MAX_TRIALS, MAX_SCORES = 6000, 4000
 class AgreeingConfigs(ConfigsChoice):
     """The configs that are compared with a real system."""
 
-    preset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--preset", metavar="NAME", help=preset_help("cems_head, CEMS with its default settings; repeatable")
-        ),
-    ] = None
+    preset: list[str] | None = None
 
 
 def fidelity_command(

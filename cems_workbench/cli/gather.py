@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,7 +16,6 @@ from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
     filled_resources,
-    preset_help,
     progress_bar,
     read_evidence,
     settings_for,
@@ -102,10 +101,7 @@ def gather_command(
 class GatheredConfigs(ConfigsChoice):
     """The configs of a command on an evidence file."""
 
-    preset: Annotated[
-        list[str] | None,
-        typer.Option("--preset", metavar="NAME", help=preset_help("the config the file was gathered with; repeatable")),
-    ] = None
+    preset: list[str] | None = None
 
 
 def fill_scores_command(

@@ -7,7 +7,7 @@ import filecmp
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -25,7 +25,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.terminal import first_search, put_json, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS, RowError, TextRule
+from cems_workbench.records import RowError, TextRule
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
@@ -50,33 +50,10 @@ def import_command(
     match: str = "relaxed",
     grade: list[str] | None = None,
     queue: str | None = None,
-    chunks: Annotated[
-        str | None,
-        typer.Option(
-            "--chunks",
-            metavar="|".join(CHUNK_RULES),
-            help="Chunking strategy: whole (none), embedder (its token limit), cems, qmd. "
-            f"Saved in the store; a new store starts with {DEFAULT_CHUNK_RULE}.",
-        ),
-    ] = None,
-    language: Annotated[
-        str | None,
-        typer.Option(
-            "--language",
-            metavar="auto|english|german|…",
-            help=f"Language of the stemmer and stop words: {', '.join(LANGUAGES)}. cjk is Chinese, Japanese and Korean; none "
-            "neither stems nor drops words. Saved in the store; auto, the default of a new store, detects it from the first texts.",
-        ),
-    ] = None,
+    chunks: str | None = None,
+    language: str | None = None,
     text: str | None = None,
-    text_fields: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--text-field",
-            metavar="NAME",
-            help=f"A line “NAME: value” before that text: {', '.join(TEXT_FIELDS)}; repeatable, none removes them. Saved in the store.",
-        ),
-    ] = None,
+    text_fields: list[str] | None = None,
     text_tokens: int | None = None,
     vectors: Path | None = None,
     undo: bool = False,

@@ -20,6 +20,7 @@ from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
 from cems_workbench.cli.terminal import literal, progress_lines, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS
 
 if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
@@ -35,29 +36,31 @@ if TYPE_CHECKING:
 OPTIONS: Mapping[str, Mapping[str, Any]] = json.loads(Path(__file__).with_name("options.json").read_text("utf-8"))
 """By command (module.function), group of options (module.class) or `shared`: metavar, bounds and help of each option, as typer takes them.
 
-An option is called as its parameter, with two dashes, unless it has `names`; `argument` says that it is none.
+An option is called as its parameter, with two dashes, unless it has `names`; `argument` says that it is none. {names} stand for TERMS.
 """
+PRESETS = ", ".join(preset_names())
+DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+"""The default preset, as help texts state it."""
+TERMS = {
+    "presets": PRESETS,
+    "default_preset": DEFAULT_PRESET_HELP,
+    "chunk_rules": "|".join(CHUNK_RULES),
+    "chunk_rule": DEFAULT_CHUNK_RULE,
+    "languages": ", ".join(LANGUAGES),
+    "text_fields": ", ".join(TEXT_FIELDS),
+}
 
 
 def option(name: str, of: str = "shared") -> Any:
     """The option or argument that options.json describes."""
-    about = dict(OPTIONS[of][name])
+    about = {key: said.format(**TERMS) if isinstance(said, str) else said for key, said in OPTIONS[of][name].items()}
     names = about.pop("names", ["--" + name.replace("_", "-")])
     return typer.Argument(**about) if about.pop("argument", False) else typer.Option(*names, **about)
 
 
-StoreOption = Annotated[
-    Path | None,
-    option("StoreOption"),
-]
-DaskOption = Annotated[
-    str | None,
-    option("DaskOption"),
-]
+StoreOption = Annotated[Path | None, option("StoreOption")]
+DaskOption = Annotated[str | None, option("DaskOption")]
 JsonOption = Annotated[bool, option("JsonOption")]
-PRESETS = ", ".join(preset_names())
-DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
-"""The default preset, as help texts state it."""
 
 
 def preset_help(default: str = DEFAULT_PRESET_HELP) -> str:
@@ -65,31 +68,12 @@ def preset_help(default: str = DEFAULT_PRESET_HELP) -> str:
     return f"A built-in preset: {PRESETS} (default: {default})."
 
 
-PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help=preset_help())]
-ConfigOption = Annotated[
-    Path | None,
-    option("ConfigOption"),
-]
-ConfigsOption = Annotated[
-    list[Path] | None,
-    option("ConfigsOption"),
-]
-PresetsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--preset",
-        metavar="NAME",
-        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET_HELP}; repeatable"),
-    ),
-]
-AblateOption = Annotated[
-    str | None,
-    option("AblateOption"),
-]
-SetOption = Annotated[
-    list[str] | None,
-    option("SetOption"),
-]
+PresetOption = Annotated[str | None, option("PresetOption")]
+ConfigOption = Annotated[Path | None, option("ConfigOption")]
+ConfigsOption = Annotated[list[Path] | None, option("ConfigsOption")]
+PresetsOption = Annotated[list[str] | None, option("PresetsOption")]
+AblateOption = Annotated[str | None, option("AblateOption")]
+SetOption = Annotated[list[str] | None, option("SetOption")]
 
 
 def settings_for(store: Path | None) -> Settings:
@@ -299,35 +283,14 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         yield report
 
 
-ProjectOption = Annotated[
-    str | None,
-    option("ProjectOption"),
-]
+ProjectOption = Annotated[str | None, option("ProjectOption")]
 OnlyProjectOption = Annotated[bool, option("OnlyProjectOption")]
-AsOfOption = Annotated[
-    str | None,
-    option("AsOfOption"),
-]
-VariantOption = Annotated[
-    list[str] | None,
-    option("VariantOption"),
-]
-SearchedOption = Annotated[
-    str | None,
-    option("SearchedOption"),
-]
-EngineQueryOption = Annotated[
-    list[str] | None,
-    option("EngineQueryOption"),
-]
-WithoutVariantOption = Annotated[
-    list[int] | None,
-    option("WithoutVariantOption"),
-]
-CutoffOption = Annotated[
-    int | None,
-    option("CutoffOption"),
-]
+AsOfOption = Annotated[str | None, option("AsOfOption")]
+VariantOption = Annotated[list[str] | None, option("VariantOption")]
+SearchedOption = Annotated[str | None, option("SearchedOption")]
+EngineQueryOption = Annotated[list[str] | None, option("EngineQueryOption")]
+WithoutVariantOption = Annotated[list[int] | None, option("WithoutVariantOption")]
+CutoffOption = Annotated[int | None, option("CutoffOption")]
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb"
 
 def app_command(
     store: StoreOption = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=MAX_PORT, help="Port of the app.")] = 8501,
+    port: int = 8501,
     headless: bool = False,
 ) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
