@@ -16,6 +16,7 @@ from cems_workbench.cli.options import (
     given_options,
     print_table,
     progress_bar,
+    say_left_out,
     settings_for,
 )
 from cems_workbench.cli.terminal import first_search, put_json, say, say_next, words_of
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.connecting import ConnectReport
     from cems_workbench.sources.address import Address
     from cems_workbench.sources.source import SourceInfo
-
-MAX_PROBLEMS = 50
 
 
 class ConnectCommand(TyperCommand):
@@ -166,10 +165,7 @@ def _print_report(report: ConnectReport, as_json: bool) -> None:
         say(read)
         for note in (*([embedder_line] if embedder_line else []), *notes):
             say(f"note: {note}")
-        for each in snapshot.problems[:MAX_PROBLEMS]:
-            say(f"left out: {snapshot.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
-        more = len(snapshot.problems) + snapshot.more_problems - MAX_PROBLEMS
-        if more > 0:
-            say(f"left out: {more} more rows; --json lists the first {len(snapshot.problems)}", err=True)
+        problems = [f"{snapshot.address}: {each.memory_id}: {each.field}: {each.reason}" for each in snapshot.problems]
+        say_left_out(problems, more=snapshot.more_problems)
     if report.problem:
         say(f"not searchable yet: {report.problem}", err=True)

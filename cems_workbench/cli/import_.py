@@ -18,24 +18,26 @@ from cems_workbench.cli.options import (
     filled_resources,
     given_options,
     open_existing_store,
+    print_rows,
     print_table,
     progress_bar,
+    say_left_out,
     settings_for,
 )
 from cems_workbench.cli.terminal import first_search, put_json, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
 from cems_workbench.records import RowError, TextRule
+from cems_workbench.results import Table
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.progress import Progress
     from cems_workbench.store import ImportReport, RefreshReport, Store
-    from cems_workbench.store.imports import ImportEvent, Undo
+    from cems_workbench.store.imports import ImportEvent
     from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 
 
-MAX_PROBLEMS = 50
 MAX_NAMES = 5
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
 
@@ -133,14 +135,13 @@ def import_command(
             }
         )
     else:
-        rows = [
-            [input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged]
+        rows = tuple(
+            (input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged)
             for report in reports
             for kind, counts in report.counts.items()
             if counts.total
-        ]
-        if rows:
-            print_table(["input", "rows", "added", "updated", "unchanged"], rows)
+        )
+        print_rows(Table(("input", "rows", "added", "updated", "unchanged"), rows))
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
             say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
         if not ours:
@@ -148,29 +149,20 @@ def import_command(
                 names = [Path(report.source).name for report in reports if report.format == form]
                 more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""
                 say(f"read as {form}: {', '.join(names[:MAX_NAMES])}{more}")
-        for line in skipped:
-            say(f"note: not imported from {path.name or path}: {line}")
-        for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
+        notes = [f"not imported from {path.name or path}: {line}" for line in skipped]
+        notes += [f"{Path(report.source).name}: {note}" for report in reports for note in report.notes]
+        for note in dict.fromkeys(
+            [*notes, *(line for line in refreshed.notes if line not in told)] if refreshed else notes
+        ):
             say(f"note: {note}")
-        for note in refreshed.notes if refreshed else ():
-            if note not in told:
-                say(f"note: {note}")
-        for error in left_out[:MAX_PROBLEMS]:
-            say(f"{'taken in part' if error.taken else 'left out'}: {error}", err=True)
-        if len(left_out) > MAX_PROBLEMS:
-            say(f"left out: {len(left_out) - MAX_PROBLEMS} more rows; --json lists them all", err=True)
+        say_left_out(left_out)
         if not ours:  # of our own sample these are no news
             if cut.chunks:
                 say(f"{cut}")
             say(f"language: {spoken}")
-        if refreshed is None:
-            texts = ""
-        elif ours:
-            texts = ", ready to search"
-        elif refreshed.embedded:
-            texts = f", {refreshed.embedded} {'texts ' if cut.chunks else ''}embedded now"
-        else:  # they were known, came with vectors, or an app that has the store open was quicker
-            texts = ", nothing left to embed"
+        # Without any that are embedded they were known, came with vectors, or an app that has the store open was quicker.
+        embedded = f"{refreshed.embedded} embedded now" if refreshed and refreshed.embedded else "nothing left to embed"
+        texts = "" if refreshed is None else ", ready to search" if ours else f", {embedded}"
         taken = f", {given.used} of {len(given)} given vectors taken" if given is not None else ""
         say(f"{total} memories in the store{texts}{taken}")
     for line in (problem, nothing):
@@ -213,9 +205,8 @@ def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
         finally:
             resources.close()
     if as_json:
-        put_json(
-            {**plain_event(done.event), **plain_undo(done), "memories_in_store": total, "problem": problem or None}
-        )
+        undone = {"removed": dict(done.removed), "restored": dict(done.restored), "stay": list(done.stay)}
+        put_json({**plain_event(done.event), **undone, "memories_in_store": total, "problem": problem or None})
     else:
         say(f"import {done.event.number} ({done.event.name}) is undone: {done.done_words}")
         for line in done.stay:
@@ -239,17 +230,18 @@ def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> N
         say("no import is on record")
         return
     rows = [
-        [event.number, f"{event.imported_at:%Y-%m-%d %H:%M}", _shortened(event.name), event.words + _undone(event)]
+        [
+            event.number,
+            f"{event.imported_at:%Y-%m-%d %H:%M}",
+            _shortened(event.name),
+            event.words + (f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""),
+        ]
         for event in events
     ]
     print_table(["import", "when, UTC", "input", "what it did"], rows)
     last = next((event for event in events if event.undone_at is None), None)
     if last is not None:
         say_next(words_of("import", str(last.number), options=["--undo", *given_options(store=store)]))
-
-
-def _undone(event: ImportEvent) -> str:
-    return f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
 
 
 def plain_event(event: ImportEvent) -> dict[str, Any]:
@@ -262,19 +254,12 @@ def plain_event(event: ImportEvent) -> dict[str, Any]:
             {
                 "name": each.name,
                 "format": each.format,
-                "counts": None
-                if each.counts is None
-                else {kind: dataclasses.asdict(counts) for kind, counts in each.counts.items()},
+                "counts": each.counts and {kind: dataclasses.asdict(one) for kind, one in each.counts.items()},
                 "options": dict(each.options),
             }
             for each in event.inputs
         ],
     }
-
-
-def plain_undo(undo: Undo) -> dict[str, Any]:
-    """What an undo did as JSON values."""
-    return {"removed": dict(undo.removed), "restored": dict(undo.restored), "stay": list(undo.stay)}
 
 
 NAME_CHARS = 28
@@ -293,17 +278,10 @@ def _shortened(name: str) -> str:
 
 
 def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
+    sets = [{name: getattr(one, name) for name in ("name", "version", "size", "digest")} for one in report.query_sets]
     counts = {kind: dataclasses.asdict(rows) for kind, rows in report.counts.items()}
-    sets = [
-        {"name": one.name, "version": one.version, "size": one.size, "digest": one.digest} for one in report.query_sets
-    ]
-    return {
-        "source": report.source,
-        "format": report.format,
-        **counts,
-        "notes": [*skipped, *report.notes],
-        "query_sets": sets,
-    }
+    notes = [*skipped, *report.notes]
+    return {"source": report.source, "format": report.format, **counts, "notes": notes, "query_sets": sets}
 
 
 def _next_commands(

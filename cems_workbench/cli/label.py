@@ -22,6 +22,7 @@ from cems_workbench.cli.options import (
     print_table,
     progress_bar,
     queries_of,
+    say_left_out,
     settings_for,
 )
 from cems_workbench.cli.terminal import first_search, put, put_json, repeated, say, say_next, unused, words_of
@@ -237,10 +238,6 @@ def supersessions_command(
         say_next(repeated("--out", unused("supersessions.csv")))
 
 
-MAX_PROBLEMS = 50
-"""Rows that were left out that are named."""
-
-
 def dataset_command(
     format: str,
     out: Path,
@@ -302,10 +299,7 @@ def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) 
         say(f"note: {note}")
     for line in done.not_kept:
         say(f"not kept: {line}", err=True)
-    for line in done.left_out[:MAX_PROBLEMS]:
-        say(f"left out: {line}", err=True)
-    if len(done.left_out) > MAX_PROBLEMS:
-        say(f"left out: {len(done.left_out) - MAX_PROBLEMS} more; --json lists them all", err=True)
+    say_left_out(done.left_out)
 
 
 def sample_command(
@@ -344,9 +338,6 @@ def sample_command(
     say(f"query set {made.name}, version {made.version}: {made.size} queries")
     options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
     say_next(words_of("gather", made.name, options=options))
-    for error in errors[:MAX_PROBLEMS]:
-        say(f"left out: {error}", err=True)
-    if len(errors) > MAX_PROBLEMS:
-        say(f"left out: {len(errors) - MAX_PROBLEMS} more rows", err=True)
+    say_left_out(errors, all_in_json=False)
     if errors:
         raise typer.Exit(2)

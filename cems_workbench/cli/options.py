@@ -20,7 +20,7 @@ from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
 from cems_workbench.cli.terminal import literal, progress_lines, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS, RowError
 
 if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
@@ -53,7 +53,9 @@ TERMS = {
 
 def option(name: str, of: str = "shared") -> Any:
     """The option or argument that options.json describes."""
-    about = {key: said.format(**TERMS) if isinstance(said, str) else said for key, said in OPTIONS[of][name].items()}
+    about: dict[str, Any] = {
+        key: said.format(**TERMS) if isinstance(said, str) else said for key, said in OPTIONS[of][name].items()
+    }
     names = about.pop("names", ["--" + name.replace("_", "-")])
     return typer.Argument(**about) if about.pop("argument", False) else typer.Option(*names, **about)
 
@@ -189,6 +191,19 @@ def print_parts(lines: Iterable[str], tables: Iterable[ResultTable], notes: Iter
         say()
     for note in notes:
         say_wrapped(note, err=note.startswith(("warning:", "note:")))
+
+
+MAX_PROBLEMS = 50
+"""Rows that were left out that are named."""
+
+
+def say_left_out(lines: Sequence[object], *, more: int = 0, all_in_json: bool = True) -> None:
+    """Say on stderr which rows were left out, the first ones; `more` were left out that have no line."""
+    for line in lines[:MAX_PROBLEMS]:
+        taken = isinstance(line, RowError) and line.taken
+        say(f"{'taken in part' if taken else 'left out'}: {line}", err=True)
+    if (rest := len(lines) - MAX_PROBLEMS + more) > 0:
+        say(f"left out: {rest} more rows{'; --json lists them all' if all_in_json else ''}", err=True)
 
 
 def print_rows(table: ResultTable) -> None:
