@@ -23,7 +23,7 @@ from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.renamed import present_arguments
-from cems_workbench.serve.address import without_switch
+from cems_workbench.serve.wire import without_switch
 
 INTERRUPTED = 130
 

@@ -38,7 +38,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.terminal import first_search, put_json, say, say_next, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform import start_up
-from cems_workbench.serve.address import SWITCH_VARIABLE, NotServed
+from cems_workbench.serve.wire import SWITCH_VARIABLE, NotServed
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.diagnosis import Check
@@ -71,9 +71,8 @@ def serve_command(
 
 def _serve(store: Path | None, idle: float) -> None:
     from cems_workbench.jobs.kept_resources import KEPT
-    from cems_workbench.serve.address import Address, Directory
     from cems_workbench.serve.server import Server
-    from cems_workbench.serve.wire import answering
+    from cems_workbench.serve.wire import Address, Directory, answering
 
     settings = settings_for(store)
     place = str(settings.store)

@@ -13,18 +13,21 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from cems_workbench.serve.address import (
+from cems_workbench.serve.wire import (
+    PATIENCE_S,
     SERVED,
+    STREAMS,
     Address,
     Directory,
     NotServed,
+    Wire,
     command_of,
+    connect,
     require_allowed,
     require_platform,
     store_of,
     without_switch,
 )
-from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire, connect
 
 INTERRUPTED = 130
 FAILED = 1

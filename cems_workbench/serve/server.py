@@ -24,8 +24,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.serve.address import SOCKET, Address, Directory
-from cems_workbench.serve.wire import PATIENCE_S, STREAMS, Wire, ask
+from cems_workbench.serve.wire import PATIENCE_S, SOCKET, STREAMS, Address, Directory, Wire, ask
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.kept_resources import KeptResources

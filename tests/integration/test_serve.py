@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.cli.serve import serve_check
-from cems_workbench.serve.address import Directory, NotServed, store_of
 from cems_workbench.serve.client import _older, answer
-from cems_workbench.serve.wire import answering, servers
+from cems_workbench.serve.wire import Directory, NotServed, answering, servers, store_of
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="no Unix sockets that name their peer")
