@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cems_workbench.cli.measuring import (
     ConfigsChoice,
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
     from cems_workbench.progress import Progress
     from cems_workbench.records import Query
 
-MAX_TRIALS, MAX_SCORES = 6000, 4000
-"""Configs that a search for the nearest replays at most, and results that rerankers read."""
-
 
 @dataclasses.dataclass(frozen=True)
 class AgreeingConfigs(ConfigsChoice):
@@ -84,21 +79,8 @@ def fidelity_command(
     explain: bool = False,
     nearest: bool = False,
     out: Path | None = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", metavar="N", min=1, help=f"Configs that --nearest replays at most (default: {MAX_TRIALS})."
-        ),
-    ] = None,
-    scores: Annotated[
-        int | None,
-        typer.Option(
-            "--scores",
-            metavar="N",
-            min=0,
-            help=f"Results that rerankers read at most in --nearest (default: {MAX_SCORES}); more takes longer.",
-        ),
-    ] = None,
+    trials: int | None = None,
+    scores: int | None = None,
     shown: int = 20,
     order: str = "departing",
     as_json: JsonOption = False,
@@ -107,6 +89,7 @@ def fidelity_command(
 
     Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
     """
+    from cems_workbench.analysis.fidelity.nearest import MAX_CONFIGS
     from cems_workbench.config import dump_config, preset_names
     from cems_workbench.jobs.fidelity import (
         BASE_PRESET,
@@ -123,36 +106,32 @@ def fidelity_command(
         require_usable,
         setting_for,
     )
-    from cems_workbench.jobs.nearest import find_nearest, lists_for
+    from cems_workbench.jobs.nearest import MAX_SCORES, find_nearest, lists_for
     from cems_workbench.jobs.recorded_lists import WHICH_LISTS
 
-    if not answers and not recorded and ask is None:
-        raise InputError(
-            "name a file of answers, a query set of the store with --recorded SET, or a server with --ask ADDRESS"
-        )
-    if ask is not None and data is not None:
-        raise InputError("--ask: its memories are those of a store; name a --store, not a --data folder")
-    if query_set is not None and ask is None:
-        raise InputError("--query-set says what a server is asked; name one with --ask ADDRESS")
-    if recorded and data is not None:
-        raise InputError("--recorded: a --data folder keeps no answers; name a --store")
-    if order not in ORDERS:
-        raise InputError(f"--order: {order!r} is not one of {', '.join(ORDERS)}")
-    if lists is not None and lists not in WHICH_LISTS:
-        raise InputError(f"--lists: {lists!r} is not one of {', '.join(WHICH_LISTS)}")
-    which: WhichLists = next((name for name in WHICH_LISTS if name == lists), "own")
     sources = len(answers or ()) + len(recorded or ()) + (ask is not None)
-    if nearest:
-        if sources > 1:
-            raise InputError("--nearest: name one file of answers, query set or server")
-        if explain or repeat is not None:
-            raise InputError(f"--nearest: it takes no {'--explain' if explain else '--repeat'}")
-    elif given := [
-        name for name, value in (("--out", out), ("--trials", trials), ("--scores", scores)) if value is not None
-    ]:
-        raise InputError(f"{given[0]} is an option of --nearest")
-    if repeat is not None and sources > 1:
-        raise InputError("--repeat: name the one file of answers that it repeats")
+    of_nearest = [
+        name for name, given in (("--out", out), ("--trials", trials), ("--scores", scores)) if given is not None
+    ]
+    for wrong, refusal in (
+        (
+            sources == 0,
+            "name a file of answers, a query set of the store with --recorded SET, or a server with --ask ADDRESS",
+        ),
+        (data and ask is not None, "--ask: its memories are those of a store; name a --store, not a --data folder"),
+        (query_set and ask is None, "--query-set says what a server is asked; name one with --ask ADDRESS"),
+        (data and recorded, "--recorded: a --data folder keeps no answers; name a --store"),
+        (data and store, "name a --data folder or a --store, not both"),
+        (order not in ORDERS, f"--order: {order!r} is not one of {', '.join(ORDERS)}"),
+        (lists not in (None, *WHICH_LISTS), f"--lists: {lists!r} is not one of {', '.join(WHICH_LISTS)}"),
+        (nearest and sources > 1, "--nearest: name one file of answers, query set or server"),
+        (nearest and (explain or repeat), f"--nearest: it takes no {'--explain' if explain else '--repeat'}"),
+        (of_nearest and not nearest, f"{', '.join(of_nearest)}: only with --nearest"),
+        (repeat and sources > 1, "--repeat: name the one file of answers that it repeats"),
+    ):
+        if wrong:
+            raise InputError(refusal)
+    which: WhichLists = next((name for name in WHICH_LISTS if name == lists), "own")
     chosen_lists = _chosen_lists(as_list or ())
     bounds = [_bound(text) for text in asserted or ()]
     moment = parse_as_of(as_of)
@@ -205,7 +184,7 @@ def fidelity_command(
                 resources,
                 progress,
                 known_lists,
-                most_configs=trials or MAX_TRIALS,
+                most_configs=trials or MAX_CONFIGS,
                 most_scores=MAX_SCORES if scores is None else scores,
             )
             measured.append(result.reported[1])
@@ -280,8 +259,6 @@ def _source(
     if data is not None:
         from cems_workbench.jobs.fidelity import store_of_folder
 
-        if store is not None:
-            raise InputError("name a --data folder or a --store, not both")
         with store_of_folder(data, settings_for(None), progress, chunks) as source:
             yield source
         return

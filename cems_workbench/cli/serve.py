@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -133,12 +133,7 @@ DEFAULT_PORT = 8765
 
 def mcp_command(
     http: bool = False,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help=f"Port for --http; 0 picks a free one (default: {DEFAULT_PORT})."
-        ),
-    ] = None,
+    port: int | None = None,
     write: bool = False,
     judge: str = "agent",
     store: StoreOption = None,

@@ -116,8 +116,8 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
     for options, line in (
         ([path, path, "--nearest"], "--nearest: name one file of answers, query set or server"),
         ([path, "--nearest", "--explain"], "--nearest: it takes no --explain"),
-        ([path, "--out", tmp_path / "x.yaml"], "--out is an option of --nearest"),
-        ([path, "--scores", "9"], "--scores is an option of --nearest"),
+        ([path, "--out", tmp_path / "x.yaml"], "--out: only with --nearest"),
+        ([path, "--scores", "9"], "--scores: only with --nearest"),
         ([path, "--nearest", "--lists", "theirs"], "--lists: 'theirs' is not one of own, ties, recorded"),
         ([path, "--nearest", "--preset", "none"], "none"),
     ):
