@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_evidence import CONFIG, peak, write
-from cems_workbench.analysis.losses_of_set import LossCollector, losses_of, stream_losses
+from cems_workbench.analysis.losses_of_set import LossCollector, losses_of
 from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
@@ -64,7 +64,10 @@ def streamed(path: Path, way: str) -> dict[str, Any]:
     with EvidenceStream([path]) as stream:
         begun = time.process_time()
         if way == WAYS[2]:
-            stream_losses(stream, [CONFIG], 1)
+            counted = LossCollector([CONFIG], 1)
+            for portion in stream.portions():
+                counted.add([LabelledBatch.of(portion)])
+            counted.finished()
         else:
             collector = LossCollector([CONFIG], 1) if way == WAYS[1] else None
             evaluate_stream(stream, [CONFIG], standard_measures(), each=collector)

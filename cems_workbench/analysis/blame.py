@@ -228,18 +228,15 @@ class Blame:
         said = f"{len(found)} of {len(self.claims)} claims are supported by a memory"
         if len(self.claims) == 1:
             return self.claims[0].sentence
-        counts = (
-            (sum(first.stale is not None for first in found), "rests on a stale one", "rest on a stale one"),
-            (sum(first.irrelevant for first in found), "on one judged irrelevant", "on one judged irrelevant"),
-            (
-                sum(first.standing is not None and first.standing.rank is None for first in found),
-                "on one that the query does not return",
-                "on one that the query does not return",
+        counts = {
+            "on a stale one": sum(first.stale is not None for first in found),
+            "on one judged irrelevant": sum(first.irrelevant for first in found),
+            "on one that the query does not return": sum(
+                first.standing is not None and first.standing.rank is None for first in found
             ),
-        )
+        }
         said += f", of {unclear} it cannot tell" if unclear else ""
-        more = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
-        return "; ".join([said, *more])
+        return "; ".join([said, *(f"{count} {what}" for what, count in counts.items() if count)])
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
         """The whole result as plain values; `options` belong to the commands."""
@@ -285,9 +282,8 @@ def compared(claim: Claim, vector: Float32, language: str, resources: Resources)
     """The memories that either index has for a claim, as `judged_memories`, by support, ties by id."""
     indexes = resources.indexes
     hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
-    return sorted(
-        judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources), key=_best_first
-    )
+    found = judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources)
+    return sorted(found, key=lambda one: (-one.score, one.memory.id))
 
 
 def judged_memories(
@@ -309,10 +305,6 @@ def supporting(claim: Claim, vector: Float32, language: str, resources: Resource
     found = compared(claim, vector, language, resources)
     least = max(MIN_SCORE, MIN_SHARE * found[0].score) if found else 0.0
     return sorted((one for one in found if one.score >= least), key=lambda one: VERDICTS.index(one.verdict))
-
-
-def _best_first(found: Support) -> tuple[float, str]:
-    return -found.score, found.memory.id
 
 
 class _About:
@@ -377,7 +369,8 @@ class _About:
         """Near memories that differ, the later ones first, then by score."""
         if memory.created_at is None:
             return []
-        near = {key: cosine for _, hits in self._neighbours(memory.id) for key, cosine in hits}
+        neighbours = self._resources.indexes.vectors.neighbours([memory.id], NEIGHBOURS)
+        near = {key: cosine for _, hits in neighbours for key, cosine in hits}
         known = {other.id: other for other in others if other.id != memory.id}
         missing = [key for key in near if key not in known]
         known |= self._resources.store.memories.read(missing)
@@ -390,9 +383,6 @@ class _About:
         edges = [edge for edge in scored_pairs(self._resources, pairs) if edge.score >= MINIMUM and edge.signals.words]
         edges.sort(key=lambda edge: (edge.older != memory.id, -edge.score, edge.newer, edge.older))
         return [self._differing(edge, memory, known) for edge in edges[:MAX_OTHERWISE]]
-
-    def _neighbours(self, memory_id: str) -> list[tuple[str, Sequence[tuple[str, float]]]]:
-        return list(self._resources.indexes.vectors.neighbours([memory_id], NEIGHBOURS))
 
     def _differing(self, edge: ProposedEdge, memory: Memory, known: Mapping[str, Memory]) -> Otherwise:
         newer = edge.older == memory.id

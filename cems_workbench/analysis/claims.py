@@ -89,11 +89,7 @@ def _by_rules(text: str, language: Language, notes: list[str]) -> list[Claim]:
         claims = pieces  # a single short statement, such as "It is blue.", is what was meant
     left_out = len(pieces) - len(claims)
     if left_out and claims:
-        one = left_out == 1
-        notes.append(
-            f"{left_out} {'piece' if one else 'pieces'} of the text {'states' if one else 'state'} nothing (a question, a greeting) "
-            f"and {'is' if one else 'are'} left out"
-        )
+        notes.append(f"left out, as they state nothing (a question, a greeting): {left_out} of {len(pieces)} pieces")
     return claims
 
 

@@ -30,7 +30,6 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Bools, Ints
-from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Table
 
 DEFAULT_K = 10
@@ -38,7 +37,6 @@ MAX_ROWS = 100
 """Rows kept of each branch."""
 SHOWN = 10
 """Rows of each branch that are put in words where nobody asks for another number."""
-LABEL = "counting losses"
 NO_PROJECT = "(no project)"
 Tally = Counter[Branch | None]
 """Relevant memories by the branch where they leave; None for those that are returned."""
@@ -429,31 +427,6 @@ def losses_of(
     """
     collector = LossCollector(configs, relevant_from, k, rows=rows)
     collector.add(batches[:1] if len({id(batch) for batch in batches}) == 1 else batches, needs)
-    return collector.finished()
-
-
-def stream_losses(
-    stream: EvidenceStream,
-    configs: Sequence[PipelineConfig],
-    relevant_from: int,
-    k: int = DEFAULT_K,
-    *,
-    kind: str | None = None,
-    rows: int = MAX_ROWS,
-    progress: Progress = silent,
-) -> Losses:
-    """The losses of configs on a stream of any size, in one pass without measures.
-
-    `kind` is the kind of judge whose judgments count, human or model; None: human before model. Raises InputError if no query has a
-    relevant memory, and for a query that is not as evidence is.
-    """
-    collector = LossCollector(configs, relevant_from, k, rows=rows)
-    done = 0
-    for portion in stream.portions():
-        progress(LABEL, done, stream.queries)
-        collector.add([LabelledBatch.of(portion, kind)])
-        done += len(portion.queries)
-    progress(LABEL, done, stream.queries)
     return collector.finished()
 
 

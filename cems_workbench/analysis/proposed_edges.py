@@ -133,9 +133,8 @@ class Proposals:
     @property
     def sentence(self) -> str:
         """The outcome in a line."""
-        count = "no pair" if not self.total else f"{self.total:,} {'pair' if self.total == 1 else 'pairs'}"
-        of = f"of {self.compared:,} compared among {self.memories:,} memories"
-        return f"{count} {of} may be superseding (score {self.minimum:g} or more)"
+        of = f"{self.compared:,} compared pairs among {self.memories:,} memories"
+        return f"{self.total:,} of {of} may be superseding (score {self.minimum:g} or more)"
 
     def to_json(self) -> dict[str, Any]:
         """The proposals as JSON values."""

@@ -160,7 +160,6 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
         entered=before.alive,
         before=before,
         after=reranked_by(before.alive & ~refused[:, None], before),
-        row=lambda q: lambda c, contract: StageRow(*contract),
         fields=fields,
         reason=lambda q, c: " and ".join(signal.words for signal in fields(q).deciding),
         warnings=warnings,

@@ -138,7 +138,6 @@ def apply_adjust(
         before=before,
         after=ranked(score, before.alive, (lambda: before.key) if before.stable else None),
         row=row,
-        fields=lambda q: StageFields(),
         parts=lambda q: [
             PartColumn(name, None, np.where(factor.applies[q], factor.multiplier[q], np.nan))
             for name, factor in factors.items()

@@ -55,7 +55,6 @@ def apply_dedup(table: CandidateTable, before: Ranking, config: DedupConfig) -> 
         before=before,
         after=reranked_by(kept, before),
         row=row,
-        fields=lambda q: StageFields(),
         reason=reason,
         warnings=warnings,
     )

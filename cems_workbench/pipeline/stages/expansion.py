@@ -72,7 +72,6 @@ def report_expansion(given: StageInput) -> StageArrays[StageRow, ExpansionFields
         entered=nobody.alive,
         before=nobody,
         after=nobody,
-        row=lambda q: lambda c, contract: StageRow(*contract),
         fields=lambda q: ExpansionFields(off, given.table.notes[q].get("expansion", {})),
         passed=True,
     )

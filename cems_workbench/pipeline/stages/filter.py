@@ -37,8 +37,6 @@ def apply_filter(before: Ranking, config: FilterConfig) -> StageArrays[StageRow,
         entered=before.alive,
         before=before,
         after=reranked_by(kept, before),
-        row=lambda q: lambda c, contract: StageRow(*contract),
-        fields=lambda q: StageFields(),
         reason=reason,
         warnings=warnings,
     )

@@ -49,7 +49,6 @@ def apply_gap(before: Ranking, config: GapConfig, aggregation: Bools | None = No
         entered=before.alive,
         before=before,
         after=reranked_by(kept, before),
-        row=lambda q: lambda c, contract: StageRow(*contract),
         fields=lambda q: GapFields(None if aggregation is not None and aggregation[q] else float(floor[q])),
         reason=reason,
     )

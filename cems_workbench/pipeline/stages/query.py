@@ -338,7 +338,6 @@ def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:
         entered=nobody.alive,
         before=nobody,
         after=nobody,
-        row=lambda q: lambda c, contract: StageRow(*contract),
         fields=fields,
         warnings=warnings,
         passed=True,

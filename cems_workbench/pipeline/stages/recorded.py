@@ -59,8 +59,6 @@ def _apply(i: int, given: StageInput) -> StageArrays[StageRow, StageFields]:
         entered=way.entered,
         before=_before(way),
         after=_after(way),
-        row=lambda q: lambda c, contract: StageRow(*contract),
-        fields=lambda q: StageFields(),
         reason=lambda q, c: way.lost[q].get(c, (None, False))[0],
         past_limit=lambda q, c: way.lost[q].get(c, ("", False))[1],
         warnings=partial(_equal_scores, way),

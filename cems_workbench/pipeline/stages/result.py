@@ -107,6 +107,14 @@ class PartColumn:
     values: Floats
 
 
+def _plain_row(q: int) -> Any:
+    return lambda c, contract: StageRow(*contract)
+
+
+def _no_fields(q: int) -> Any:
+    return StageFields()
+
+
 @dataclass(eq=False, kw_only=True, slots=True)
 class StageArrays(Generic[RowT, FieldsT]):
     """What one stage did with Q queries of C candidates: the row contract as arrays, and functions that read the stage's own columns.
@@ -119,8 +127,8 @@ class StageArrays(Generic[RowT, FieldsT]):
     """(Q, C)"""
     before: Ranking
     after: Ranking
-    row: Callable[[int], Callable[[int, RowContract], RowT]]
-    fields: Callable[[int], FieldsT]
+    row: Callable[[int], Callable[[int, RowContract], RowT]] = _plain_row
+    fields: Callable[[int], FieldsT] = _no_fields
     reason: Callable[[int, int], str | None] = lambda q, c: None
     past_limit: Callable[[int, int], bool] = lambda q, c: False
     """Whether a dropped candidate had no fault but its rank: the places were taken."""

@@ -90,7 +90,6 @@ def apply_supersession(
         before=before,
         after=Ranking(moves.alive, moves.score, moves.key, stable=True, placed=True),
         row=row,
-        fields=lambda q: StageFields(),
         reason=reason,
     )
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.losses_of_set import stream_losses
+from cems_workbench.analysis.losses_of_set import LossCollector, Losses
 from cems_workbench.analysis.why import explain
-from cems_workbench.config import preset
+from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import parse_measures
@@ -208,6 +209,13 @@ def test_ids_of_their_own_are_kept_where_no_memory_has_their_text(store: Store, 
     assert any(line.startswith("hybrid: joins none of the 9 texts") for line in report.notes)
 
 
+def streamed_losses(stream: EvidenceStream, config: PipelineConfig, k: int) -> Losses:
+    counted = LossCollector([config], 1, k)
+    for portion in stream.portions():
+        counted.add([LabelledBatch.of(portion)])
+    return counted.finished()
+
+
 def test_a_constant_reranker_is_named_on_import_in_losses_and_in_why(store: Store, tmp_path: Path) -> None:
     """agentmemory#724 (2026-05-29): a reranker that gives every document one score."""
     constant = reranker("cross-encoder", 4, FUSED, [(key, 1.0) for key, _ in FUSED])
@@ -321,12 +329,12 @@ def test_measures_losses_and_why_name_the_recorded_stage(store: Store, tmp_path:
     why = explain("d", found.evidences["q1"], own)
     assert why.path.lost_at == "cross-encoder" and "no fix can be computed" in why.verdict
     with EvidenceStream([found.path]) as stream, pytest.raises(InputError, match="no query has a relevant memory"):
-        stream_losses(stream, [own], 1)
+        streamed_losses(stream, own, 10)
     judged = ParsedInput("j", "judgments-jsonl", judgments=(LOST_AT_RERANK, Judgment("q1", "b", 2)))
     store.add(judged)
     import_traces(tmp_path / "mine.jsonl", store)
     with EvidenceStream([found.path]) as stream:
-        assert stream.external and stream_losses(stream, [own], 1, 2).sentences == losses.sentences
+        assert stream.external and streamed_losses(stream, own, 2).sentences == losses.sentences
 
 
 def test_what_needs_a_replay_is_refused_in_one_line(store: Store, tmp_path: Path) -> None:
