@@ -16,7 +16,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
+from cems_workbench.pipeline.evidence import check_memories, check_query, check_query_set, fault
 from cems_workbench.platform.parsing import json_values
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table

@@ -17,13 +17,14 @@ from typing import Any
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.evidence import (
     FORMAT,
+    NOTES,
     Evidence,
     Hit,
     ModelScore,
     RankedList,
     Variant,
+    check,
 )
-from cems_workbench.pipeline.validation import NOTES, check
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
 from cems_workbench.records import TIMES, Chunk, Memory, Relation
