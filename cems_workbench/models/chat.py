@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import CallError, CallLimits, ModelServer, ask_json, sendable
+from cems_workbench.models.http import CallError, CallLimits, CircuitBreaker, ModelServer, ask_json, sendable
 from cems_workbench.models.ollama import cache_name, ollama_server, open_client, require
 
 

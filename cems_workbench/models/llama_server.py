@@ -23,10 +23,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import (
     CallError,
     CallLimits,
+    CircuitBreaker,
     ModelServer,
     ask_json,
     call_error,

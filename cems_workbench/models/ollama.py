@@ -23,8 +23,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import CallError, CallLimits, ModelServer, score_pairs, sendable, server_name
+from cems_workbench.models.http import (
+    CallError,
+    CallLimits,
+    CircuitBreaker,
+    ModelServer,
+    score_pairs,
+    sendable,
+    server_name,
+)
 from cems_workbench.models.protocol import Float64, PairScore
 from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording
 from cems_workbench.records import JudgeScale

@@ -17,9 +17,9 @@ import numpy as np
 
 from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
-from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.device import Choice
 from cems_workbench.models.embedder import TokenEmbedder
+from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.models.protocol import Elsewhere, Float32, QueryEmbedder
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.platform.waiting import WAITING

@@ -20,8 +20,7 @@ from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, request_for, sample_queries
 from cems_workbench.models import ollama
-from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import ModelServer
+from cems_workbench.models.http import CircuitBreaker, ModelServer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources

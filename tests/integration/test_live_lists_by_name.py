@@ -17,7 +17,7 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.query_set_evidence import require_answered
-from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.list_provenance import OWN, answered_by, answered_lists

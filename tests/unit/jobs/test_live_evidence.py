@@ -18,7 +18,7 @@ from cems_workbench.jobs.query_set_evidence import (
     gather_evidence,
     read_evidence,
 )
-from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.list_provenance import asked_between, provenance
 from cems_workbench.pipeline.resources import Resources, Servers

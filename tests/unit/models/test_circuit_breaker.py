@@ -13,8 +13,7 @@ from model_server import no_sleep, nobody
 
 from cems_workbench.models import ollama
 from cems_workbench.models.chat import OllamaChat
-from cems_workbench.models.circuit_breaker import MAX_PAUSE_S, MIN_PAUSE_S, PAUSE_FACTOR, CircuitBreaker
-from cems_workbench.models.http import ModelServer
+from cems_workbench.models.http import MAX_PAUSE_S, MIN_PAUSE_S, PAUSE_FACTOR, CircuitBreaker, ModelServer
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaReranker, digest
 from cems_workbench.models.protocol import PairScorer
