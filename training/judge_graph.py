@@ -17,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from cems_workbench.models.device import Way, session_options
 from cems_workbench.models.minilm_judge import FOLDER, MADE_OF, MODEL, NETWORK, digest_of, samples_of
-from cems_workbench.models.onnx_session import Way, session_options
 from training import softmax
 
 LEAST_MAPPED = 20_000

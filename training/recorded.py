@@ -15,7 +15,7 @@ import numpy as np
 
 from cems_workbench import formats
 from cems_workbench.models import minilm_embedder, minilm_judge
-from cems_workbench.models.onnx_session import WAYS
+from cems_workbench.models.device import WAYS
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, packaged_minilm
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"

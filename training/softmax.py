@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from cems_workbench.models.onnx_session import SOFTMAX
+from cems_workbench.models.device import SOFTMAX
 
 DOMAIN = "workbench"
 OPSET = 17

@@ -31,12 +31,11 @@ from cems_workbench.jobs.store_status import (
     snapshot_line,
     team_status,
 )
-from cems_workbench.models.device import NAMES, chosen, describe, driver, unavailable
+from cems_workbench.models.device import NAMES, Agreement, chosen, describe, driver, unavailable
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch, candidates
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
-from cems_workbench.models.onnx_session import Agreement
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all

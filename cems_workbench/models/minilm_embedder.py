@@ -34,18 +34,20 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.device import Choice, possible, require_driver
-from cems_workbench.models.embedder import MAX_CHARS, SentenceTransformerEmbedder, TokenEmbedder
-from cems_workbench.models.onnx_session import (
+from cems_workbench.models.device import (
     WAYS,
     Agreement,
+    Choice,
     Way,
     first_agreeing,
     framing_tokens,
+    possible,
+    require_driver,
     session_options,
     tokenizer_of,
     with_softmax,
 )
+from cems_workbench.models.embedder import MAX_CHARS, SentenceTransformerEmbedder, TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
 from cems_workbench.progress import Progress, silent

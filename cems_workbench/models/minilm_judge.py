@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.onnx_session import (
+from cems_workbench.models.device import (
     WAYS,
     Agreement,
     Way,

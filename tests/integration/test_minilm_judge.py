@@ -13,8 +13,8 @@ import pytest
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models import minilm_judge
+from cems_workbench.models.device import Way
 from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
-from cems_workbench.models.onnx_session import Way
 from cems_workbench.models.protocol import PairScore
 
 pytestmark = pytest.mark.models

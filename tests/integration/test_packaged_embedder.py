@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import embedder_match
 from cems_workbench.models import device, minilm_embedder
+from cems_workbench.models.device import SOFTMAX
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
@@ -25,7 +26,6 @@ from cems_workbench.models.minilm_embedder import (
     local_embedder,
     read_evening,
 )
-from cems_workbench.models.onnx_session import SOFTMAX
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
 from training import softmax
 from training.embedder_graph import evening, network

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench.models import minilm_embedder, minilm_judge, onnx_session
-from cems_workbench.models.onnx_session import TOLERANCE, WAYS, Way, first_agreeing
+from cems_workbench.models import device, minilm_embedder, minilm_judge
+from cems_workbench.models.device import TOLERANCE, WAYS, Way, first_agreeing
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, packaged_minilm
 
 pytestmark = pytest.mark.models
@@ -71,5 +71,5 @@ def test_the_first_way_without_an_error_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
     assert opened == [*WAYS[:2], WAYS[1]]
     monkeypatch.setattr(onnx_session, "processor", lambda: "another")
-    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == onnx_session.Agreement(WAYS[-1], 0.2)
+    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == device.Agreement(WAYS[-1], 0.2)
     assert opened[3:] == [*WAYS]
