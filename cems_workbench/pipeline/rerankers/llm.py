@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.llm_reranker import LlmReranker
+from cems_workbench.models.chat import LlmReranker
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.rerankers import Reranker, ScorerRequest
 from cems_workbench.pipeline.understanding import chat

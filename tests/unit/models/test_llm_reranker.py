@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models.chat import LlmReranker, grade, question
 from cems_workbench.models.http import CallError
-from cems_workbench.models.llm_reranker import LlmReranker, grade, question
 from cems_workbench.models.protocol import CAUSES, PairScore
 
 
