@@ -200,7 +200,7 @@ class Known:
 def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
     """Raise InputError as `<source>: <table>.<column>: <what is wrong>` for rows that belong to no other, stand twice or do not fit.
 
-    `pipeline.validation` checks the rows when they are read.
+    `pipeline.evidence` checks the rows when they are read.
     """
 
     def require_none(where: str, select: str, problem: str) -> None:

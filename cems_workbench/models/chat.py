@@ -1,7 +1,7 @@
 """Chat models: Ollama's chat, or any server with OpenAI's /chat/completions.
 
 Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
-it drips. Nothing here reads the reply; `prompts` and `llm_reranker` do.
+it drips. Nothing here reads the reply; `prompts` and `grade` do.
 
 Source: docs/internals/specification.md, "expansion" (Ollama or any OpenAI-compatible server).
 

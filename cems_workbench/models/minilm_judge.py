@@ -4,7 +4,7 @@ It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its t
 `weights/minilm_judge/`. It is the fallback for a cross-encoder that is not available. Raw scores are logits, about -10..10.
 network.onnx is the same network, optimised by training/judge_graph.py over weights that are mapped from model.onnx; network.json says which
 files it was made of. Where they are others, model.onnx itself is loaded. recorded.json has the logits of 16 pairs, by which the first load
-on a processor finds how the network gives them there (onnx_session.py).
+on a processor finds how the network gives them there (device.py).
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).

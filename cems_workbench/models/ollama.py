@@ -5,7 +5,7 @@
     models   GET /api/tags
 
 A reply is a score if it is one number, with nothing but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
-contains a number among words is not one, because it would be ambiguous; `llm_reranker` is for chat models.
+contains a number among words is not one, because it would be ambiguous; `chat.LlmReranker` is for chat models.
 
 Source: CEMS plan, phase 4; docs/internals/specification.md, "rerank"; the ollama client.
 """

@@ -201,4 +201,4 @@ def test_nothing_is_reported_of_what_is_embedded(tmp_path: Path) -> None:
     bare = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # nothing by which it would see that it runs in tests or CI
     subprocess.run([sys.executable, "-c", code], check=True, env=bare, cwd=ROOT, timeout=120)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see onnx_session.py
+    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see device.py

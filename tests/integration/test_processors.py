@@ -70,6 +70,6 @@ def test_the_first_way_without_an_error_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert opened == [*WAYS[:2]]
     assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
     assert opened == [*WAYS[:2], WAYS[1]]
-    monkeypatch.setattr(onnx_session, "processor", lambda: "another")
+    monkeypatch.setattr(device, "processor", lambda: "another")
     assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == device.Agreement(WAYS[-1], 0.2)
     assert opened[3:] == [*WAYS]

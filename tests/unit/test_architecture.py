@@ -101,7 +101,6 @@ PURE = sorted(
                 "reading",
                 "recorded",
                 "supersession",
-                "validation",
             )
         ),
         *(ROOT / PACKAGE / "pipeline" / "fusion_methods").glob("*.py"),
