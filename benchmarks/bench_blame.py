@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.analysis.blame import supporting
-from cems_workbench.analysis.claims import Claim
+from cems_workbench.analysis.support import Claim
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.resources import Resources

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.analysis.blame import VERDICTS, Support, judged_memories
-from cems_workbench.analysis.claims import Claim
+from cems_workbench.analysis.support import Claim
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.evaluation.labelling.judge_calibration import wilson
 from cems_workbench.jobs.factory import open_resources

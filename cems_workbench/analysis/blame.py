@@ -1,6 +1,6 @@
 """Blame: from what an agent said back to the memories that say so, and what became of each of them.
 
-The text is split into claims (analysis/claims.py). For each claim the SEARCHED best memories of the vector index and of the lexical index
+The text is split into claims (analysis/support.py). For each claim the SEARCHED best memories of the vector index and of the lexical index
 are scored and judged by how far their text supports it (analysis/support.py); those below MIN_SCORE, or below MIN_SHARE of the best, are
 left out. The best SHOWN, those that support the claim first, then those of which it cannot tell, get:
 
@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from cems_workbench.analysis.claims import Claim, Claims
 from cems_workbench.analysis.proposed_edges import (
     MINIMUM,
     NEIGHBOURS,
@@ -34,7 +33,7 @@ from cems_workbench.analysis.proposed_edges import (
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.analysis.supersession import days_later, excluded_words, stale_words, stored_standings
 from cems_workbench.analysis.supersession_signals import Span as MarkedSpan
-from cems_workbench.analysis.support import ClaimWords, Overlap, Span, Verdict, base_score, judged
+from cems_workbench.analysis.support import Claim, Claims, ClaimWords, Overlap, Span, Verdict, base_score, judged
 from cems_workbench.command_words import ProposedCommand, asked_options, why_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32

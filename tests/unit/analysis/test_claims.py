@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.claims import MAX_CLAIM_CHARS, MAX_CLAIMS, split_claims
+from cems_workbench.analysis.support import MAX_CLAIM_CHARS, MAX_CLAIMS, split_claims
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.pipeline.understanding import Asker
 
