@@ -21,13 +21,21 @@ Expansion: the candidates that each form of the query adds, and the results with
 tau and rbo compare the results with and without it (top_lists.py). Lists that belong to no variant (recency, access, relations)
 and bonuses for the best rank or for importance belong to no variant; recency and access lists rank candidates of other lists, and add
 nobody.
+
+What each list has of the score of a recorded fusion: its scores fitted as a linear combination of those of its lists over a set.
+
+The weights are found by least squares on every other query and hold if they give the scores of the rest (R² of at least `FITS`). A list's
+share is what its part of the score differs by within the list, of the sum over the lists: weights alone say nothing where scales differ.
+Where no combination fits, or no share is small, the first results are compared with those of each list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from cems_workbench.analysis.ranks import kendall, rbo, target_rank
 from cems_workbench.analysis.why.trial import changed
@@ -39,6 +47,7 @@ from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.table import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -291,3 +300,139 @@ def leave_one_variant_out(trace: Trace, switched_off: Collection[int] = ()) -> l
         tau, overlap = kendall(before, after), rbo(before, after)
         found.append(VariantToggle(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
     return found
+
+
+FITS = 0.99
+"""R² on the queries that the weights were not fitted on."""
+FEW_QUERIES = 6
+SMALL = 0.1
+"""A share below this is named."""
+FIRST = 10
+MAX_QUERIES = 500
+"""Queries that are kept."""
+
+
+OTHER_SCALE = 2.0
+"""A weight that is so many times the share that it gives, of scores as they are, says that the lists have different scales."""
+RAW = "scores as they are"
+
+
+def _low(scores: Floats) -> Floats:
+    low: Floats = np.fmin.reduce(scores, axis=0)
+    return low
+
+
+def _span(scores: Floats) -> Floats:
+    span: Floats = np.fmax.reduce(scores, axis=0) - _low(scores)
+    return span
+
+
+SCALES: Mapping[str, Callable[[Floats, Floats], Floats]] = {
+    RAW: lambda scores, ranks: scores,
+    "scores from 0 to 1": lambda scores, ranks: (
+        (scores - _low(scores)) / np.where(_span(scores) > 0, _span(scores), 1.0)
+    ),
+    "scores by the highest": lambda scores, ranks: scores / np.fmax.reduce(np.abs(scores), axis=0),
+    "1 / (60 + rank)": lambda scores, ranks: 1 / (60 + ranks),
+}
+"""(N, L) what is added, from scores and ranks that are NaN where a list has not the candidate."""
+
+
+@dataclass
+class FusionShares:
+    """One fusion over the queries of a set."""
+
+    names: tuple[str, ...] = ()
+    scores: list[Floats] = field(default_factory=list)
+    ranks: list[Floats] = field(default_factory=list)
+    fused: list[Floats] = field(default_factory=list)
+    """Of each query (N, L) scores and ranks in the lists, NaN where not in one, and (N) scores of the fusion, in its order."""
+    gains: list[list[float]] = field(default_factory=list)
+    """Of each judged query the nDCG of each list."""
+
+    def add(self, lists: Mapping[str, Mapping[int, tuple[int, float | None]]], fused: Ints, scores: Floats) -> None:
+        """One query: by list and column rank and score, and the columns that the fusion returned, best first, with their scores.
+
+        Queries in which a list did not run, or the fusion returned less than two, are left out.
+        """
+        self.names = self.names or tuple(lists)
+        if tuple(lists) != self.names or len(lists) < 2 or len(fused) < 2 or len(self.fused) == MAX_QUERIES:
+            return
+        of = [[one.get(c, (None, None)) for one in lists.values()] for c in fused.tolist()]
+        self.ranks.append(np.array([[rank for rank, _ in row] for row in of], dtype=float))
+        self.scores.append(np.array([[score for _, score in row] for row in of], dtype=float))
+        self.fused.append(scores)
+
+    def _fit(self) -> tuple[str, Floats, Floats] | None:
+        """Scale, and of the lists weights and what their scaled scores differ by in a query; None if no combination gives the scores."""
+        target = np.concatenate(self.fused)
+        if np.isnan(target).any():
+            return None
+        query = np.repeat(np.arange(len(self.fused)), [len(one) for one in self.fused])
+        odd = query % 2 == 1
+        spread = float(np.square(target[odd] - target[odd].mean()).sum())
+        best: tuple[float, str, Floats, Floats] | None = None
+        for scale, scaled in SCALES.items():
+            with np.errstate(all="ignore"):
+                parts = [scaled(*one) for one in zip(self.scores, self.ranks, strict=True)]
+                if any((np.isnan(part) & ~np.isnan(rank)).any() for part, rank in zip(parts, self.ranks, strict=True)):
+                    continue
+                known = np.nan_to_num(np.concatenate(parts))
+                half = np.linalg.lstsq(known[~odd], target[~odd])[0]
+                fits = 1 - float(np.square(target[odd] - known[odd] @ half).sum()) / max(spread, 1e-300)
+                # Of all queries, so that their order changes no weight.
+                weights: Floats = np.asarray(np.linalg.lstsq(known, target)[0], dtype=float)
+                ranges: Floats = np.nan_to_num([_span(part) for part in parts]).mean(axis=0)
+            if fits >= FITS and (best is None or fits > best[0]):
+                best = fits, scale, weights, ranges
+        return best and best[1:]
+
+    def _agreement(self) -> list[int]:
+        """Of each list in how many queries its first are those of the fusion."""
+        return [
+            sum(int(np.isfinite(rank[:, i]).sum() >= FIRST and rank[:FIRST, i].max() <= FIRST) for rank in self.ranks)
+            for i in range(len(self.names))
+        ]
+
+    def words(self) -> str:
+        """Which list has next to nothing of the score, or which the first results are of; empty if neither, or if judgments say that
+        the list that counts ranks better."""
+        count = len(self.fused)
+        if count < FEW_QUERIES:
+            return ""
+        same, fitted = self._agreement(), self._fit()
+        leading = int(np.argmax(same))
+        follows = f"follows {self.names[leading]}: the same first {FIRST} in {same[leading]} of {count} queries"
+        if sorted(same)[-2] * 2 > count or same[leading] < 0.8 * count:
+            follows = ""
+        if fitted is not None:
+            scale, weights, ranges = fitted
+            shares = np.abs(weights) * ranges / max(float(np.abs(weights) @ ranges), 1e-300)
+            least, most = int(np.argmin(shares)), int(np.argmax(shares))
+            stated = abs(float(weights[least])) / max(float(np.abs(weights).sum()), 1e-300)
+            apart = scale == RAW and stated >= OTHER_SCALE * shares[least]
+            if apart or shares[least] < min(SMALL, 0.5 / len(shares)):
+                if apart:
+                    by = [
+                        f"{self.names[most]} differ by {ranges[most]:.2g}",
+                        f"{self.names[least]} by {ranges[least]:.2g}",
+                    ]
+                    scale += f", on different scales: in a query those of {', of '.join(by)}"
+                total = " + ".join(f"{weight:.2g} × {name}" for weight, name in zip(weights, self.names, strict=True))
+                judged = self._judged(least, most)
+                share = f"{self.names[least]} has {100 * shares[least]:.0f} % of the score"
+                return "" if judged is None else f"{total} ({scale}): {share}{judged}"
+        if not follows:
+            return ""
+        judged = self._judged(int(np.argmin(same)), leading)
+        return "" if judged is None else f"{follows}{judged}"
+
+    def _judged(self, least: int, most: int) -> str | None:
+        """What judgments say for the list that counts little; None if they say that it ranks worse."""
+        if not self.gains:
+            return ""
+        means = np.mean(self.gains, axis=0)
+        if means[least] < means[most]:
+            return None
+        named: Sequence[str] = [f"{self.names[i]} {means[i]:.4f}" for i in (least, most)]
+        return f", and ranks the judged memories as well: nDCG@{FIRST} of {', of '.join(named)}"
