@@ -12,7 +12,7 @@ from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.engine_check import compare_fusions
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
-from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
+from cems_workbench.analysis.why.regather import list_ranks
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.connecting import take_snapshot

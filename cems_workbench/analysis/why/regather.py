@@ -2,13 +2,26 @@
 
 Each is actually gathered, without language model and judge, and replayed; only a change that then puts it in the top k is a
 counterfactual. Terms are rare ones of the memory itself that the query lacks.
+
+Exhaustive ranks: the memory's rank in every list if it were as long as the store, and the depth that would contain it.
+
+By exact cosine, by BM25, by ts_rank; a hybrid list is computed from complete lists by meaning and by ts_rank, as in replay.
+
+    depth that surely holds a memory of a hybrid list = max(its rank there, ceil(place of its chunk / pool_factor),
+                                                            ceil(rank of its chunk inside / inner_factor))
+
+because hits that a shallower list omits only lower the scores of others.
+
+A list that a running system answered is never computed as ours: the memory's place is that of the answer. If it is not in it, the exact
+rank here is named as what it is, and no depth is advised that the answer had already.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why.counterfactual import (
@@ -23,13 +36,314 @@ from cems_workbench.analysis.why.counterfactual import (
 from cems_workbench.analysis.why.path import ListEntry, source_of
 from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
-from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
-from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, list_depths, with_values
+from cems_workbench.pipeline import nested
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
+from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores, search_filter
+from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
+from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.progress import Progress, silent
+from cems_workbench.store import Filter
+from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
+
+_COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class ListRank:
+    """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the chunks.
+
+    None if that is unknown.
+    """
+
+    rank: int | None = None
+    score: float | None = None
+    chunk: int | None = None
+    chunk_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DepthLimits:
+    """Cuts of a list: memories, and chunks before each memory takes its best; None is all."""
+
+    memories: int | None = None
+    chunks: int | None = None
+
+    def hold(self, place: ListRank) -> bool:
+        """Whether a memory of this place is within them."""
+        pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
+        return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
+
+
+def list_ranks(
+    memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
+) -> list[ListEntry]:
+    """The memory's rank for each variant, by meaning and by words; also in lists that were not searched, and in every other that is on."""
+    where = search_filter(request, config)
+    memory = resources.store.memories.get(memory_id)
+    if memory is not None:
+        barred = _barred(where, memory.project, memory.scope)
+        if barred:
+            return [ListEntry("every list", None, None, None, False, barred)]
+    cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
+    search = _Search(memory_id, evidence, config, where, resources, cuts)
+    return [*(place for i in range(len(evidence.variants)) for place in search.places(i)), *search.further()]
+
+
+def _barred(where: Filter, project: str | None, scope: str) -> str | None:
+    if where.required_project not in (None, project):
+        return f"it belongs to {project or 'no project'}, and only {where.required_project} is searched"
+    if where.required_scope not in (None, scope):
+        return f"its scope is {scope}, and only {where.required_scope} memories are searched"
+    return None
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Ranks of one memory in the whole store."""
+
+    memory_id: str
+    evidence: Evidence
+    config: PipelineConfig
+    where: Filter
+    resources: Resources
+    cuts: nested.HybridCuts
+
+    def places(self, i: int) -> Iterator[ListEntry]:
+        """The place in every list of one variant of the query."""
+        lists, text = self.config.lists, self.evidence.text_for("vector", i)
+        by_ts_rank = lists.ts_rank.enabled or lists.hybrid.enabled
+        by_meaning = self._by_cosine(text)
+        yield self._place("vector", i, self._cosine_place(text, by_meaning))
+        by_meaning = self._live("vector", i) or by_meaning
+        if lists.lexical.enabled or not by_ts_rank:
+            yield self._place("lexical", i, self._by_terms(self.evidence.text_for("lexical", i)))
+        if by_ts_rank:
+            by_words = self.resources.full_text().ranking(self.evidence.text_for("ts_rank", i), self.where)
+            found = _placed(self.memory_id, by_words)
+            yield self._place("ts_rank", i, ListRank(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
+            by_words = self._live("ts_rank", i) or by_words
+            if lists.hybrid.enabled and by_meaning is not None:
+                yield self._hybrid_place(i, by_meaning, by_words)
+
+    def further(self) -> Iterator[ListEntry]:
+        """The place in the lists that are on and that no search here computes in full: what they returned."""
+        for source in LIST_SOURCES:
+            name = source.name
+            if name in _COMPUTED or not source.finds or not self.config.get(f"lists.{name}.enabled"):
+                continue
+            if name == "relations":
+                edges = sum(edge.target_id == self.memory_id for edge in self.evidence.relations)
+                words = f"{edges} edges lead to it" if edges else "no edge leads to it"
+                yield ListEntry(name, None, None, None, bool(edges), words)
+                continue
+            found = [ranked for ranked in self.evidence.lists if ranked.source == name]
+            depth = list_depths(self.config).get(name)
+            if not found:
+                yield ListEntry(
+                    f"{name}:0" if source.per_variant else name, None, None, depth, False, "it was not searched"
+                )
+            for ranked in found:
+                own = _placed(self.memory_id, [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])
+                returned = own.rank is not None and DepthLimits(depth).hold(own)
+                words = "it returned nothing" if not ranked.hits else f"not among its {len(ranked.hits)} hits"
+                if own.rank is not None:
+                    words = f"{ordinal(own.rank)} ({own.score:.4g})" + (
+                        "" if returned else f", past the depth of {depth}"
+                    )
+                deeper = () if own.rank is None or returned else tuple(self._raised({f"lists.{name}.depth": own.rank}))
+                yield ListEntry(ranked.name, own.rank, own.score, depth, returned, words, None, deeper)
+
+    def _by_cosine(self, text: str) -> ChunkHits | None:
+        """All chunks by cosine, None if there are too many to list."""
+        vectors = self.resources.indexes.vectors
+        if len(vectors) > EXACT_ROWS:
+            return None
+        return vectors.search_chunks(self.resources.embedder.encode_query(text), len(vectors), self.where)
+
+    def _cosine_place(self, text: str, found: ChunkHits | None) -> ListRank:
+        if found is not None:
+            return _placed(self.memory_id, found)
+        own = self.resources.cosines(self.resources.embedder.encode_query(text), [self.memory_id])
+        return ListRank(None, own[0][1] if own else None)
+
+    def _by_terms(self, text: str) -> ListRank:
+        found = self.resources.lexical(self.config.lists.lexical).rank_of(text, self.memory_id, self.where)
+        return (
+            ListRank(score=0.0) if found is None else ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
+        )
+
+    def _gathered(self, source: Source, i: int) -> RankedList | None:
+        return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
+
+    def _live(self, source: Source, i: int) -> ChunkHits | None:
+        """The hits of a list that a running system answered; None for a list of the store."""
+        ranked = self._gathered(source, i) if provenance_of(self.evidence.notes, f"{source}:{i}") else None
+        return None if ranked is None else [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits]
+
+    def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
+        """The memory's rank in a gathered list, and in the whole store."""
+        name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
+        own = (
+            ListRank()
+            if ranked is None
+            else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
+        )
+        returned = own.rank is not None and limits.hold(own)
+        if whose := provenance_of(self.evidence.notes, name):
+            return self._answered(source, name, own, found, limits, whose)
+        words = _words(source, found, limits, ranked is not None, returned)
+        if not returned and self._only_inside(source) and limits.chunks is not None:
+            words += f", of which hybrid:{i} is made" if found.chunk_rank and found.chunk_rank > limits.chunks else ""
+        deeper = () if returned or ranked is None else tuple(self._deeper(source, found))
+        return ListEntry(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
+
+    def _answered(
+        self, source: Source, name: str, own: ListRank, found: ListRank, limits: DepthLimits, whose: str
+    ) -> ListEntry:
+        """The place in a live list; for a memory that is not in it, its exact rank here, and deeper lists only past the depth."""
+        returned = own.rank is not None and limits.hold(own)
+        if own.rank is not None:
+            words = f"{ordinal(own.rank)} ({own.score:.4g}), {whose}"
+            if not returned:
+                words += f", past the depth of {limits.memories if limits.memories is not None else limits.chunks}"
+            deeper = () if returned else tuple(self._deeper(source, own))
+            return ListEntry(name, own.rank, own.score, limits.memories, returned, words, limits.chunks, deeper)
+        exact = _words(source, found, DepthLimits(), True, False)
+        passed_by = found.rank is not None and limits.hold(found)
+        words = f"not returned, {whose}; compared exactly here, {exact}" + (
+            "; Index check says why" if passed_by else ""
+        )
+        deeper = () if passed_by else tuple(self._deeper(source, found))
+        return ListEntry(name, None, found.score, limits.memories, False, words, limits.chunks, deeper)
+
+    def _only_inside(self, source: Source) -> bool:
+        """Whether this is an inner list of a hybrid list."""
+        lists = self.config.lists
+        inside = {"vector": lists.vector.enabled, "ts_rank": lists.ts_rank.enabled}
+        return lists.hybrid.enabled and not inside.get(source, True)
+
+    def _limits(self, source: Source) -> DepthLimits:
+        if self._only_inside(source):
+            cut = self.cuts.by_meaning if source == "vector" else self.cuts.by_text
+            return DepthLimits(chunks=int(cut[0]))
+        chunks = self.config.lists.ts_rank.chunk_depth if source == "ts_rank" else None
+        return DepthLimits(list_depths(self.config)[source], chunks)
+
+    def _deeper(self, source: Source, found: ListRank) -> Iterator[dict[str, Any]]:
+        """The depths at which a plain list would contain the memory."""
+        if found.rank is None or not self.config.get(f"lists.{source}.enabled"):
+            return
+        needed = {f"lists.{source}.depth": found.rank}
+        if source == "ts_rank" and found.chunk_rank is not None:
+            needed["lists.ts_rank.chunk_depth"] = found.chunk_rank
+        yield from self._raised(needed)
+
+    def _raised(self, needed: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+        """The depths that exceed the present ones, if all are allowed."""
+        raised = {path: value for path, value in needed.items() if value > (self.config.get(path) or math.inf)}
+        limits = [(value, field_spec(path).high) for path, value in raised.items()]
+        if raised and all(high is None or value <= high for value, high in limits):
+            yield raised
+
+    def _hybrid_place(self, i: int, by_meaning: ChunkHits, by_words: ChunkHits) -> ListEntry:
+        whole = self._in_hybrid(i, by_meaning, by_words, math.inf)
+        present = self._in_hybrid(i, by_meaning, by_words, self.config.lists.hybrid.inner_factor)
+        limits = DepthLimits(int(self.cuts.memories[0]), int(self.cuts.pool[0]))
+        returned = present is not None and limits.hold(_as_place(present))
+        shown = present if returned else whole
+        found = ListRank() if shown is None else _as_place(shown)
+        deeper = () if returned or whole is None else tuple(self._deeper_hybrid(i, whole, by_meaning, by_words))
+        words = _words("hybrid", found, limits, True, returned) if shown else "neither list inside has it"
+        return ListEntry(
+            f"hybrid:{i}", found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper
+        )
+
+    def _in_hybrid(
+        self, i: int, by_meaning: ChunkHits, by_words: ChunkHits, factor: float
+    ) -> nested.HybridPlace | None:
+        """The rank in a hybrid list whose inner lists are `factor` times as deep as it."""
+        config = changed(self.config, "lists.hybrid.inner_factor", factor)
+        cuts = hybrid_cuts_of(self.evidence.query, config, self.evidence.language)
+        return nested.hybrid_place(
+            self.memory_id,
+            _ranked("vector", i, by_meaning),
+            _ranked("ts_rank", i, by_words),
+            config.lists.hybrid,
+            (float(cuts.by_meaning[0]), float(cuts.by_text[0])),
+        )
+
+    def _deeper_hybrid(
+        self, i: int, whole: nested.HybridPlace, by_meaning: ChunkHits, by_words: ChunkHits
+    ) -> Iterator[dict[str, Any]]:
+        """A deeper list; and, if the lists inside are too short, a larger multiple for those."""
+        section, own = self.config.lists.hybrid, float(self.cuts.memories[0])
+        ranks = [rank for rank in (whole.vector_rank, whole.text_rank) if math.isfinite(rank)]
+        depth = max(whole.rank, whole.chunk_rank / section.pool_factor, max(ranks) / section.inner_factor)
+        several = is_aggregation(self.evidence.query, self.config.query.detectors, self.evidence.language)
+        grown = section.aggregation_factor if several else 1.0
+        yield from self._raised({"lists.hybrid.depth": math.ceil(depth / grown)})
+        limits = DepthLimits(int(own), int(self.cuts.pool[0]))
+        step = field_spec("lists.hybrid.inner_factor").step or 1.0
+        for factor in sorted({math.ceil(rank / own / step) * step for rank in ranks}):
+            there = self._in_hybrid(i, by_meaning, by_words, factor)
+            if factor > section.inner_factor and there is not None and limits.hold(_as_place(there)):
+                yield from self._raised({"lists.hybrid.inner_factor": factor})
+                return
+
+
+def _as_place(found: nested.HybridPlace) -> ListRank:
+    return ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
+
+
+def _ranked(source: Source, i: int, hits: ChunkHits) -> RankedList:
+    return RankedList(f"{source}:{i}", source, i, tuple(Hit(key, float(score), chunk) for key, score, chunk in hits))
+
+
+def _placed(memory_id: str, hits: ChunkHits | Sequence[tuple[str, float, int | None]]) -> ListRank:
+    ahead: set[str] = set()
+    for place, (key, score, chunk) in enumerate(hits, 1):
+        if key == memory_id:
+            return ListRank(len(ahead) + 1, float(score), chunk, place)
+        ahead.add(key)
+    return ListRank()
+
+
+MEASURES: Mapping[Source, str] = {
+    "vector": "cosine {:.3f}",
+    "lexical": "BM25 {:.2f}",
+    "ts_rank": "ts_rank {:.4f}",
+    "hybrid": "score {:.5f}",
+}
+
+
+def _words(source: Source, found: ListRank, limits: DepthLimits, searched: bool, returned: bool) -> str:
+    if source in ("lexical", "ts_rank") and not found.score:
+        return "it shares no term with the query"
+    if found.score is None:
+        return "it has no embedding"
+    rank, measure = found.rank, MEASURES[source].format(found.score)
+    if found.chunk is not None:
+        measure += f", its {ordinal(found.chunk + 1)} chunk"
+    place = (
+        f"it would be {ordinal(rank)} ({measure})" if rank is not None else f"its {measure} is not among the nearest"
+    )
+    if returned:
+        return f"{ordinal(rank)} ({measure})" if rank is not None else measure
+    if not searched:
+        return f"{place}, but this list was not searched"
+    if limits.memories is not None and (rank is None or rank > limits.memories):
+        return f"{place}, past the depth of {limits.memories}"
+    if limits.chunks is not None and found.chunk_rank is not None and found.chunk_rank > limits.chunks:
+        return f"{place}, {ordinal(found.chunk_rank)} of the chunks, past the first {limits.chunks}"
+    return place
+
 
 MAX_RARE_TERMS, MAX_TERMS = 16, 4
 """Number of the memory's rarest words that are compared with the query, and of those that are tried."""

@@ -43,7 +43,6 @@ from cems_workbench.analysis.why.counterfactual import (
     with_labels,
     with_scores,
 )
-from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
 from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import DIVERSITY, MemoryPath, cause, cause_parameters, memory_path
 from cems_workbench.analysis.why.regather import (
@@ -51,6 +50,7 @@ from cems_workbench.analysis.why.regather import (
     cause_tries,
     depth_tries,
     gather_counterfactuals,
+    list_ranks,
     other_tries,
     sentence_tries,
     with_a_parameter,
