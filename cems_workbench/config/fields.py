@@ -294,21 +294,15 @@ def _spec(model: type[BaseModel], name: str, path: str, info: FieldInfo) -> Fiel
         path=path,
         label=label.replace("{title}", getattr(model, "list_title", "")),
         help=extra["help"] or help,
-        cost=extra["cost"],
         type=base,
         choices=choices,
         optional=optional,
         low=low,
         high=high,
         exclusive_low=exclusive,
-        soft=extra["soft"],
-        step=extra["step"],
-        unit=extra["unit"],
         default=info.default,
-        null=extra["null"],
-        exports=extra["exports"],
-        on=extra["on"],
         by_ones=base is int or extra["by_ones"],
+        **{name: extra[name] for name in ("cost", "soft", "step", "unit", "null", "exports", "on")},
     )
 
 
