@@ -3,18 +3,3 @@
 from cems_workbench.pipeline.bundle import bundle_from, evidence_from, read_bundle, write_bundle
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.replay import Result, Trace, replay
-
-__all__ = [
-    "Evidence",
-    "Hit",
-    "ModelScore",
-    "RankedList",
-    "Result",
-    "Trace",
-    "Variant",
-    "bundle_from",
-    "evidence_from",
-    "read_bundle",
-    "replay",
-    "write_bundle",
-]

@@ -10,6 +10,7 @@ Wording shared by stages, reports and pages: ordinals and names of lists.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 
@@ -42,69 +43,35 @@ class ListSource:
     most: float = 1.0
 
 
+_found = partial(ListSource, per_variant=True)
+_found_in_order = partial(ListSource, per_variant=True, ordered=True)
+_ranks_candidates = partial(ListSource, finds=False, relevance=False)
 LIST_SOURCES: tuple[ListSource, ...] = (
-    ListSource(
-        "vector", "Nearest by meaning: cosine of the embeddings.", "Cosine of query and memory.", per_variant=True
-    ),
-    ListSource("lexical", "Nearest by words: BM25.", "BM25 score.", per_variant=True),
-    ListSource(
+    _found("vector", "Nearest by meaning: cosine of the embeddings.", "Cosine of query and memory."),
+    _found("lexical", "Nearest by words: BM25.", "BM25 score."),
+    _found(
         "hybrid",
         "CEMS's “vector” list: chunks by meaning and by ts_rank, fused before anything else.",
         "Share / (k + rank by meaning) + rest / (k + rank by ts_rank), of its best chunk.",
-        per_variant=True,
         nested=True,
     ),
-    ListSource(
-        "ts_rank",
-        "Chunks by PostgreSQL's ts_rank of any of the words.",
-        "ts_rank of its best chunk.",
-        per_variant=True,
-        ordered=True,
+    _found_in_order("ts_rank", "Chunks by PostgreSQL's ts_rank of any of the words.", "ts_rank of its best chunk."),
+    _found_in_order("fts5", "Nearest by words: SQLite's FTS5.", "−bm25() of SQLite's FTS5."),
+    _found_in_order(
+        "sparse", "Nearest by words: sparse BM25 vectors.", "Dot product of the sparse vectors of query and memory."
     ),
-    ListSource("fts5", "Nearest by words: SQLite's FTS5.", "−bm25() of SQLite's FTS5.", per_variant=True, ordered=True),
-    ListSource(
-        "sparse",
-        "Nearest by words: sparse BM25 vectors.",
-        "Dot product of the sparse vectors of query and memory.",
-        per_variant=True,
-        ordered=True,
-    ),
-    ListSource(
-        "lucene",
-        "Nearest by words: Lucene's BM25.",
-        "Lucene's BM25 score, summed over fields.",
-        per_variant=True,
-        ordered=True,
-    ),
-    ListSource(
-        "ts_rank_cd",
-        "Texts by PostgreSQL's ts_rank_cd, cover density.",
-        "ts_rank_cd of its best chunk.",
-        per_variant=True,
-        ordered=True,
-    ),
-    ListSource(
+    _found_in_order("lucene", "Nearest by words: Lucene's BM25.", "Lucene's BM25 score, summed over fields."),
+    _found_in_order("ts_rank_cd", "Texts by PostgreSQL's ts_rank_cd, cover density.", "ts_rank_cd of its best chunk."),
+    _found_in_order(
         "source_hybrid",
         "The running system's own fused answer, beside ours.",
         "The running system's own fused score.",
-        per_variant=True,
-        ordered=True,
         engine_fusion=True,
     ),
-    ListSource(
-        "recency",
-        "The candidates, newest first.",
-        "When the memory was created, in seconds since 1970.",
-        finds=False,
-        relevance=False,
+    _ranks_candidates(
+        "recency", "The candidates, newest first.", "When the memory was created, in seconds since 1970."
     ),
-    ListSource(
-        "access",
-        "The candidates, most often accessed first.",
-        "How often it was accessed.",
-        finds=False,
-        relevance=False,
-    ),
+    _ranks_candidates("access", "The candidates, most often accessed first.", "How often it was accessed."),
     ListSource(
         "relations", "Neighbours of the first hits in the relation graph.", "Strength of the relation that led to it."
     ),

@@ -21,31 +21,6 @@ from cems_workbench.pipeline.stages.supersession import SUPERSESSION
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.table import CandidateTable
 
-__all__ = [
-    "ABSTAIN",
-    "ADJUST",
-    "ASSEMBLY",
-    "BY_NAME",
-    "CANDIDATE_STAGES",
-    "DEDUP",
-    "EXPANSION",
-    "FILTER",
-    "FUSION",
-    "GAP",
-    "JUDGE",
-    "LISTS",
-    "QUERY",
-    "RANKING_STAGES",
-    "RERANK",
-    "STAGES",
-    "SUPERSESSION",
-    "THRESHOLD",
-    "candidate_stages",
-    "ranking_stages",
-    "stages_in_order",
-    "stages_of",
-]
-
 STAGES: tuple[AnyStage, ...] = (
     QUERY,
     EXPANSION,
