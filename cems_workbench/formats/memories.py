@@ -32,7 +32,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import cells, fields, memory_fields, payload
+from cems_workbench.formats.base import csv_table, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import TABLES, Sample, read_records
@@ -168,7 +168,7 @@ def _read_cells(row: dict[str, Any]) -> MemoryRead:
     typed = _typed(row)
     problems = []
     try:
-        typed |= {"tags": cells.tags("tags", row["tags"])} if "tags" in row else {}
+        typed |= {"tags": csv_table.tags("tags", row["tags"])} if "tags" in row else {}
     except FieldError as error:
         problems.append(RowProblem(typed.get("id", ""), "tags", error.reason))
         del typed["tags"]
@@ -178,9 +178,9 @@ def _read_cells(row: dict[str, Any]) -> MemoryRead:
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:
     """The values of cells, but for tags."""
-    typed = {**row, **{column: cells.number(row[column]) for column in NUMBERS if column in row}}
+    typed = {**row, **{column: csv_table.number(row[column]) for column in NUMBERS if column in row}}
     typed |= {column: row[column].strip() for column in TRIMMED if column in row}
-    return typed | ({"pinned": cells.flag(row["pinned"])} if "pinned" in row else {})
+    return typed | ({"pinned": csv_table.flag(row["pinned"])} if "pinned" in row else {})
 
 
 def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
@@ -193,7 +193,7 @@ def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
             row["tags"] = json.dumps(row["tags"], ensure_ascii=False)
         made = ["true" if row.get(name) is True else str(row.get(name, "")) for name in columns]
         back = {column: cell for column, cell in zip(columns, made, strict=True) if cell.strip()}
-        tags = {"tags": cells.tags("tags", back["tags"])} if "tags" in back else {}
+        tags = {"tags": csv_table.tags("tags", back["tags"])} if "tags" in back else {}
         return written([made]).removesuffix("\n"), parse_memory(_typed(back) | tags)
 
     return write_rows(dataset.counted(progress, path.name), line, "memories", path, header=written([columns]))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats.base import cells, fields
+from cems_workbench.formats.base import csv_table, fields
 from cems_workbench.formats.base.csv_table import (
     CsvTable,
     columns_of,
@@ -100,7 +100,7 @@ def _read_csv(path: Path, progress: Progress) -> ParsedInput:
 
     def parse(row: Mapping[str, str]) -> Query:
         typed: dict[str, Any] = {name: row[name].strip() for name in (*REQUIRED, *COLUMNS) if row.get(name, "").strip()}
-        typed |= {"answerable": cells.flag(typed["answerable"])} if "answerable" in typed else {}
+        typed |= {"answerable": csv_table.flag(typed["answerable"])} if "answerable" in typed else {}
         try:
             return parse_query(typed)
         except FieldError as error:

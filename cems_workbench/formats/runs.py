@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from cems_workbench.formats.base import cells
+from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.csv_table import DELIMITERS, is_padded, names_of, records
 from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json
@@ -139,7 +139,7 @@ def _of_table(text: str, source: str, errors: list[RowError]) -> Run | None:
             if isinstance(row, str):
                 errors.append(RowError(source, number, row))
             elif any(cell.strip() for cell in row):
-                yield number, dict(zip(names, map(cells.restored, row), strict=False))
+                yield number, dict(zip(names, map(csv_table.restored, row), strict=False))
 
     return _of_rows(rows(), source, errors)
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base import cells
+from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.csv_table import (
     DELIMITERS,
     CsvTable,
@@ -70,7 +70,7 @@ def _write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 
 
 def _row(judgment: Judgment, words: str) -> tuple[str, str, int]:
-    return cells.blank_guarded(words), cells.blank_guarded(judgment.memory_id), judgment.grade
+    return csv_table.blank_guarded(words), csv_table.blank_guarded(judgment.memory_id), judgment.grade
 
 
 def _refused_by_quepid(judgment: Judgment, words: str) -> str:
@@ -158,7 +158,7 @@ def _write_book(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
-        pair = cells.blank_guarded(words[judgment.qid]), cells.blank_guarded(judgment.memory_id)
+        pair = csv_table.blank_guarded(words[judgment.qid]), csv_table.blank_guarded(judgment.memory_id)
         table.setdefault(pair, {})[judgment.judge] = judgment.grade
     judges = sorted({judge for grades in table.values() for judge in grades})
     rows = [[*pair, *(grades.get(judge, "") for judge in judges)] for pair, grades in table.items()]
@@ -286,7 +286,7 @@ def _is_judge(column: Iterable[str]) -> bool:
 
 
 def _is_rating(cell: str) -> bool:
-    return decimal_number(cells.restored(cell)) is not None
+    return decimal_number(csv_table.restored(cell)) is not None
 
 
 def _sniff_srw(sample: Sample) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.formats import detect, judgment_writers, read, runs, write_judgments
-from cems_workbench.formats.base import cells
+from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
@@ -261,7 +261,7 @@ def test_no_cell_of_a_csv_is_a_formula(judgments, words, format):
     for row in csv.reader(io.StringIO(written.text, newline="")):
         for cell in row:
             assert cell in numbers or not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-            assert cell in numbers or cells.guarded(cells.restored(cell)) == cell
+            assert cell in numbers or csv_table.guarded(csv_table.restored(cell)) == cell
 
 
 def test_every_form_is_tested_here():

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.formats import FORMATS, read
-from cems_workbench.formats.base.cells import guarded
+from cems_workbench.formats.base.csv_table import guarded
 from cems_workbench.formats.base.names import NAMES
 from tests.thoroughly import THOROUGH, partly
 

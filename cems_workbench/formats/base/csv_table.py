@@ -1,7 +1,11 @@
-"""CSV, read so that a row with a broken quote or with bytes that are not UTF-8 costs only itself, and written.
+"""CSV, read so that a row with a broken quote or with bytes that are not UTF-8 costs only itself, and written; and what a cell stands for.
 
-A table is the lines of a file under a header that names its columns; comma, semicolon or tab stand between cells. A leading apostrophe
-that guards against formula injection is taken off, and put on where it is needed. Rows are numbered by the line they begin in.
+A table is the lines of a file under a header that names its columns; comma, semicolon or tab stand between cells. Rows are numbered by the
+line they begin in.
+
+A spreadsheet runs a cell that begins with = + - @ (or their full-width forms), a tab or a line end as a formula. `guarded` puts an
+apostrophe before such text and `restored` takes it off. Text that begins with apostrophes followed by one of these is guarded too, so
+that restored(guarded(text)) is the text, always (OWASP, "CSV Injection").
 """
 
 from __future__ import annotations
@@ -12,13 +16,66 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base import cells
-from cems_workbench.formats.base.files import is_comment, open_file
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import is_comment, open_file, parse_json, type_name
 from cems_workbench.formats.base.names import plain
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
+
+BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+
+
+def guarded(text: str) -> str:
+    """The text as a cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def restored(cell: str) -> str:
+    """The text that `guarded` made the cell from."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell, 1) else cell
+
+
+def blank_guarded(text: str) -> str:
+    """As `guarded`, with the guard of Quepid: a blank, which it and the Search Relevance Workbench cut off when they read."""
+    return f" {text}" if _FORMULA.match(text) else text
+
+
+def blank_restored(cell: str) -> str:
+    """The text that `blank_guarded` made the cell from."""
+    return cell[1:] if cell.startswith(" ") and _FORMULA.match(cell, 1) else cell
+
+
+def number(cell: str) -> Any:
+    """A number where the cell is one, else the cell itself, for the check of its field to refuse."""
+    cell = cell.strip()
+    if _WHOLE.fullmatch(cell):
+        return int(cell)
+    return float(cell) if _DECIMAL.fullmatch(cell) else cell
+
+
+def flag(cell: str) -> Any:
+    """true, false, 1, 0, yes or no in any case, else the cell itself."""
+    return BOOLEANS.get(cell.strip().lower(), cell)
+
+
+def tags(field: str, cell: str) -> list[Any]:
+    """A JSON array of tags, or tags separated by semicolons; raises FieldError."""
+    if not cell.lstrip().startswith("["):
+        return [tag.strip() for tag in cell.split(";") if tag.strip()]
+    try:
+        items = parse_json(cell)
+    except ValueError as error:
+        raise FieldError(field, f"begins like a JSON array but {error}") from None
+    if not isinstance(items, list):
+        raise FieldError(field, f"must be a list of strings, found {type_name(items)}")
+    return items
+
 
 MAX_CELL = 2**31 - 1
 MAX_HEADER_CHARS = 100_000
@@ -160,7 +217,7 @@ def is_padded(header: str, delimiter: str) -> bool:
 
 def columns_of(line: str, delimiter: str) -> list[str]:
     """The names in a header line, guards taken off."""
-    return [cells.restored(name) for name in names_of(line, delimiter)]
+    return [restored(name) for name in names_of(line, delimiter)]
 
 
 def headers(line: str) -> list[list[str]]:
@@ -193,7 +250,7 @@ def read_rows(
         else:
             yield (
                 line,
-                {column: cells.restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")},
+                {column: restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")},
             )
     progress(f"reading {name}", len(table.lines), len(table.lines))
 
@@ -212,5 +269,5 @@ def written(rows: Iterable[Sequence[str | int]]) -> str:
 
 def _cell(value: str | int) -> str:
     """A cell, quoted where it has to be; csv.writer leaves a carriage return unquoted, at which a reader ends the row."""
-    guarded = cells.guarded(value) if isinstance(value, str) else str(value)
-    return '"{}"'.format(guarded.replace('"', '""')) if _QUOTED.search(guarded) else guarded
+    cell = guarded(value) if isinstance(value, str) else str(value)
+    return '"{}"'.format(cell.replace('"', '""')) if _QUOTED.search(cell) else cell

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cems_workbench.formats.base import cells
+from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.fields import identifier, required_text
 from cems_workbench.formats.base.names import words_of
 from cems_workbench.formats.base.records import Collected, derived_id, graded
@@ -146,7 +146,7 @@ class ByWords:
     def judgment(self, row: Mapping[str, Any], column: str, rating: Any, judge: str = "human") -> Judgment:
         """The judgment of a row with `query` and `docid`, whose rating is in a column; raises FieldError."""
         words, document = query_words(row), row.get("docid")
-        named = {"docid": cells.blank_restored(document) if isinstance(document, str) else document}
+        named = {"docid": csv_table.blank_restored(document) if isinstance(document, str) else document}
         qid, docid = derived_id("q", words), identifier(named, "docid")
         made = graded(column, rating, lambda grade: Judgment(qid, docid, grade, judge), words)
         self.words[qid] = words

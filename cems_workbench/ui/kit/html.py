@@ -77,7 +77,7 @@ def fixed(value: float | None, form: str = ".4f") -> str:
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """A CSV file in UTF-8 with a byte order mark (Excel asks for one), every text cell guarded against formulas."""
-    from cems_workbench.formats.base.cells import guarded
+    from cems_workbench.formats.base.csv_table import guarded
 
     out = io.StringIO()
     writer = csv.writer(out)

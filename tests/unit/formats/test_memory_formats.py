@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.base.cells import guarded, restored
+from cems_workbench.formats.base.csv_table import guarded, restored
 from cems_workbench.records import Memory
 
 GOOD_ROW = {"id": "good", "content": "kept"}
