@@ -25,7 +25,15 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats import judgments, memories, qrels, queries
 from cems_workbench.formats.base import fields
-from cems_workbench.formats.base.files import Sample, as_object, is_comment, read_lines, read_records, take_sample
+from cems_workbench.formats.base.files import (
+    Sample,
+    as_object,
+    is_comment,
+    read_lines,
+    read_records,
+    take_sample,
+    unpacked,
+)
 from cems_workbench.formats.base.format import (
     DataSet,
     DatasetWriter,
@@ -38,7 +46,6 @@ from cems_workbench.formats.base.format import (
 )
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.names import renamed
-from cems_workbench.formats.base.packed import unpacked
 from cems_workbench.formats.base.records import collect, collect_judgments, graded
 from cems_workbench.platform.atomic_write import output_path, write_text
 from cems_workbench.progress import Progress

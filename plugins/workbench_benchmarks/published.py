@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.files import take_sample
+from cems_workbench.formats.base.files import take_sample, unpacked
 from cems_workbench.formats.base.names import names_judgments
-from cems_workbench.formats.base.packed import unpacked
 
 ENDINGS = (".jsonl", ".ndjson", ".jsonl.gz", ".parquet")
 OF_QRELS = (".tsv", ".jsonl", ".ndjson", ".tsv.gz", ".jsonl.gz", ".parquet", ".csv")

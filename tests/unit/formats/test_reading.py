@@ -25,7 +25,7 @@ from pyarrow import parquet
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, read, read_path
-from cems_workbench.formats.base import files, packed
+from cems_workbench.formats.base import files
 from cems_workbench.formats.base.files import BLOCK_BYTES
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import RowError
@@ -256,7 +256,7 @@ def test_parquet_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
 
 def test_what_cannot_be_unpacked_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = gzip.compress(LINES)
-    monkeypatch.setattr(packed, "MAX_FILE_BYTES", 1_000)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 1_000)
     for raw, said in [
         (whole[:-9], "cannot be unpacked: "),
         (gzip.compress(b"x" * 5_000), "unpacks to more than 0 MB; split it"),

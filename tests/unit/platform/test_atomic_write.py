@@ -27,7 +27,7 @@ NOT_ATOMIC = {
     "trace/sink.py": "spans, appended",
     "sources/sqlite/copying.py": "a private copy of a database, in a temporary directory",
     "jobs/traces.py": "rows of a file that is written atomically",
-    "formats/base/packed.py": "an unpacked copy, in a temporary directory",
+    "formats/base/files.py": "an unpacked copy, in a temporary directory",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
 
