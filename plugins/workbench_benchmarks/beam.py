@@ -18,26 +18,33 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.base.files import Sample, is_document, parse_json, read_document, read_objects
+from cems_workbench.formats.base.files import Sample, parse_json, read_document
 from cems_workbench.formats.base.format import Format
-from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
+    FIELDS,
+    QUERIES,
     ConversationForm,
     Part,
     Reading,
+    Rows,
+    an_object,
     conversation_writer,
+    name_of,
+    rows_of,
     said_by,
-    some,
     spread,
+    within,
 )
 
 NAME = "beam"
@@ -69,46 +76,42 @@ key_elements_tested synthesis_required temporal_type time_points calculation_req
 """Fields of the benchmark's questions that say nothing of a query; one note says what they are."""
 
 
-def _unknown() -> dict[str, UnknownFields]:
-    return {
-        "turns": UnknownFields(("role", "id", "time_anchor", "content", "question_type", "index")),
-        "questions": UnknownFields(("question", "source_chat_ids", *_HOW_MADE.split())),
-    }
+KNOWN = {
+    "turns": ("role", "id", "time_anchor", "content", "question_type", "index"),
+    "questions": ("question", "source_chat_ids", *_HOW_MADE.split()),
+}
+NOTES = {
+    "twice": "",
+    "cut": f"{{some}}: its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read",
+    "unjudged": "{n} questions name no turn and have no judgment: {some}",
+    QUERIES: "not read, being neither turns nor questions: plans, answers, rubrics and how a question was made",
+    FIELDS: "",
+}
 
 
 @dataclass
 class _Reading(Reading):
     """What has been read so far, and of the present conversation."""
 
-    times_seen: dict[str, int] = field(default_factory=dict)
+    times_seen: Counter[int] = field(default_factory=Counter)
     last: datetime | None = None
-    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
-    twice: list[str] = field(default_factory=list)
-    cut: list[str] = field(default_factory=list)
-    """Conversations whose chat is CUT_CHAT beside a longer one."""
-    unjudged: list[str] = field(default_factory=list)
-    """Questions that should be answered and name no turn."""
 
-    def notes(self) -> Iterator[str]:
-        yield from self.twice
-        if self.cut:
-            yield f"{some(self.cut)}: its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read"
-        if self.unjudged:
-            yield f"{len(self.unjudged)} questions name no turn and have no judgment: {some(self.unjudged)}"
-        if self.queries:
-            yield "not read, being neither turns nor questions: plans, answers, rubrics and how a question was made"
-        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+
+def _reading(path: Path, errors: list[RowError]) -> _Reading:
+    unknown = {kind: UnknownFields(names) for kind, names in KNOWN.items()}
+    return _Reading(str(path), NOTES, unknown, errors=errors)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a folder of one conversation, or a document of several; raises InputError when it is neither."""
     if path.is_dir():
         return _read_folders(path, progress)
-    if is_document(path):
-        return parse(read_document(path), path, progress)
     errors: list[RowError] = []
-    parsed = parse([row for _, row in read_objects(path, errors, progress)], path, progress)
-    return replace(parsed, errors=(*errors, *parsed.errors))
+    return _parse(rows_of(path, _rows, errors, progress), path, errors)
+
+
+def _rows(document: Any) -> list[Any]:
+    return document if isinstance(document, list) else [document]
 
 
 def _read_folders(path: Path, progress: Progress) -> ParsedInput:
@@ -116,7 +119,7 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
     if not folder(path):
         raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
     homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=_by_number)
-    reading = _Reading(str(path))
+    reading = _reading(path, [])
     for number, home in enumerate(homes):
         progress(f"reading {path.name}", number, len(homes))
         whole = home.resolve()
@@ -131,7 +134,7 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
             continue
         _read_row(reading, row)
         if chat == CUT_CHAT and (home / CHAT).is_file():
-            reading.cut.append(reading.name)
+            reading.counted["cut"].append(reading.name)
     return reading.parsed(NAME)
 
 
@@ -147,38 +150,30 @@ def _by_number(directory: Path) -> tuple[int, str]:
     return (int(directory.name) if re.fullmatch("[0-9]{1,9}", directory.name) else 0, directory.name)
 
 
-def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
-    """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
-    rows = document if isinstance(document, list) else [document]
-    if not any(map(_is_conversation, rows)):
+def _parse(given: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
+    """The conversations among some rows; `path` names them where they have no name. Raises InputError if there is none."""
+    rows = list(given)
+    if not any(_is_conversation(row) for _, row in rows):
         raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-    reading = _Reading(str(path))
-    for number, row in enumerate(rows, start=1):
-        progress(f"reading {path.name}", number - 1, len(rows))
+    reading = _reading(path, errors)
+    for number, (_, row) in enumerate(rows, start=1):
         reading.name = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
         if _is_conversation(row):
-            reading.name = _name(row.get("conversation_id"), reading.name)
+            reading.name = name_of(row.get("conversation_id"), reading.name)
             _read_row(reading, row)
         else:
             reading.report(number, "", "is not a conversation with a chat and probing questions")
     return reading.parsed(NAME)
 
 
-def _name(given: Any, default: str) -> str:
-    usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
-    return str(given).strip() or default if usable else default
-
-
 def _read_row(reading: _Reading, row: dict[str, Any]) -> None:
-    reading.times_seen, reading.last = {}, None
+    reading.times_seen, reading.last = Counter(), None
     for number, (turn, move) in enumerate(_moved(row["chat"]), start=1):
-        try:
+        with reading.reporting(number, f"turn {number}"):
             _read_turn(reading, turn, number, move)
             reading.unknown["turns"].see(turn)
-        except FieldError as error:
-            reading.report(number, f"turn {number}.{error.field}", error.reason)
-    if repeated := sum(times - 1 for times in reading.times_seen.values()):
-        reading.twice.append(f"{reading.name}: {repeated} turns have the id of another")
+    if repeated := reading.times_seen.total() - len(reading.times_seen):
+        reading.counted["twice"].append(f"{reading.name}: {repeated} turns have the id of another")
     questions = _questions(row[QUESTIONS])
     if questions is None:
         reading.report(1, QUESTIONS, "must be questions by ability")
@@ -187,7 +182,8 @@ def _read_row(reading: _Reading, row: dict[str, Any]) -> None:
             reading.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
             continue
         for number, item in enumerate(items, start=1):
-            _read_question(reading, ability, number, item)
+            with reading.reporting(number, f"{ability}[{number}]"):
+                _read_question(reading, ability, number, an_object(item))
 
 
 def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
@@ -195,7 +191,7 @@ def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
     plans = chat if isinstance(chat, list) and len(chat) > 1 and all(map(_is_plan, chat)) else [chat]
     last = 0
     for plan in plans:
-        turns = list(_turns(plan))
+        turns = list(within(plan, lambda node: isinstance(node, dict) and ("content" in node or "role" in node)))
         ids = [number for turn in turns if (number := _whole_id(turn.get("id"))) is not None]
         move = last + 1 if last and ids and min(ids) == 0 else 0
         yield from ((turn, move) for turn in turns)
@@ -216,19 +212,6 @@ def _whole_id(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _turns(chat: Any) -> Iterator[dict[str, Any]]:
-    """The turns in their order, however deep the lists of batches, plans and sessions go."""
-    waiting = [chat]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting.extend(reversed(node))
-        elif isinstance(node, dict) and ("content" in node or "role" in node):
-            yield node
-        elif isinstance(node, dict):
-            waiting.extend(reversed([value for value in node.values() if isinstance(value, list | dict)]))
-
-
 def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) -> None:
     """Add one turn as a memory, `move` added to its id; raises FieldError."""
     role, content = text(turn, "role") or "user", required_text(turn, "content")
@@ -240,7 +223,8 @@ def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) 
     given += move
     anchor = _time(turn.get("time_anchor"))
     reading.last = anchor or reading.last
-    times = reading.times_seen[str(given)] = reading.times_seen.get(str(given), 0) + 1
+    reading.times_seen[given] += 1
+    times = reading.times_seen[given]
     name = f"{reading.name}/{given}" if times == 1 else f"{reading.name}/{given}.{times}"
     when = None if reading.last is None else reading.last + timedelta(seconds=number)
     reading.add_turn(name, f"{PROJECT}{reading.name}", role, content, when)
@@ -258,46 +242,22 @@ def _questions(given: Any) -> dict[str, Any] | None:
     return given if isinstance(given, dict) and all(isinstance(key, str) for key in given) else None
 
 
-def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> None:
-    where = f"{ability}[{number}]"
-    try:
-        if not isinstance(item, dict):
-            raise FieldError("", "must be an object")
-        question = required_text(item, "question")
-    except FieldError as error:
-        reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
-        return
-    qid = f"{reading.name}/{ability}-{number}"
+def _read_question(reading: _Reading, ability: str, number: int, item: dict[str, Any]) -> None:
+    """Add one question with the turns that answer it; raises FieldError when there is none."""
+    question, qid = required_text(item, "question"), f"{reading.name}/{ability}-{number}"
+    abstains = ability == ABSTENTION
     reading.unknown["questions"].see(item)
-    reading.queries.append(
-        Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if ability == ABSTENTION else None)
-    )
-    named = dict.fromkeys(_numbers(item.get("source_chat_ids")))
-    if not named and ability != ABSTENTION:
-        reading.unjudged.append(qid)
-    for turn in named:
-        times = reading.times_seen.get(turn, 0)
-        if times == 1:
-            reading.judgments.append(Judgment(qid, f"{reading.name}/{turn}", 1))
-        else:
-            reason = (
-                f"no turn {turn} in the chat"
-                if not times
-                else f"{times} turns have the id {turn}; which is meant is open"
-            )
-            reading.report(number, f"{where}.source_chat_ids", reason)
-
-
-def _numbers(node: Any) -> Iterator[str]:
-    """The whole numbers in nested lists and objects, in their order."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _numbers(item)
-    elif isinstance(node, dict):
-        for item in node.values():
-            yield from _numbers(item)
-    elif (number := _whole_id(node)) is not None:
-        yield str(number)
+    given = map(_whole_id, within(item.get("source_chat_ids"), lambda node: _whole_id(node) is not None))
+    ids = [number for number in dict.fromkeys(given) if number is not None]
+    query = Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if abstains else None)
+    reading.add_query(query, [f"{reading.name}/{turn}" for turn in ids if reading.times_seen[turn] == 1])
+    if not ids and not abstains:
+        reading.counted["unjudged"].append(qid)
+    for turn in ids:
+        if (times := reading.times_seen[turn]) != 1:
+            several = f"{times} turns have the id {turn}; which is meant is open"
+            where = f"{ability}[{number}].source_chat_ids"
+            reading.report(number, where, several if times else f"no turn {turn} in the chat")
 
 
 def _time(value: Any) -> datetime | None:
@@ -372,16 +332,10 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
 
 def _chat(part: Part) -> tuple[list[dict[str, Any]], int]:
     """The turns in their order, an anchor where the day changes, and how many places are held."""
-    dated = sorted(
-        (memory for memory in part.memories if memory.created_at),
-        key=lambda memory: (_second(memory), _place(part, memory)),
-    )
-    undated = sorted(
-        (memory for memory in part.memories if not memory.created_at), key=lambda memory: _place(part, memory)
-    )
+    turns = sorted(part.memories, key=lambda turn: (turn.created_at is not None, _second(turn), _place(part, turn)))
     last: date | None = None
     placed: list[tuple[int, dict[str, Any]]] = []
-    for number, memory in enumerate([*undated, *dated], start=1):
+    for number, memory in enumerate(turns, start=1):
         day = None if memory.created_at is None else memory.created_at.date()
         anchor = {"time_anchor": _anchor(memory.created_at)} if memory.created_at and day != last else {}
         last = day or last
@@ -425,7 +379,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=8),
+    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, _parse), place=8),
     place=2,
     shape="objects with chat and probing_questions",
     needs=(("chat",), ("probing_questions",)),

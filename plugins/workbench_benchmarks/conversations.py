@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +18,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import memory_fields
-from cems_workbench.formats.base.fields import MONTHS, FieldError
+from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields
+from cems_workbench.formats.base.files import is_document, read_document, read_objects
 from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Losses, judged
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.platform.atomic_write import output_path
@@ -44,22 +47,41 @@ MAX_EMPTY_TURNS = 10_000
 
 SHOWN = 3
 """Names that a note lists."""
+FIELDS, QUERIES, SEVERAL = "fields", "queries", "several"
+"""Keys of notes: on the fields that are not known, if there are queries, if there are several."""
+Rows = Iterable[tuple[int, Any]]
+"""Numbered rows of a file."""
 
 
 @dataclass
 class Reading:
-    """What has been read so far of the file `source`; `name` is that of the conversation which is being read, in its errors."""
+    """What has been read so far of the file `source`; `name` is that of the conversation which is being read, in its errors.
+
+    `said` are the notes of a format by what was `counted`, in their order: {n} is how many there are, {first} one of them, {some} the first
+    ones, {all} all; without a text what was counted are notes. `unknown` has the fields that each kind of row may have.
+    """
 
     source: str
+    said: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, UnknownFields] = field(default_factory=dict)
     name: str = ""
     memories: list[Memory] = field(default_factory=list)
     queries: list[Query] = field(default_factory=list)
     judgments: list[Judgment] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
+    counted: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def report(self, row: int, where: str, reason: str) -> None:
         """A row, or its field `where`, that cannot be used."""
         self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}" if self.name else where or None))
+
+    @contextmanager
+    def reporting(self, row: int, where: str) -> Iterator[None]:
+        """Report what the block cannot use, with its place, and go on behind the block."""
+        try:
+            yield
+        except FieldError as error:
+            self.report(row, f"{where}.{error.field}".strip("."), error.reason)
 
     def add_turn(
         self, name: str, project: str, role: str, words: str, when: datetime | None = None, session: str | None = None
@@ -80,9 +102,24 @@ class Reading:
             )
         )
 
+    def add_query(self, query: Query, answering: Iterable[str], without: str = "") -> None:
+        """Add a question with the memories that answer it; one without any is counted as `without`."""
+        self.queries.append(query)
+        labels = [Judgment(query.qid, memory_id, 1) for memory_id in dict.fromkeys(answering)]
+        self.judgments += labels
+        if without and not labels:
+            self.counted[without].append(query.qid)
+
     def notes(self) -> Iterator[str]:
-        """Lines about the whole file; none unless a format has some."""
-        yield from ()
+        """Lines about the whole file."""
+        qids = [query.qid for query in self.queries]
+        counted = {SEVERAL: qids[1:], QUERIES: qids, **self.counted}
+        for what, line in self.said.items():
+            if what == FIELDS:
+                yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+            elif names := counted.get(what):
+                each = [line.format(n=len(names), first=names[0], some=some(names), all="; ".join(names))]
+                yield from each if line else names
 
     def parsed(self, format: str) -> ParsedInput:
         """All of it, as read by a format."""
@@ -100,6 +137,41 @@ class Reading:
 def some(names: Sequence[str]) -> str:
     """The first of some names, and how many more there are."""
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+
+
+def rows_of(path: Path, inner: Callable[[Any], list[Any]], errors: list[RowError], progress: Progress) -> Rows:
+    """The rows of a file of JSON lines, or those that are `inner` of a document."""
+    if not is_document(path):
+        yield from read_objects(path, errors, progress)
+        return
+    rows = inner(read_document(path))
+    for number, row in enumerate(rows, start=1):
+        progress(f"reading {path.name}", number - 1, len(rows))
+        yield number, row
+
+
+def an_object(value: Any) -> dict[str, Any]:
+    """The value itself; raises FieldError for what is no object."""
+    if not isinstance(value, dict):
+        raise FieldError("", "must be an object")
+    return value
+
+
+def name_of(given: Any, default: str) -> str:
+    """The name of a conversation: a printable text or a number, else the default."""
+    usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
+    return str(given).strip() or default if usable else default
+
+
+def within(node: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
+    """What is wanted in nested lists and objects, in its order; nothing that is wanted is looked into."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if wanted(one):
+            yield one
+        elif isinstance(one, list | dict):
+            waiting.extend(reversed(list(one.values()) if isinstance(one, dict) else one))
 
 
 @dataclass
@@ -123,7 +195,7 @@ class ConversationForm:
     memory: Callable[[Memory], str]
     query: Callable[[Query], str]
     build: Callable[[Part], tuple[dict[str, Any], int]]
-    parse: Callable[[Any, Path], ParsedInput]
+    parse: Callable[[Rows, Path, list[RowError]], ParsedInput]
     by_question: bool = False
     """Whether each question has its own conversation, which may have no turns, and every turn belongs to a question."""
 
@@ -242,20 +314,18 @@ def _writable(form: ConversationForm, part: Part, losses: Losses) -> dict[str, A
     """The document of a part of which everything comes back; what does not is taken out of the part. None if that is all."""
     while part.queries if form.by_question else part.memories:
         document, held = form.build(part)
-        back = form.parse([document], WRITTEN_PATH)
+        back = form.parse([(1, document)], WRITTEN_PATH, [])
         memories = {memory.id: memory for memory in back.memories}
         queries = {query.qid: query for query in back.queries}
-        strangers = (memories.keys() - {memory.id for memory in part.memories}) | (
-            queries.keys() - {query.qid for query in part.queries}
-        )
-        lost = {memory.id for memory in part.memories if not _same(memory, memories.get(memory.id))}
-        silent = {query.qid for query in part.queries if not _same(query, queries.get(query.qid))}
-        if not (lost or silent or strangers):
-            _compare(part, memories, queries, back.judgments, losses)
-            losses.held += held
-            return document
-        if not lost and not silent:  # under other names only
-            lost, silent = {memory.id for memory in part.memories}, {query.qid for query in part.queries}
+        ids, qids = {memory.id for memory in part.memories}, {query.qid for query in part.queries}
+        lost = {one.id for one in part.memories if one.id not in memories or memories[one.id].content != one.content}
+        silent = {one.qid for one in part.queries if one.qid not in queries or queries[one.qid].query != one.query}
+        if not (lost or silent):
+            if memories.keys() <= ids and queries.keys() <= qids:
+                _compare(part, memories, queries, back.judgments, losses)
+                losses.held += held
+                return document
+            lost, silent = ids, qids  # under other names only
         _take_out(part, lost, silent, losses)
     for name in (*(memory.id for memory in part.memories), *(query.qid for query in part.queries)):
         losses.leave_out(
@@ -264,17 +334,13 @@ def _writable(form: ConversationForm, part: Part, losses: Losses) -> dict[str, A
     return None
 
 
-def _same(before: Memory | Query, after: Memory | Query | None) -> bool:
-    if isinstance(before, Memory):
-        return isinstance(after, Memory) and after.content == before.content
-    return isinstance(after, Query) and after.query == before.query
-
-
 def _take_out(part: Part, lost: set[str], silent: set[str], losses: Losses) -> None:
-    for memory_id in (memory.id for memory in part.memories if memory.id in lost):
-        losses.leave_out(memory_id, "would be read back under another id or with another text")
-    for qid in (query.qid for query in part.queries if query.qid in silent):
-        losses.leave_out(qid, "would be read back under another id or in other words")
+    for memory in part.memories:
+        if memory.id in lost:
+            losses.leave_out(memory.id, "would be read back under another id or with another text")
+    for query in part.queries:
+        if query.qid in silent:
+            losses.leave_out(query.qid, "would be read back under another id or in other words")
     part.memories = [memory for memory in part.memories if memory.id not in lost]
     part.queries = [query for query in part.queries if query.qid not in silent]
     for qid, labels in part.evidence.items():

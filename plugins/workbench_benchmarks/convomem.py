@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from cems_workbench.formats.base.fields import FieldError, UnknownFields, requir
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, ParsedInput, Query
-from workbench_benchmarks.conversations import Reading, some
+from cems_workbench.records import ParsedInput, Query
+from workbench_benchmarks.conversations import FIELDS, QUERIES, Reading, an_object
 
 NAME = "convomem"
 PROJECT = "convomem/"
@@ -51,31 +51,18 @@ class _Message:
     words: str
 
 
-@dataclass
-class _Reading(Reading):
-    """What has been read so far."""
-
-    unknown: dict[str, UnknownFields] = field(
-        default_factory=lambda: {
-            "items": UnknownFields(("question", "message_evidences", "conversations", "category", *NOT_READ)),
-            "conversations": UnknownFields(("id", "messages", "containsEvidence", "model_name")),
-            "messages": UnknownFields(("speaker", "text")),
-        }
-    )
-    unjudged: list[str] = field(default_factory=list)
-    unanswerable: int = 0
-    without_question: int = 0
-
-    def notes(self) -> Iterator[str]:
-        if self.unanswerable:
-            yield f"{self.unanswerable} questions of abstention have no answer; the messages that they name are not judged"
-        if self.unjudged:
-            yield f"{len(self.unjudged)} questions have no judgment: {some(self.unjudged)}"
-        if self.without_question:
-            yield f"{self.without_question} items ask nothing: their conversations are memories"
-        if self.queries:
-            yield f"not read, being neither questions nor messages: {', '.join(NOT_READ)} of items, model_name of conversations"
-        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
+KNOWN = {
+    "items": ("question", "message_evidences", "conversations", "category", *NOT_READ),
+    "conversations": ("id", "messages", "containsEvidence", "model_name"),
+    "messages": ("speaker", "text"),
+}
+NOTES = {
+    "unanswerable": "{n} questions of abstention have no answer; the messages that they name are not judged",
+    "unjudged": "{n} questions have no judgment: {some}",
+    "without question": "{n} items ask nothing: their conversations are memories",
+    QUERIES: f"not read, being neither questions nor messages: {', '.join(NOT_READ)} of items, model_name of conversations",
+    FIELDS: "",
+}
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -85,7 +72,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     kind = parents[1] if numbered else None
     folders = [*([kind] if kind else []), *(parents[:1] if _FOLDER.fullmatch(parents[0]) else [])]
     name = "-".join([*folders, path.stem])
-    reading = _Reading(str(path))
+    reading = Reading(str(path), NOTES, {kind: UnknownFields(names) for kind, names in KNOWN.items()})
     found = 0
     for number, row in read_records(path, reading.errors, progress):
         for case, items, conversations in _cases(row, f"{name}-{number}"):
@@ -118,7 +105,7 @@ def _cases(row: dict[str, Any], name: str) -> Iterator[tuple[str, list[Any], Any
             yield f"{name}-{number}", [item], item.get("conversations") if isinstance(item, dict) else None
 
 
-def _read_case(reading: _Reading, row: int, case: str, items: list[Any], conversations: Any, kind: str | None) -> None:
+def _read_case(reading: Reading, row: int, case: str, items: list[Any], conversations: Any, kind: str | None) -> None:
     said: dict[str | None, list[_Message]] = {}
     for number, conversation in enumerate(conversations if isinstance(conversations, list) else [], start=1):
         where = f"{case}/{number}"
@@ -129,15 +116,14 @@ def _read_case(reading: _Reading, row: int, case: str, items: list[Any], convers
         given = conversation.get("id")
         messages = said.setdefault(given if isinstance(given, str) else None, [])
         for place, message in enumerate(conversation["messages"], start=1):
-            try:
+            with reading.reporting(row, f"{where}/{place}"):
                 messages.append(_read_message(reading, case, f"{where}/{place}", message))
-            except FieldError as error:
-                reading.report(row, f"{where}/{place}.{error.field}".rstrip("."), error.reason)
     for number, item in enumerate(items, start=1):
-        _read_item(reading, row, case, number, item, said, kind)
+        with reading.reporting(row, f"{case}/q{number}"):
+            _read_item(reading, row, case, number, an_object(item), said, kind)
 
 
-def _read_message(reading: _Reading, case: str, name: str, message: Any) -> _Message:
+def _read_message(reading: Reading, case: str, name: str, message: Any) -> _Message:
     """Add one message as a memory; raises FieldError."""
     if not isinstance(message, dict):
         raise FieldError("", "must be a message with speaker and text")
@@ -149,31 +135,24 @@ def _read_message(reading: _Reading, case: str, name: str, message: Any) -> _Mes
 
 
 def _read_item(
-    reading: _Reading,
+    reading: Reading,
     row: int,
     case: str,
     number: int,
-    item: Any,
+    item: dict[str, Any],
     said: dict[str | None, list[_Message]],
     kind: str | None,
 ) -> None:
     where = f"{case}/q{number}"
-    if not isinstance(item, dict):
-        reading.report(row, where, "must be an object")
-        return
     reading.unknown["items"].see(item)
     if not str(item.get("question") or "").strip() and not item.get("message_evidences"):
-        reading.without_question += 1
+        reading.counted["without question"].append(where)
         return
-    try:
-        question, category = required_text(item, "question"), kind or text(item, "category")
-    except FieldError as error:
-        reading.report(row, f"{where}.{error.field}", error.reason)
-        return
+    question, category = required_text(item, "question"), kind or text(item, "category")
     answerable = None if ABSTENTION not in (category or "").lower() else False
-    reading.queries.append(Query(where, question, f"{PROJECT}{case}", None, category, answerable))
+    query = Query(where, question, f"{PROJECT}{case}", None, category, answerable)
     if answerable is False:
-        reading.unanswerable += 1
+        reading.add_query(query, (), "unanswerable")
         return
     judged: dict[str, None] = {}
     given = item.get("message_evidences")
@@ -182,9 +161,7 @@ def _read_item(
         judged.update(dict.fromkeys(found))
         if reason:
             reading.report(row, f"{where}.message_evidences[{place}]", reason)
-    reading.judgments += [Judgment(where, message, 1) for message in judged]
-    if not judged:
-        reading.unjudged.append(where)
+    reading.add_query(query, judged, "unjudged")
 
 
 def _own(item: dict[str, Any], said: dict[str | None, list[_Message]]) -> list[_Message]:

@@ -26,19 +26,25 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, storable, text
-from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample
+from cems_workbench.formats.base.files import Sample, take_sample
 from cems_workbench.formats.base.format import Format
-from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     ASKED_WITHIN,
+    FIELDS,
     TIME_FORMS,
     TIMES,
     ConversationForm,
     Part,
+    Reading,
+    Rows,
+    an_object,
     conversation_writer,
     first_of,
     is_said,
+    name_of,
+    rows_of,
     said_at,
     said_by,
     spread,
@@ -71,6 +77,7 @@ TEXTS = ("text", "content", "message")
 QUESTION_IDS = ("qa_id", "question_id", "id")
 CATEGORIES = ("category", "question_type", "type")
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
+PLACE = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
 WRAPPERS = ("data", "samples", "conversations")
 NOT_READ = {
     "conversations": (
@@ -87,32 +94,42 @@ NOT_READ = {
 CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
 
 
-def _unknown() -> dict[str, UnknownFields]:
-    session = ("session_index", "session_date_time", "message_index")
-    place = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
-    counts = ("session_count", "message_count", "multimodal_message_count", "image_count")
-    known = {
-        "conversations": (*NAMES, *ASKED, *place, *counts, "conversation", "sessions", "speakers"),
-        "turns": (*TURN_IDS, *SPEAKERS, *TEXTS, *TIMES, *session, "session", "session_id", "blip_caption"),
-        "questions": (*QUESTION_FIELDS, *place),
-    }
-    return {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in known.items()}
+KNOWN = {
+    "conversations": (
+        *(*NAMES, *ASKED, *PLACE, "conversation", "sessions", "speakers"),
+        *("session_count", "message_count", "multimodal_message_count", "image_count"),
+    ),
+    "turns": (
+        *(*TURN_IDS, *SPEAKERS, *TEXTS, *TIMES, "session", "session_id", "blip_caption"),
+        *("session_index", "session_date_time", "message_index"),
+    ),
+    "questions": (*QUESTION_FIELDS, *PLACE),
+}
+NOTES = {
+    "conversations": ASKED_WITHIN,
+    FIELDS: "",
+    "not read": "not read, being neither turns nor questions: {all}",
+    "undated": "{n} sessions have no date; nor have their turns",
+    "unnamed": "{n} turns have no dia_id: D1:3 is the third turn of the first session, which ends where the timestamp changes",
+    "unanswered": "{n} questions name no turn that answers them and so have no judgment, e.g. {first}",
+}
 
 
 @dataclass
-class _Seen:
-    """What the whole input had, for its notes."""
+class _Reading(Reading):
+    """What has been read of one conversation; what was counted and the unknown fields are those of the whole input."""
 
-    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
-    not_read: dict[str, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NOT_READ})
-    undated: int = 0
-    unnamed: int = 0
-    unanswered: list[str] = field(default_factory=list)
+    not_read: dict[str, dict[str, None]] = field(default_factory=lambda: {kind: {} for kind in NOT_READ})
+    turns: dict[str, str] = field(default_factory=dict)
+    """The ids of turns by how evidence may name them: D1:3 for D1:03."""
+    ids: set[str] = field(default_factory=set)
+    """Of turns and of questions."""
+    last: datetime | None = None
+    asked: int = 0
+    conversation: Any = None
 
     def see(self, kind: str, row: dict[str, Any]) -> None:
-        for name in NOT_READ[kind]:
-            if name in row:
-                self.not_read[kind][name] = self.not_read[kind].get(name, 0) + 1
+        self.not_read[kind] |= dict.fromkeys(name for name in NOT_READ[kind] if name in row)
         self.unknown[kind].see(row)
 
     def see_conversation(self, row: dict[str, Any]) -> None:
@@ -124,48 +141,17 @@ class _Seen:
             if of_session is None:
                 fields[name] = value
             elif of_session[1] and of_session[1][1:] not in TIMES:
-                self.not_read["conversations"][f"session_N{of_session[1]}"] = 1
+                self.not_read["conversations"][f"session_N{of_session[1]}"] = None
         if isinstance(row.get("question"), str):  # a row for each question: those fields are the question's
             fields = {
                 name: value for name, value in fields.items() if name not in (*QUESTION_FIELDS, *NOT_READ["questions"])
             }
         self.see("conversations", fields)
 
-    def notes(self) -> Iterator[str]:
-        yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
-        if parts := [f"{', '.join(names)} of {kind}" for kind, names in self.not_read.items() if names]:
-            yield f"not read, being neither turns nor questions: {'; '.join(parts)}"
-        if self.undated:
-            yield f"{self.undated} sessions have no date; nor have their turns"
-        if self.unnamed:
-            yield (
-                f"{self.unnamed} turns have no dia_id: D1:3 is the third turn of the first session, which ends where the timestamp changes"
-            )
-        if self.unanswered:
-            yield (
-                f"{len(self.unanswered)} questions name no turn that answers them and so have no judgment, e.g. {self.unanswered[0]}"
-            )
-
-
-@dataclass
-class _Reading:
-    """What has been read of one conversation."""
-
-    source: str
-    name: str
-    seen: _Seen
-    memories: dict[str, Memory] = field(default_factory=dict)
-    turns: dict[str, str] = field(default_factory=dict)
-    """The ids of turns by how evidence may name them: D1:3 for D1:03."""
-    queries: dict[str, Query] = field(default_factory=dict)
-    judgments: list[Judgment] = field(default_factory=list)
-    errors: list[RowError] = field(default_factory=list)
-    last: datetime | None = None
-    asked: int = 0
-    conversation: Any = None
-
-    def report(self, row: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
+    def latest(self, when: datetime) -> datetime:
+        """A time of the conversation, which is the last if none is later."""
+        self.last = max(self.last or when, when)
+        return when
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,26 +166,16 @@ class _Session:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of conversations, of their questions, or a folder of both; raises InputError when it holds neither."""
-    if folder(path):
-        errors: list[RowError] = []
-        rows = [row for name in (CONVERSATIONS, QUESTIONS) for row in _lines(path / name, errors, progress)]
-        return _parse(rows, path, errors, progress)
-    if is_document(path):
-        return parse(read_document(path), path, progress)
-    errors = []
-    return _parse(_lines(path, errors, progress), path, errors, progress)
-
-
-def _lines(path: Path, errors: list[RowError], progress: Progress) -> list[tuple[str, int, Any]]:
-    return [(str(path), number, row) for number, row in read_objects(path, errors, progress)]
-
-
-def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
-    """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
-    if document == []:
+    errors: list[RowError] = []
+    files = [path / CONVERSATIONS, path / QUESTIONS] if folder(path) else [path]
+    given = [
+        (str(file), number, row)
+        for file in files
+        for number, row in rows_of(file, lambda document: _rows(document, path), errors, progress)
+    ]
+    if not given and not errors:
         raise InputError(f"{path} is an empty list")
-    rows = [(str(path), number, row) for number, row in enumerate(_rows(document, path), start=1)]
-    return _parse(rows, path, [], progress)
+    return _parse(given, path, errors)
 
 
 def _rows(document: Any, path: Path) -> list[Any]:
@@ -219,31 +195,34 @@ def _rows(document: Any, path: Path) -> list[Any]:
     return rows
 
 
-def _parse(rows: list[tuple[str, int, Any]], path: Path, errors: list[RowError], progress: Progress) -> ParsedInput:
+def _parse(rows: Sequence[tuple[str, int, Any]], path: Path, errors: list[RowError]) -> ParsedInput:
     if not any(_is_ours(row) for _, _, row in rows):
         raise InputError(f"{path}: no conversation with session_N with turns, and no question with its evidence")
-    seen, readings = _Seen(), dict[str, _Reading]()
-    for done, (source, number, row) in enumerate(rows):
-        progress(f"reading {path.name}", done, len(rows))
+    unknown = {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in KNOWN.items()}
+    whole = _Reading(str(path), NOTES, unknown, errors=errors)
+    readings: dict[str, _Reading] = {}
+    for source, number, row in rows:
         if not _is_ours(row):
             errors.append(RowError(source, number, "is no conversation with session_N with turns, nor a question"))
             continue
         name = _name(row, path.stem if len(rows) == 1 else f"{path.stem}-{number}")
-        reading = readings.setdefault(name, _Reading(source, name, seen))
+        made = _Reading(source, {}, unknown, name, counted=whole.counted, not_read=whole.not_read)
+        reading = readings.setdefault(name, made)
         reading.source = source
-        try:
+        with reading.reporting(number, ""):
             _read_row(reading, number, row)
-        except FieldError as error:
-            reading.report(number, error.field, error.reason)
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(memory for part in readings.values() for memory in part.memories.values()),
-        queries=tuple(query for part in readings.values() for query in part.queries.values()),
-        judgments=tuple(judgment for part in readings.values() for judgment in part.judgments),
-        errors=(*errors, *(error for part in readings.values() for error in part.errors)),
-        notes=(*((ASKED_WITHIN,) if len(readings) > 1 else ()), *seen.notes()),
-    )
+    for reading in readings.values():
+        whole.memories += reading.memories
+        whole.queries += reading.queries
+        whole.judgments += reading.judgments
+        errors += reading.errors
+    whole.counted["conversations"] = list(readings)[1:]
+    whole.counted["not read"] = [f"{', '.join(names)} of {kind}" for kind, names in whole.not_read.items() if names]
+    return whole.parsed(NAME)
+
+
+def _parse_rows(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
+    return _parse([(str(path), number, row) for number, row in rows], path, errors)
 
 
 def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
@@ -253,22 +232,21 @@ def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
         said = row.get("conversation", row.get("sessions", row))
         if reading.conversation is None:
             reading.conversation = said
-            reading.seen.see_conversation(row)
+            reading.see_conversation(row)
             _read_sessions(reading, row)
         elif not alone or said != reading.conversation:
             raise FieldError("", "another conversation of the file has this name")
     for question in _questions(row):
         reading.asked += 1
-        where = "question" if alone else f"qa[{reading.asked}]"
-        _read_question(reading, question, number if alone else reading.asked, where)
+        place, where = (number, "question") if alone else (reading.asked, f"qa[{reading.asked}]")
+        with reading.reporting(place, where):
+            _read_question(reading, question, place, where)
 
 
 def _name(row: dict[str, Any], default: str) -> str:
     """The name of a conversation, or of that of a question, whose own id is another."""
     names = NAMES if _is_conversation(row) else NAMES[:-1]
-    given = next((row[name] for name in names if row.get(name) is not None), None)
-    usable = isinstance(given, str | int) and not isinstance(given, bool) and str(given).isprintable()
-    return str(given).strip() or default if usable else default
+    return name_of(next((row[name] for name in names if row.get(name) is not None), None), default)
 
 
 def _sessions(row: dict[str, Any]) -> list[_Session]:
@@ -350,46 +328,48 @@ def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:
     for session in _sessions(row):
         started = said_at(session.started)
         if started is not None:
-            reading.last = max(reading.last or started, started)
+            reading.latest(started)
         elif is_said(session.started):
             reading.report(
                 session.number, session.time_field, f"must be a time such as {TIME_FORMS}; its turns have no date"
             )
         else:
-            reading.seen.undated += 1
+            reading.counted["undated"].append(reading.name)
         for number, turn in enumerate(session.turns, start=1):
             position += 1
-            where = f"session_{session.number}[{number}]"
-            try:
-                _read_turn(reading, turn, session, number, started)
-            except FieldError as error:
-                reading.report(position, f"{where}.{error.field}" if error.field else where, error.reason)
+            with reading.reporting(position, f"session_{session.number}[{number}]"):
+                _read_turn(reading, an_object(turn), session, number, started)
 
 
-def _read_turn(reading: _Reading, turn: Any, session: _Session, number: int, started: datetime | None) -> None:
+def _read_turn(
+    reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
+) -> None:
     """Add one turn as a memory; raises FieldError."""
-    if not isinstance(turn, dict):
-        raise FieldError("", "must be an object")
     turn_id = _turn_id(turn) or f"D{session.number}:{number}"
     speaker, field = required_text(turn, first_of(turn, SPEAKERS)), first_of(turn, TEXTS)
     said, caption = text(turn, field), text(turn, "blip_caption")
     if said is None and caption is None:
         raise FieldError(field, "is missing")
-    if turn_id in reading.memories:
+    name = f"{reading.name}/{turn_id}"
+    if name in reading.ids:
         raise FieldError("dia_id", f"{turn_id!r} stands already in the conversation")
-    reading.seen.see("turns", turn)
-    reading.seen.unnamed += _turn_id(turn) is None
+    reading.ids.add(name)
+    reading.see("turns", turn)
+    if _turn_id(turn) is None:
+        reading.counted["unnamed"].append(turn_id)
     when = _time_of(reading, turn, session, number, started)
     content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
-    reading.memories[turn_id] = Memory(
-        id=f"{reading.name}/{turn_id}",
-        content=content,
-        project=f"{PROJECT}{reading.name}",
-        session=f"{reading.name}/session_{session.number}",
-        author=speaker,
-        created_at=when,
-        last_accessed=when,
-        source_ref=f"locomo:{reading.name}:{turn_id}",
+    reading.memories.append(
+        Memory(
+            name,
+            content,
+            project=f"{PROJECT}{reading.name}",
+            session=f"{reading.name}/session_{session.number}",
+            author=speaker,
+            created_at=when,
+            last_accessed=when,
+            source_ref=f"locomo:{reading.name}:{turn_id}",
+        )
     )
     for name in (turn_id, *_named(turn_id)):
         reading.turns.setdefault(name, turn_id)
@@ -412,13 +392,9 @@ def _time_of(
     if is_said(own) and own != session.started:
         when = said_at(own)
         if when is not None:
-            reading.last = max(reading.last or when, when)
-            return when
-        reading.report(
-            number,
-            f"session_{session.number}[{number}].{first_of(turn, TIMES)}",
-            f"must be a time such as {TIME_FORMS}",
-        )
+            return reading.latest(when)
+        where = f"session_{session.number}[{number}].{first_of(turn, TIMES)}"
+        reading.report(number, where, f"must be a time such as {TIME_FORMS}")
     return None if started is None else started + timedelta(seconds=number)
 
 
@@ -429,25 +405,18 @@ def _questions(row: dict[str, Any]) -> list[Any]:
     return next((row[name] for name in ASKED if isinstance(row.get(name), list)), [])
 
 
-def _read_question(reading: _Reading, row: Any, number: int, where: str) -> None:
-    """Add one question with its evidence; what is wrong with it is reported."""
-    try:
-        if not isinstance(row, dict):
-            raise FieldError("", "must be an object")
-        question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
-        if qid in reading.queries:
-            raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
-        kind = _type(row)
-    except FieldError as error:
-        reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
-        return
+def _read_question(reading: _Reading, given: Any, number: int, where: str) -> None:
+    """Add one question with its evidence; raises FieldError."""
+    row = an_object(given)
+    question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
+    if f"?{qid}" in reading.ids:
+        raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
+    query = Query(qid, question, f"{PROJECT}{reading.name}", reading.last, _type(row))
+    reading.ids.add(f"?{qid}")
     if not _is_conversation(row):
-        reading.seen.see("questions", row)
-    reading.queries[qid] = Query(qid, question, f"{PROJECT}{reading.name}", reading.last, kind)
+        reading.see("questions", row)
     turns = _evidence(reading, row.get("evidence"), number, f"{where}.evidence")
-    reading.judgments += [Judgment(qid, f"{reading.name}/{turn_id}", 1) for turn_id in turns]
-    if not turns:
-        reading.seen.unanswered.append(qid)
+    reading.add_query(query, [f"{reading.name}/{turn_id}" for turn_id in turns], "unanswered")
 
 
 def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
@@ -584,13 +553,19 @@ def _owner(memory: Memory) -> str:
 
 def _asked_in(query: Query) -> str:
     """The conversation of a question, by its qid, or by its project if the qid is its own id; raises ValueError."""
-    match = _QUESTION.fullmatch(query.qid)
-    if match is not None and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}":
-        return match[1]
+    if _placed(query.qid)[1]:
+        return _placed(query.qid)[0]
     name = (query.project or "").removeprefix(PROJECT)
     if query.project != PROJECT + name or not name or not query.qid.startswith(name):
         raise ValueError("is no question of a LoCoMo conversation (qid NAME/q001)")
     return name
+
+
+def _placed(qid: str) -> tuple[str, int]:
+    """The conversation of a question, and its place there, that a qid such as NAME/q001 names; 0 if it names no place."""
+    match = _QUESTION.fullmatch(qid)
+    number = int(match[2]) if match else 0
+    return (match[1], number) if match and match[2] == f"{number:03d}" else ("", 0)
 
 
 def _build(part: Part) -> tuple[dict[str, Any], int]:
@@ -609,9 +584,10 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
             conversation[f"session_{number}_date_time"] = _clock(started)
         conversation[f"session_{number}"] = turns
         held += empty
-    numbered = [(number, query) for query in part.queries if (number := _number(part, query))]
-    questions, empty = spread([(number, _question(part, query)) for number, query in numbered], EMPTY_QUESTION)
-    named = [{"qa_id": query.qid, **_question(part, query)} for query in part.queries if not _number(part, query)]
+    rows = [(_placed(query.qid), query.qid, _question(part, query)) for query in part.queries]
+    numbered = [(number, row) for (name, number), _, row in rows if number and name == part.name]
+    questions, empty = spread(numbered, EMPTY_QUESTION)
+    named = [{"qa_id": qid, **row} for (name, number), qid, row in rows if not (number and name == part.name)]
     return {"sample_id": part.name, "conversation": conversation, "qa": [*questions, *named]}, held + empty
 
 
@@ -629,33 +605,18 @@ def _session(turns: Turns) -> tuple[datetime | None, list[dict[str, Any]], int]:
     times = [memory.created_at for memory, _ in turns if memory.created_at is not None]
     if len(times) < len(turns):
         return None, [turn for _, turn in sorted(turns, key=_natural)], 0
-    started = _minute_before(min(times))
+    first = min(times)
+    # The whole minute in which it began, a second or more before its first turn.
+    earlier = min(timedelta(seconds=1), first - datetime.min.replace(tzinfo=first.tzinfo))
+    started = (first - earlier).replace(second=0, microsecond=0)
     ordered = sorted(turns, key=lambda pair: (pair[0].created_at, _natural(pair)))
-    return started, *spread(_places(ordered, started), EMPTY_TURN)
-
-
-def _places(turns: Turns, started: datetime) -> Sequence[tuple[int, dict[str, Any]]]:
-    """Each turn with its place: the seconds since the session began."""
-    return [(int((memory.created_at or started).timestamp() - started.timestamp()), turn) for memory, turn in turns]
-
-
-def _minute_before(first: datetime) -> datetime:
-    """The whole minute in which a session began whose first turn has this time: a second or more before it."""
-    return (first - min(timedelta(seconds=1), first - datetime.min.replace(tzinfo=first.tzinfo))).replace(
-        second=0, microsecond=0
-    )
+    placed = [(int((memory.created_at or started).timestamp() - started.timestamp()), turn) for memory, turn in ordered]
+    return started, *spread(placed, EMPTY_TURN)
 
 
 def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
     """D1:2 before D1:10."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(pair[0].id)]
-
-
-def _number(part: Part, query: Query) -> int:
-    """The place of a question that its qid names; 0 if the qid is its own id."""
-    match = _QUESTION.fullmatch(query.qid)
-    placed = match is not None and match[1] == part.name and int(match[2]) >= 1 and match[2] == f"{int(match[2]):03d}"
-    return int(match[2]) if match and placed else 0
 
 
 def _question(part: Part, query: Query) -> dict[str, Any]:
@@ -679,7 +640,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
+    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, _parse_rows), place=6),
     place=1,
     shape="session_1, session_2 … or a list of turns with speakers, and qa, or questions with evidence",
     needs=(("conversation", "session_1"), ("qa", "session_1")),

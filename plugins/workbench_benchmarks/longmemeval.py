@@ -17,7 +17,7 @@ Written, it is a list of questions, each with its haystack of sessions; has_answ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -26,21 +26,27 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text, text
-from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects, take_sample, type_name
+from cems_workbench.formats.base.files import Sample, take_sample, type_name
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.memory_fields import is_false, is_true
-from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     ASKED_WITHIN,
+    FIELDS,
+    SEVERAL,
+    SHOWN,
     TIME_FORMS,
     TIMES,
     ConversationForm,
     Part,
     Reading,
+    Rows,
+    an_object,
     conversation_writer,
     first_of,
     is_said,
+    rows_of,
     said_at,
     said_by,
     spread,
@@ -66,8 +72,6 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _POSITION = re.compile(r"/([1-9][0-9]{0,8})")
 EMPTY_TURN = {"role": "user", "content": ""}
 Turns = list[tuple[int, Memory]]
-SHOWN = 3
-"""Values of a field that cannot be read which are named; the rest is counted."""
 V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
 V2_FILES = {
     "questions.jsonl": "its questions, each with an answer and how it is scored",
@@ -80,37 +84,17 @@ V2_FILES = {
 """What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
 
 
-@dataclass
-class _Reading(Reading):
-    """What has been read so far."""
-
-    unknown_of_questions: UnknownFields = field(default_factory=lambda: UnknownFields(QUESTION_FIELDS))
-    unknown_of_turns: UnknownFields = field(default_factory=lambda: UnknownFields(("role", "content", "has_answer")))
-    answers: int = 0
-    undated: int = 0
-    by_session: int = 0
-    unanswered: list[str] = field(default_factory=list)
-    not_judged: int = 0
-
-    def notes(self) -> Iterator[str]:
-        if len(self.queries) > 1:
-            yield ASKED_WITHIN
-        yield from (f"questions: {note}" for note in self.unknown_of_questions.notes())
-        yield from (f"turns: {note}" for note in self.unknown_of_turns.notes())
-        if self.answers:
-            yield "the answers of questions are not read: they are no memories"
-        if self.undated:
-            yield f"{self.undated} sessions have no date; nor have their turns"
-        if self.by_session:
-            yield (
-                f"{self.by_session} questions name sessions in answer_session_ids whose turns do not say has_answer: each turn of these is "
-                "judged 1, so hit@k says whether the first k have one of them, and recall@k counts turns"
-            )
-        if self.not_judged:
-            yield f"{self.not_judged} turns of questions without an answer have has_answer; as in the benchmark, they are not judged"
-        if self.unanswered:
-            count, first = len(self.unanswered), self.unanswered[0]
-            yield f"{count} questions name no turn or session that answers them and so have no judgment, e.g. {first}"
+KNOWN = {"questions": QUESTION_FIELDS, "turns": ("role", "content", "has_answer")}
+NOTES = {
+    SEVERAL: ASKED_WITHIN,
+    FIELDS: "",
+    "answers": "the answers of questions are not read: they are no memories",
+    "undated": "{n} sessions have no date; nor have their turns",
+    "by session": "{n} questions name sessions in answer_session_ids whose turns do not say has_answer: each turn of these is "
+    "judged 1, so hit@k says whether the first k have one of them, and recall@k counts turns",
+    "not judged": "{n} turns of questions without an answer have has_answer; as in the benchmark, they are not judged",
+    "unanswered": "{n} questions name no turn or session that answers them and so have no judgment, e.g. {first}",
+}
 
 
 @dataclass
@@ -129,21 +113,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     if path.is_dir() and (names := folder(path)):
         told = "; ".join(f"{name} is {V2_FILES[name]}" for name in sorted(names))
         raise InputError(f"{path}: {V2}: {told}")
-    if is_document(path):
-        return parse(read_document(path), path, progress)
     errors: list[RowError] = []
-    return _parse(read_objects(path, errors, progress), path, errors)
-
-
-def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
-    """The questions of a document with their haystacks; raises InputError when it holds none."""
-
-    def counted(rows: list[Any]) -> Iterator[tuple[int, Any]]:
-        for number, row in enumerate(rows, start=1):
-            progress(f"reading {path.name}", number - 1, len(rows))
-            yield number, row
-
-    return _parse(counted(_rows(document)), path, [])
+    return _parse(rows_of(path, _rows, errors, progress), path, errors)
 
 
 def _rows(document: Any) -> list[Any]:
@@ -153,43 +124,44 @@ def _rows(document: Any) -> list[Any]:
     return document if isinstance(document, list) else [document]
 
 
-def _parse(rows: Iterable[tuple[int, Any]], path: Path, errors: list[RowError]) -> ParsedInput:
-    reading = _Reading(str(path), errors=errors)
+def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
+    reading = Reading(str(path), NOTES, {kind: UnknownFields(names) for kind, names in KNOWN.items()}, errors=errors)
     seen: dict[str, int] = {}
     some, v2 = False, None
     for number, row in rows:
         some, v2 = some or _is_question(row), v2 or _v2_file(path, row)
-        try:
+        with reading.reporting(number, ""):
             if not isinstance(row, dict):
                 raise FieldError("", f"must be an object, found {type_name(row)}")
             qid = identifier(row, "question_id")
             if seen.setdefault(qid, number) != number:
                 raise FieldError("question_id", f"{qid!r} stands already in row {seen[qid]}")
             _read_question(reading, number, qid, row)
-        except FieldError as error:
-            reading.report(number, error.field, error.reason)
     if not some:
         raise InputError(f"{path}: {v2 or 'no question with a haystack in it'}")
     return reading.parsed(NAME)
 
 
-def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> None:
+def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> None:
     """Add one question with its haystack; raises FieldError when there is no question."""
     question, project = required_text(row, "question"), f"{PROJECT}{qid}"
-    kind = _type(reading, number, row)
+    kind = None
+    with reading.reporting(number, ""):
+        kind = text(row, "question_type")
     abstains = qid.endswith("_abs") or kind == ABSTENTION
-    reading.unknown_of_questions.see(row)
-    reading.answers += "answer" in row
+    reading.unknown["questions"].see(row)
+    reading.counted["answers"] += [qid] * ("answer" in row)
     asked = row.get("question_date")
     as_of = said_at(asked)
     if as_of is None and is_said(asked):
         reading.report(number, "question_date", f"must be a time such as {TIME_FORMS}, found {_shown(asked)}")
     kind, answerable = (ABSTENTION, False) if abstains else (kind, None)
-    reading.queries.append(Query(qid, question, project, as_of, kind, answerable))
+    query = Query(qid, question, project, as_of, kind, answerable)
     sessions = list(_read_sessions(reading, number, qid, row))
     answers = [session for session in sessions if session.answering]
     if abstains:
-        reading.not_judged += sum(len(session.answering) for session in answers)
+        reading.add_query(query, ())
+        reading.counted["not judged"] += chain.from_iterable(session.answering for session in answers)
         return
     gold = _named_sessions(reading, number, row, sessions)
     whole = [session for session in gold if not session.answering and not session.denied]
@@ -199,22 +171,11 @@ def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]
         *chain.from_iterable(session.answering for session in answers),
         *chain.from_iterable(one.turns for one in whole),
     ]
-    reading.judgments += [Judgment(qid, memory_id, 1) for memory_id in judged]
-    reading.by_session += bool(whole)
-    if not judged:
-        reading.unanswered.append(qid)
+    reading.add_query(query, judged, "unanswered")
+    reading.counted["by session"] += [qid] * bool(whole)
 
 
-def _type(reading: _Reading, number: int, row: dict[str, Any]) -> str | None:
-    """The type of a question; one that is no text is reported."""
-    try:
-        return text(row, "question_type")
-    except FieldError as error:
-        reading.report(number, error.field, error.reason)
-        return None
-
-
-def _read_sessions(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
+def _read_sessions(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
     """The sessions of a question's haystack, whose turns are added as memories."""
     listed = row.get("haystack_sessions")
     if not isinstance(listed, list):
@@ -230,19 +191,16 @@ def _read_sessions(reading: _Reading, number: int, qid: str, row: dict[str, Any]
         session = _Session(given, _unused(given or f"session_{place + 1}", used))
         date = dates[place] if place < len(dates) else inner.get(first_of(inner, TIMES))
         started = said_at(date)
-        reading.undated += started is None and not is_said(date)
-        if started is None and is_said(date):
-            unread.append(date)
+        if started is None:
+            unread += [date] * is_said(date)
+            reading.counted["undated"] += [session.name] * (not is_said(date))
         if not isinstance(turns, list) or (inner and not turns):
             reading.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
             continue
         for position, turn in enumerate(turns, start=1):
             when = None if started is None else started + timedelta(seconds=position)
-            try:
-                _read_turn(reading, turn, (qid, session, position), when)
-            except FieldError as error:
-                where = f"haystack_sessions[{place + 1}][{position}]"
-                reading.report(number, f"{where}.{error.field}" if error.field else where, error.reason)
+            with reading.reporting(number, f"haystack_sessions[{place + 1}][{position}]"):
+                _read_turn(reading, an_object(turn), (qid, session, position), when)
         yield session
     if unread:
         told = ", ".join(map(_shown, islice(unread, SHOWN))) + (", …" if len(unread) > SHOWN else "")
@@ -250,14 +208,12 @@ def _read_sessions(reading: _Reading, number: int, qid: str, row: dict[str, Any]
         reading.report(number, "haystack_dates", reason)
 
 
-def _read_turn(reading: _Reading, turn: Any, place: tuple[str, _Session, int], when: datetime | None) -> None:
+def _read_turn(reading: Reading, turn: dict[str, Any], place: tuple[str, _Session, int], when: datetime | None) -> None:
     """Add one turn as a memory; raises FieldError."""
-    if not isinstance(turn, dict):
-        raise FieldError("", "must be an object")
     qid, session, position = place
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session.name}/{position}"
-    reading.unknown_of_turns.see(turn)
+    reading.unknown["turns"].see(turn)
     reading.add_turn(name, f"{PROJECT}{qid}", role, content, when, f"{qid}/{session.name}")
     session.turns.append(name)
     mark = turn.get("has_answer")
@@ -267,7 +223,7 @@ def _read_turn(reading: _Reading, turn: Any, place: tuple[str, _Session, int], w
         session.denied = session.denied or is_false(mark)
 
 
-def _named_sessions(reading: _Reading, number: int, row: dict[str, Any], sessions: list[_Session]) -> list[_Session]:
+def _named_sessions(reading: Reading, number: int, row: dict[str, Any], sessions: list[_Session]) -> list[_Session]:
     """The sessions that answer_session_ids names; what names none is reported."""
     given = row.get("answer_session_ids")
     names = [_given(name) for name in (given if isinstance(given, list) else [] if given is None else [given])]
@@ -418,7 +374,7 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, parse, by_question=True), place=7),
+    dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, _parse, by_question=True), place=7),
     place=12,
     shape="objects with a question and haystack_sessions",
     needs=(("question",), ("haystack_sessions",)),

@@ -19,7 +19,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,8 @@ from cems_workbench.formats.base.fields import FieldError, identifier, required_
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from workbench_benchmarks.conversations import Reading, said_at, some
+from cems_workbench.records import Memory, ParsedInput, Query
+from workbench_benchmarks.conversations import QUERIES, Reading, said_at, within
 
 NAME = "memoryagentbench"
 PROJECT = "memoryagentbench/"
@@ -45,32 +44,20 @@ Said = dict[tuple[Any, Any], list[str]]
 """The ids of turns by role and words."""
 
 
-@dataclass
-class _Reading(Reading):
-    """What has been read so far."""
-
-    names: Counter[str] = field(default_factory=Counter)
-    cut: list[str] = field(default_factory=list)
-    without_gold: list[str] = field(default_factory=list)
-    unjudged: list[str] = field(default_factory=list)
-
-    def notes(self) -> Iterator[str]:
-        if self.without_gold:
-            yield f"no judgments for {some(self.without_gold)}: their gold labels are answers, not passages"
-        if self.unjudged:
-            yield f"{len(self.unjudged)} questions name no turn with has_answer and have no judgment: {some(self.unjudged)}"
-        if self.cut:
-            yield f"the contexts of {some(self.cut)} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters"
-        if self.queries:
-            yield "not read, being neither questions nor memories: answers, and of metadata demo, keypoints and previous_events"
+NOTES = {
+    "without gold": "no judgments for {some}: their gold labels are answers, not passages",
+    "unjudged": "{n} questions name no turn with has_answer and have no judgment: {some}",
+    "cut": f"the contexts of {{some}} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters",
+    QUERIES: "not read, being neither questions nor memories: answers, and of metadata demo, keypoints and previous_events",
+}
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of contexts with questions; raises InputError when it holds none."""
-    reading = _Reading(str(path))
+    reading, names = Reading(str(path), NOTES), Counter[str]()
     for number, row in read_records(path, reading.errors, progress):
         if _is_row(row):
-            _read_row(reading, number, row, path.stem)
+            _read_row(reading, number, row, path.stem, names)
         else:
             reading.report(number, "", "must have a context with questions and answers")
     if not reading.queries and not reading.memories:
@@ -82,20 +69,20 @@ def _is_row(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("context"), str) and "questions" in row and "answers" in row
 
 
-def _read_row(reading: _Reading, number: int, row: dict[str, Any], stem: str) -> None:
+def _read_row(reading: Reading, number: int, row: dict[str, Any], stem: str, names: Counter[str]) -> None:
     metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
     ids = _listed(metadata.get("qa_pair_ids", row.get("qa_pair_ids")))
     source = (
         metadata.get("source") or (ids and isinstance(ids[0], str) and _NUMBER.sub("", ids[0])) or row.get("sample_id")
     )
     name = source if isinstance(source, str) and source.strip() and source.isprintable() else f"{stem}-{number}"
-    reading.names[name] += 1
-    if reading.names[name] > 1:
-        name = f"{name}-{reading.names[name]}"
+    names[name] += 1
+    if names[name] > 1:
+        name = f"{name}-{names[name]}"
     said = _read_context(reading, number, row["context"], name)
     haystacks = _listed(metadata.get("haystack_sessions"))
     if not any(haystacks):
-        reading.without_gold.append(name)
+        reading.counted["without gold"].append(name)
     kinds, dates = _listed(metadata.get("question_types")), _listed(metadata.get("question_dates"))
     abstain = {n for n, given in enumerate(_listed(metadata.get("question_ids"))) if str(given).endswith("_abs")}
     for place, question in enumerate(_listed(row["questions"])):
@@ -110,12 +97,10 @@ def _read_row(reading: _Reading, number: int, row: dict[str, Any], stem: str) ->
         asked = said_at(dates[place]) if place < len(dates) else None
         kind = kind if isinstance(kind, str) and kind.isprintable() else None
         answerable = False if place in abstain else None
-        reading.queries.append(Query(qid, words, f"{PROJECT}{name}", asked, kind, answerable))
-        if any(haystacks) and answerable is None:
-            found = _answering(haystacks[place] if place < len(haystacks) else [], said)
-            reading.judgments += [Judgment(qid, memory, 1) for memory in found]
-            if not found:
-                reading.unjudged.append(qid)
+        judged = any(haystacks) and answerable is None
+        found = _answering(haystacks[place] if judged and place < len(haystacks) else [], said)
+        query = Query(qid, words, f"{PROJECT}{name}", asked, kind, answerable)
+        reading.add_query(query, found, "unjudged" if judged else "")
 
 
 def _listed(value: Any) -> list[Any]:
@@ -124,25 +109,14 @@ def _listed(value: Any) -> list[Any]:
 
 def _answering(sessions: Any, said: Said) -> list[str]:
     """The ids of the turns that a question's sessions mark with has_answer; the first of those with the same words."""
-    turns = (turn for turn in _turns(sessions) if turn.get("has_answer") is True)
+    turns = within(sessions, lambda node: isinstance(node, dict) and node.get("has_answer") is True)
     found = (
         said.get((turn.get("role"), turn.get("content"))) for turn in turns if isinstance(turn.get("content"), str)
     )
     return list(dict.fromkeys(ids[0] for ids in found if ids))
 
 
-def _turns(node: Any) -> Iterator[dict[str, Any]]:
-    """The turns in their order, however deep the lists of sessions go."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting.extend(reversed(one))
-        elif isinstance(one, dict) and "content" in one:
-            yield one
-
-
-def _read_context(reading: _Reading, number: int, context: str, name: str) -> Said:
+def _read_context(reading: Reading, number: int, context: str, name: str) -> Said:
     """Add a context's memories; returns its turns, where it is a chat."""
     sessions = _sessions(context)
     if sessions:
@@ -156,7 +130,7 @@ def _read_context(reading: _Reading, number: int, context: str, name: str) -> Sa
         parts = [(begin[1], context[begin.start() : end].strip()) for begin, end in zip(begins, ends, strict=True)]
     else:
         parts = [(str(place), text) for place, text in enumerate(_passages(context), start=1)]
-        reading.cut.append(name)
+        reading.counted["cut"].append(name)
     twice: Counter[str] = Counter()
     for part, text in parts:
         twice[part] += 1
@@ -184,22 +158,17 @@ def _sessions(context: str) -> list[tuple[datetime | None, list[Any]]]:
     return sessions if any(isinstance(turn, dict) for _, turns in sessions for turn in turns) else []
 
 
-def _read_sessions(
-    reading: _Reading, number: int, sessions: list[tuple[datetime | None, list[Any]]], name: str
-) -> Said:
+def _read_sessions(reading: Reading, number: int, sessions: list[tuple[datetime | None, list[Any]]], name: str) -> Said:
     said: Said = {}
     for session, (when, turns) in enumerate(sessions, start=1):
         for place, turn in enumerate(turns, start=1):
             memory = f"{name}/{session}/{place}"
-            try:
+            with reading.reporting(number, f"context: session {session}, turn {place}"):
                 content = required_text(turn if isinstance(turn, dict) else {}, "content")
-            except FieldError as error:
-                reading.report(number, f"context: session {session}, turn {place}.{error.field}", error.reason)
-                continue
-            role = turn["role"] if isinstance(turn.get("role"), str) else "user"
-            at = None if when is None else when + timedelta(seconds=place)
-            reading.add_turn(memory, f"{PROJECT}{name}", role, content, at, f"{name}/{session}")
-            said.setdefault((turn.get("role"), turn["content"]), []).append(memory)
+                role = turn["role"] if isinstance(turn.get("role"), str) else "user"
+                at = None if when is None else when + timedelta(seconds=place)
+                reading.add_turn(memory, f"{PROJECT}{name}", role, content, at, f"{name}/{session}")
+                said.setdefault((turn.get("role"), turn["content"]), []).append(memory)
     return said
 
 
