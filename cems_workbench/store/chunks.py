@@ -27,10 +27,13 @@ from cems_workbench.store.rows import (
     Mark,
     RowCounts,
     bump_content_version,
+    column,
     next_version,
     read_content_version,
     read_meta,
+    scalar,
     staged,
+    table_of,
     text_sha,
     write_meta,
 )
@@ -260,7 +263,8 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
         version = read_content_version(cursor)
         since = cut_until(cursor) if before == by.label else BEFORE_FIRST_VERSION
         waiting = _waiting(cursor, by, since)
-        unread = _longer(cursor, MAX_UNSPLIT_CHARS, since) if by.note else 0
+        long = "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND changed > ? AND length(content) > ?"
+        unread = int(scalar(cursor, long, [since, MAX_UNSPLIT_CHARS])) if by.note else 0
     if before != by.label:
         with database.transaction() as cursor:
             write_meta(cursor, _LABEL, by.label)
@@ -295,23 +299,15 @@ def _waiting(
 
     Only memories changed after the content version `since`, and only those in `among` if given.
     """
-    rows = cursor.execute(
+    return column(
+        cursor,
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
         "WHERE m.deleted_at IS NULL AND m.changed > ? AND CASE "
         "WHEN k.memory_id IS NULL THEN length(m.content) + coalesce(length(m.title) + 2, 0) > ? "
         "WHEN k.rule = ? THEN k.text_sha <> sha256(m.content) ELSE k.rule <> ? OR k.text_sha <> m.text_sha END "
         f"{'' if among is None else 'AND m.id IN (SELECT unnest(?))'} ORDER BY m.id",
         [since, by.over, GIVEN, by.label, *([] if among is None else [list(among)])],
-    ).fetchall()
-    return [row[0] for row in rows]
-
-
-def _longer(cursor: duckdb.DuckDBPyConnection, characters: int, since: int) -> int:
-    found = cursor.execute(
-        "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND changed > ? AND length(content) > ?",
-        [since, characters],
-    ).fetchall()
-    return int(found[0][0])
+    )
 
 
 def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
@@ -362,7 +358,7 @@ def _replace(
     if not new:
         ids = cut["memory_id"].to_pylist()
         deleted = "DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?)) RETURNING memory_id"
-        had = {row[0] for row in cursor.execute(deleted, [ids]).fetchall()}
+        had = {*column(cursor, deleted, [ids])}
         changed = ids if all_changed else sorted(had | set(chunks["memory_id"].to_pylist()))
         memories.mark_changed(cursor, changed, version)
     if chunks.num_rows:
@@ -374,26 +370,17 @@ def _replace(
 
 def _marks(cut: Sequence[tuple[str, str, str]], origin: int | None = None) -> pa.Table:
     """(id, rule, sha of the chunked text) of each memory, and who gave the chunks; None: they are cut here."""
-    import pyarrow as pa
-
-    names = ("memory_id", "rule", "text_sha")
-    columns = {name: pa.array([row[i] for row in cut], pa.large_string()) for i, name in enumerate(names)}
-    return pa.table({**columns, "origin": pa.array([origin] * len(cut), pa.int64())})
+    columns = "memory_id large_string, rule large_string, text_sha large_string, origin int64"
+    return table_of(columns, [(*row, origin) for row in cut])
 
 
 def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:
     """Chunks of the table `chunks`: (chunk, given, titled, sha) each."""
-    import pyarrow as pa
-
-    text = pa.large_string()
-    return pa.table(
-        {
-            "memory_id": pa.array([chunk.memory_id for chunk, *_ in rows], text),
-            "seq": pa.array([chunk.seq for chunk, *_ in rows], pa.int64()),
-            "start": pa.array([chunk.start for chunk, *_ in rows], pa.int64()),
-            "content": pa.array([chunk.text for chunk, *_ in rows], text),
-            "given": pa.array([given for _, given, _, _ in rows], pa.bool_()),
-            "titled": pa.array([with_title for _, _, with_title, _ in rows], pa.bool_()),
-            "text_sha": pa.array([sha for *_, sha in rows], text),
-        }
+    columns = "memory_id large_string, seq int64, start int64, content large_string, given bool, titled bool, text_sha large_string"
+    return table_of(
+        columns,
+        [
+            (chunk.memory_id, chunk.seq, chunk.start, chunk.text, given, titled, sha)
+            for chunk, given, titled, sha in rows
+        ],
     )

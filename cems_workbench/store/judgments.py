@@ -22,7 +22,7 @@ from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInpu
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
-from cems_workbench.store.rows import EDITED, TEAM_FOREIGN, Mark, RowCounts, to_aware, to_naive
+from cems_workbench.store.rows import EDITED, TEAM_FOREIGN, Mark, RowCounts, table_of, to_aware, to_naive
 from cems_workbench.store.scales import with_these
 from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
@@ -220,13 +220,13 @@ def _upsert_staged(
 
 
 def _staging(judgments: Sequence[Judgment]) -> Any:
-    import pyarrow as pa
-
-    text = pa.string()
-    kinds = {"grade": pa.int64(), "judged_at": pa.timestamp("us")}
-    columns = {name: [*map(attrgetter(name), judgments)] for name in FIELDS}
-    columns["judged_at"] = [None if moment is None else to_naive(moment) for moment in columns["judged_at"]]
-    return pa.table({name: pa.array(values, kinds.get(name, text)) for name, values in columns.items()})
+    return table_of(
+        "qid string, memory_id string, grade int64, judge string, kind string, judged_at timestamp[us], note string",
+        [
+            (one.qid, one.memory_id, one.grade, one.judge, one.kind, to_naive(one.judged_at), one.note)
+            for one in judgments
+        ],
+    )
 
 
 def _record_replacement(session: Session, row: tuple[Any, ...], source: str, when: datetime) -> None:

@@ -18,7 +18,15 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, STOPWORD_LANGUAGES, Memory, TextRule
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import bump_content_version, next_version, read_meta, staged, text_sha, write_meta
+from cems_workbench.store.rows import (
+    bump_content_version,
+    next_version,
+    read_meta,
+    staged,
+    table_of,
+    text_sha,
+    write_meta,
+)
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.text_rule import TEXT_RULE, searched_text, text_rule
 
@@ -187,7 +195,6 @@ class TextRules:
 
 def _hash_again(cursor: duckdb.DuckDBPyConnection, rule: TextRule) -> None:
     """Write `text_sha` of every memory, deleted ones included, as the rule makes its text."""
-    import pyarrow as pa
 
     version, columns = next_version(cursor), ", ".join(memories.FIELDS)
     (last,) = cursor.execute("SELECT coalesce(max(rowid), -1) FROM memories").fetchall()[0]
@@ -197,10 +204,7 @@ def _hash_again(cursor: duckdb.DuckDBPyConnection, rule: TextRule) -> None:
         ).fetchall()
         found = [(row[1], row[0], text_sha(searched_text(memories.record(row[1:]), rule))) for row in rows]
         changed = [row for row in found if row[1] != row[2]]
-        table = pa.table(
-            {name: pa.array([row[i] for row in changed], pa.string()) for i, name in enumerate(("id", "was", "is_now"))}
-        )
-        with staged(cursor, "staged_texts", table):
+        with staged(cursor, "staged_texts", table_of("id string, was string, is_now string", changed)):
             cursor.execute(
                 "UPDATE memories SET text_sha = s.is_now, changed = ? FROM staged_texts AS s WHERE memories.id = s.id",
                 [version],

@@ -34,8 +34,11 @@ from cems_workbench.store.rows import (
     RowCounts,
     VersionedCache,
     bump_content_version,
+    column,
     next_version,
+    scalar,
     staged,
+    table_of,
     text_sha,
     to_aware,
     to_naive,
@@ -48,29 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-FIELDS = (
-    "id",
-    "content",
-    "title",
-    "category",
-    "project",
-    "session",
-    "author",
-    "tags",
-    "priority",
-    "pinned",
-    "importance",
-    "created_at",
-    "last_accessed",
-    "access_count",
-    "relevant_count",
-    "noise_count",
-    "scope",
-    "source_ref",
-    "updated_at",
-    "valid_from",
-    "valid_until",
-)
+FIELDS = tuple(each.name for each in dataclasses.fields(Memory))
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
 MANY_IDS = 500
 """From this many ids on, querying the ones that are not live is faster."""
@@ -193,8 +174,7 @@ class Memories:
 
     def ids(self) -> list[str]:
         """Ids of the live memories, sorted."""
-        rows = self._database.rows("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
-        return [memory_id for (memory_id,) in rows]
+        return self._database.read(column, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
 
     def origins(self) -> list[Origin]:
         """When and where each live memory was written, sorted by id; no texts are read."""
@@ -290,12 +270,9 @@ class Memories:
 
     def _newest(self, moment: str, size: int, where: Filter) -> list[str]:
         condition, parameters = where.sql()
-        rows = self._database.rows(
-            f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} "
-            f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?",
-            [*parameters, size],
-        )
-        return [row[0] for row in rows]
+        order = f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?"
+        newest = f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} {order}"
+        return self._database.read(column, newest, [*parameters, size])
 
     def forget(self) -> None:
         """Clear the cache of the current content version."""
@@ -354,10 +331,8 @@ class Memories:
         """Mark a memory deleted at `when`, or live with None; False if nothing changes."""
         state = "IS NULL" if when is not None else "IS NOT NULL"
         with self._database.transaction() as cursor:
-            changed = cursor.execute(
-                f"UPDATE memories SET deleted_at = ?, changed = ? WHERE id = ? AND deleted_at {state}",
-                [to_naive(when), next_version(cursor), memory_id],
-            ).fetchall()[0][0]
+            set_deleted = f"UPDATE memories SET deleted_at = ?, changed = ? WHERE id = ? AND deleted_at {state}"
+            changed = scalar(cursor, set_deleted, [to_naive(when), next_version(cursor), memory_id])
             if changed:
                 bump_content_version(cursor)
         if changed and when is None:
@@ -369,7 +344,7 @@ class Memories:
     def deleted(self, limit: int, offset: int = 0) -> tuple[list[DeletedMemory], int]:
         """`limit` deleted memories from `offset` on, latest deletion first, and their total number."""
         with self._database.reading() as cursor:
-            total = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
+            total = scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL")
             rows = cursor.execute(
                 f"SELECT deleted_at, {', '.join(FIELDS)} FROM memories WHERE deleted_at IS NOT NULL "
                 "ORDER BY deleted_at DESC, id LIMIT ? OFFSET ?",
@@ -451,21 +426,17 @@ def upsert(
         raise StoreError("the text that is searched was changed while memories were imported; import them again")
     version, columns = next_version(cursor), ", ".join(COLUMNS)
     writer = by.id if isinstance(by, Mark) else by
+    insert = (
+        f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories"
+    )
     with staged(cursor, "staged_memories", rows):
         # Without known rows a plain INSERT is enough. It keeps the input order, which is that of a server's
         # table; INSERT OR IGNORE would not keep it.
         if new or not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
-            cursor.execute(
-                f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories",
-                [version, writer, writer],
-            )
+            cursor.execute(insert, [version, writer, writer])
             return RowCounts(added=rows.num_rows)
         updated = 0 if same else _update(cursor, rows, rule, version, by)
-        added = cursor.execute(
-            f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories "
-            "WHERE id NOT IN (SELECT id FROM memories)",
-            [version, writer, writer],
-        ).fetchall()[0][0]
+        added = scalar(cursor, f"{insert} WHERE id NOT IN (SELECT id FROM memories)", [version, writer, writer])
     return RowCounts(added, updated, rows.num_rows - added - updated)
 
 
@@ -479,18 +450,20 @@ def _update(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, rule: TextRule, v
             [by.id, by.inputs],
         )
     writer = by.id if isinstance(by, Mark) else by
-    updated = cursor.execute(
+    updated = scalar(
+        cursor,
         f"UPDATE memories AS m SET {_SET}, origin = ?, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
         f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
         [writer, version],
-    ).fetchall()[0][0]
+    )
     # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
     if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
-        updated += cursor.execute(
+        updated += scalar(
+            cursor,
             f"UPDATE memories AS m SET {_SET}, origin = ?, changed = ? FROM staged_memories AS s "
             "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
             [writer, version, rule.first_tokens is not None],
-        ).fetchall()[0][0]
+        )
     return int(updated)
 
 
@@ -538,8 +511,7 @@ def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]
     """Those of `ids` that have a row, deleted ones included."""
     if len(ids) >= MANY_IDS:
         return _but_those_not_in(cursor, ids, "memories")
-    rows = cursor.execute("SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)]).fetchall()
-    return {row[0] for row in rows}
+    return {*column(cursor, "SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)])}
 
 
 _PATH = r"regexp_replace(lower(regexp_replace({}, '^(qmd://|\./|/)|\.(md|mdx|markdown|txt)$', '', 'g')), '[^\pL\pN/]+', '-', 'g')"
@@ -560,11 +532,8 @@ def of_paths(cursor: duckdb.DuckDBPyConnection, paths: Collection[str]) -> dict[
 
 def _but_those_not_in(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], table: str) -> set[str]:
     """Those of many ids that a table has. Nearly all are, and to read the others takes half the time (3.4 instead of 7.1 ms for 5,000)."""
-    import pyarrow as pa
-
-    with staged(cursor, "asked_ids", pa.table({"id": pa.array(list(ids), pa.string())})):
-        others = cursor.execute(f"SELECT id FROM asked_ids ANTI JOIN {table} AS m USING (id)").fetchall()
-    return set(ids) - {memory_id for (memory_id,) in others}
+    with staged(cursor, "asked_ids", table_of("id string", [(each,) for each in ids])):
+        return set(ids) - {*column(cursor, f"SELECT id FROM asked_ids ANTI JOIN {table} AS m USING (id)")}
 
 
 def live(database: Database, ids: Collection[str]) -> set[str]:
@@ -572,7 +541,7 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     with database.reading() as cursor:
-        rows = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0] if len(ids) >= MANY_IDS else 0
+        rows = scalar(cursor, "SELECT count(*) FROM memories") if len(ids) >= MANY_IDS else 0
         if len(ids) * ROWS_PER_LOOKUP <= rows or len(ids) < MANY_IDS:
             return live_ids(cursor, ids)
         return _but_those_not_in(cursor, ids, "(SELECT id FROM memories WHERE deleted_at IS NULL)")
@@ -580,28 +549,25 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
     """The ids of all deleted memories."""
-    return {row[0] for row in cursor.execute("SELECT id FROM memories WHERE deleted_at IS NOT NULL").fetchall()}
+    return {*column(cursor, "SELECT id FROM memories WHERE deleted_at IS NOT NULL")}
 
 
 def hidden_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
     """The ids that an index may still have and that no search returns: of deleted memories, and of those that an undo removed."""
-    gone = cursor.execute("SELECT memory_id FROM removed_memories ANTI JOIN memories ON id = memory_id").fetchall()
-    return deleted_ids(cursor).union(memory_id for (memory_id,) in gone)
+    gone = column(cursor, "SELECT memory_id FROM removed_memories ANTI JOIN memories ON id = memory_id")
+    return deleted_ids(cursor).union(gone)
 
 
 def forget_removed(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
     """Drop the record of memories that were removed up to a content version, as no index has them any more; returns their ids."""
-    gone = cursor.execute("DELETE FROM removed_memories WHERE changed <= ? RETURNING memory_id", [version]).fetchall()
-    return [memory_id for (memory_id,) in gone]
+    return column(cursor, "DELETE FROM removed_memories WHERE changed <= ? RETURNING memory_id", [version])
 
 
 def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
     """Sorted ids of the memories, deleted and removed ones included, whose indexed data changed after a content version."""
-    rows = cursor.execute(
-        "SELECT id FROM memories WHERE changed > $since UNION SELECT memory_id FROM removed_memories WHERE changed > $since ORDER BY 1",
-        {"since": version},
-    ).fetchall()
-    return [memory_id for (memory_id,) in rows]
+    removed = "SELECT memory_id FROM removed_memories WHERE changed > $since"
+    changed = f"SELECT id FROM memories WHERE changed > $since UNION {removed} ORDER BY 1"
+    return column(cursor, changed, {"since": version})
 
 
 def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version: int) -> None:
@@ -611,7 +577,7 @@ def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version:
 
 def count(cursor: duckdb.DuckDBPyConnection) -> int:
     """Number of live memories."""
-    return int(cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NULL").fetchall()[0][0])
+    return int(scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NULL"))
 
 
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
@@ -757,7 +723,7 @@ def find_soon(
 def matching(cursor: duckdb.DuckDBPyConnection, selection: Selection) -> int:
     """As `Memories.matching`."""
     condition, parameters = selection.sql()
-    return int(cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0])
+    return int(scalar(cursor, f"SELECT count(*) FROM memories WHERE {condition}", parameters))
 
 
 def _first(cursor: duckdb.DuckDBPyConnection, selection: Selection, total: int, limit: int, offset: int) -> list[str]:
@@ -780,11 +746,8 @@ def _ids(
     offset: int,
 ) -> list[str]:
     """The ids of one page of the memories that meet a condition; ids only, because sorting whole rows would move every text."""
-    rows = cursor.execute(
-        f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
-        [*parameters, limit, offset],
-    ).fetchall()
-    return [row[0] for row in rows]
+    page = f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?"
+    return column(cursor, page, [*parameters, limit, offset])
 
 
 def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> object | None:
@@ -793,13 +756,10 @@ def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int
     It halves the time of an early page, because ids are then read only for rows up to that value (22 → 11 ms for a million).
     """
     condition, parameters = selection.sql()
-    rows = cursor.execute(
-        f"SELECT {SORTS[selection.sort]} AS number FROM memories WHERE {condition} "
-        f"ORDER BY number {'DESC' if selection.descending else 'ASC'} NULLS LAST LIMIT 1 OFFSET ?",
-        [*parameters, count - 1],
-    ).fetchall()
-    found: object | None = rows[0][0] if rows else None
-    return found
+    order = "DESC" if selection.descending else "ASC"
+    number = f"SELECT {SORTS[selection.sort]} AS number FROM memories WHERE {condition}"
+    at_place = f"{number} ORDER BY number {order} NULLS LAST LIMIT 1 OFFSET ?"
+    return next(iter(column(cursor, at_place, [*parameters, count - 1])), None)
 
 
 def _top_rowids(
@@ -824,7 +784,7 @@ def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
     """These columns of the live memories with these ids, unordered."""
-    if len(ids) * ROWS_PER_LOOKUP <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
+    if len(ids) * ROWS_PER_LOOKUP <= scalar(cursor, "SELECT count(*) FROM memories"):
         rows: list[tuple[Any, ...]] = []
         for start in range(0, len(ids), LOOKUP_BATCH):
             some = ids[start : start + LOOKUP_BATCH]
@@ -844,54 +804,16 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str])
     ).fetchall()
 
 
-def record(row: tuple[Any, ...]) -> Memory:
+def record(row: Sequence[Any]) -> Memory:
     """A row of FIELDS as a record."""
-    (
-        id_,
-        content,
-        title,
-        category,
-        project,
-        session,
-        author,
-        tags,
-        priority,
-        pinned,
-        importance,
-        created_at,
-        last_accessed,
-        access_count,
-        relevant_count,
-        noise_count,
-        scope,
-        source_ref,
-        updated_at,
-        valid_from,
-        valid_until,
-    ) = row
-    return Memory(
-        id_,
-        content,
-        title,
-        category,
-        project,
-        session,
-        author,
-        () if tags == "[]" else tuple(json.loads(tags)),
-        priority,
-        pinned,
-        importance,
-        to_aware(created_at),
-        to_aware(last_accessed),
-        access_count,
-        relevant_count,
-        noise_count,
-        scope,
-        source_ref,
-        to_aware(updated_at),
-        to_aware(valid_from),
-        to_aware(valid_until),
-    )
+    values = list(row)
+    values[_TAGS] = () if row[_TAGS] == "[]" else tuple(json.loads(row[_TAGS]))
+    for place in _MOMENTS:
+        values[place] = to_aware(row[place])
+    return Memory(*values)
+
+
+_TAGS, _MOMENTS = FIELDS.index("tags"), [FIELDS.index(name) for name in TIMES]
 
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
@@ -912,35 +834,25 @@ def _in_batches(
     lock is released.
     """
     with database.reading() as cursor:
-        cursor.execute(
-            f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id", list(parameters)
-        )
-        ids = [memory_id for (memory_id,) in cursor.fetchall()]
+        live = f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id"
+        ids = column(cursor, live, list(parameters))
     for start in range(0, len(ids), BATCH_ROWS):
         with database.reading() as cursor:
-            places = cursor.execute(
-                "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [ids[start : start + BATCH_ROWS]]
-            ).fetchall()
+            batch = [ids[start : start + BATCH_ROWS]]
+            places = column(cursor, "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", batch)
             rows = cursor.execute(
                 f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL ORDER BY id",
-                [[place for (place,) in places]],
+                [places],
             ).fetchall()
         yield rows
 
 
 def _set_feedback(cursor: duckdb.DuckDBPyConnection, counts: Mapping[str, tuple[int, int]]) -> int:
-    import pyarrow as pa
-
-    table = pa.table(
-        {
-            "id": pa.array(list(counts), pa.string()),
-            "relevant": pa.array([relevant for relevant, _ in counts.values()], pa.int64()),
-            "noise": pa.array([noise for _, noise in counts.values()], pa.int64()),
-        }
-    )
+    table = table_of("id string, relevant int64, noise int64", [(key, *each) for key, each in counts.items()])
     with staged(cursor, "staged_feedback", table):
-        changed = cursor.execute(
+        changed = scalar(
+            cursor,
             "UPDATE memories AS m SET relevant_count = s.relevant, noise_count = s.noise FROM staged_feedback AS s "
-            "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)"
-        ).fetchall()[0][0]
+            "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)",
+        )
     return int(changed)

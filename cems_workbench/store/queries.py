@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.records import Query
-from cems_workbench.store.rows import AN_EDIT, EDITED, NOT_RECORDED, TEAM_FOREIGN, Mark, RowCounts, to_aware, to_naive
+from cems_workbench.store.rows import (
+    AN_EDIT,
+    EDITED,
+    NOT_RECORDED,
+    TEAM_FOREIGN,
+    Mark,
+    RowCounts,
+    table_of,
+    to_aware,
+    to_naive,
+)
 from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
@@ -63,7 +73,7 @@ def upsert(session: Session, queries: Sequence[Query], by: Mark | str = "") -> R
     if not queries:
         return RowCounts()
     mark, name = (by.in_team, by.brought_by) if isinstance(by, Mark) else (str(EDITED), by)
-    with session.staged("staged_queries", _staging(queries)):
+    with session.staged("staged_queries", staging(queries)):
         if isinstance(by, Mark):
             session.change(
                 f"INSERT INTO queries_before (input, origin, brought_by, qid, {', '.join(COLUMNS)}) "
@@ -118,19 +128,14 @@ def would_replace(session: Session, queries: Sequence[Query], by: Mark) -> dict[
     return found
 
 
-def _staging(queries: Sequence[Query]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.table(
-        {
-            "qid": [query.qid for query in queries],
-            "query": [query.query for query in queries],
-            "project": pa.array([query.project for query in queries], pa.string()),
-            "as_of": pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us")),
-            "type": pa.array([query.type for query in queries], pa.string()),
-            "answerable": pa.array([query.answerable for query in queries], pa.bool_()),
-            "given": pa.array([given_text(query) for query in queries], pa.string()),
-        }
+def staging(queries: Sequence[Query]) -> pa.Table:
+    """Queries as rows of the tables `queries` and `query_set_members`."""
+    return table_of(
+        "qid string, query string, project string, as_of timestamp[us], type string, answerable bool, given string",
+        [
+            (one.qid, one.query, one.project, to_naive(one.as_of), one.type, one.answerable, given_text(one))
+            for one in queries
+        ],
     )
 
 

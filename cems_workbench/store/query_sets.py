@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from cems_workbench.errors import InputError, StoreError, nearest
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.store import queries as queries_table
-from cems_workbench.store.rows import check_name, to_naive
+from cems_workbench.store.rows import check_name, table_of, to_naive
 from cems_workbench.store.team.session import Row, Session, TeamTables, persistent
 
 Member = tuple[Query, str]
@@ -279,8 +279,6 @@ def relevant_from_among(scales: Mapping[str, GradeScale] | None) -> int:
 
 def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
     """Make these queries and this scale the latest version of a set, a new one only if something differs; returns it."""
-    import pyarrow as pa
-
     known = get(session, name)
     mark = digest([query for query, _ in rows], scale)
     if known is not None and known.digest == mark:
@@ -294,19 +292,8 @@ def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale
         "INSERT INTO query_sets VALUES (?, ?, ?, ?, ?)",
         [name, version, to_naive(when), mark, json.dumps(scale.to_dict(), ensure_ascii=False)],
     )
-    text = pa.string()
-    table = pa.table(
-        {
-            "qid": pa.array([query.qid for query, _ in rows], text),
-            "query": pa.array([query.query for query, _ in rows], text),
-            "project": pa.array([query.project for query, _ in rows], text),
-            "as_of": pa.array([to_naive(query.as_of) for query, _ in rows], pa.timestamp("us")),
-            "type": pa.array([query.type for query, _ in rows], text),
-            "source": pa.array([source for _, source in rows], text),
-            "answerable": pa.array([query.answerable for query, _ in rows], pa.bool_()),
-            "given": pa.array([queries_table.given_text(query) for query, _ in rows], text),
-        }
-    )
+    sources_of = table_of("source string", [(source,) for _, source in rows])
+    table = queries_table.staging([query for query, _ in rows]).append_column("source", sources_of["source"])
     with session.staged("staged_members", table):
         session.change(
             "INSERT INTO query_set_members "

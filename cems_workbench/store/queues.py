@@ -15,7 +15,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
 from cems_workbench.store import judgments, memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import check_name, to_naive
+from cems_workbench.store.rows import check_name, table_of, to_naive
 from cems_workbench.store.team.session import Pair, Session, TeamTables, persistent, rows_of
 
 
@@ -126,14 +126,11 @@ def make(session: Session, name: str, pairs: Sequence[Pair], when: datetime, set
 
 
 def _write(session: Session, queue: QueueRecord) -> None:
-    import pyarrow as pa
-
     _remove(session, queue.name)
     session.change(
         "INSERT INTO label_queues VALUES (?, ?, ?, ?)",
         [queue.name, to_naive(queue.created_at), queue.overlap, json.dumps(queue.settings, ensure_ascii=False)],
     )
-    text, number = pa.string(), pa.int64()
     ranked = [
         (config, qid, rank, memory_id)
         for config, by_qid in queue.rankings.items()
@@ -141,19 +138,17 @@ def _write(session: Session, queue: QueueRecord) -> None:
         for rank, memory_id in enumerate(results, 1)
     ]
     tables = {
-        "label_queue_pairs (queue, position, qid, memory_id)": {
-            "position": pa.array(range(len(queue.pairs)), number),
-            "qid": pa.array([qid for qid, _ in queue.pairs], text),
-            "memory_id": pa.array([memory_id for _, memory_id in queue.pairs], text),
-        },
-        "label_queue_rankings (queue, config, qid, rank, memory_id)": {
-            name: pa.array([row[i] for row in ranked], number if name == "rank" else text)
-            for i, name in enumerate(("config", "qid", "rank", "memory_id"))
-        },
+        "label_queue_pairs": (
+            "position int64, qid string, memory_id string",
+            [(place, *pair) for place, pair in enumerate(queue.pairs)],
+        ),
+        "label_queue_rankings": ("config string, qid string, rank int64, memory_id string", ranked),
     }
-    for into, columns in tables.items():
-        with session.staged("staged_rows", pa.table(columns)):
-            session.change(f"INSERT INTO {into} SELECT ?, {', '.join(columns)} FROM staged_rows", [queue.name])
+    for into, (columns, rows) in tables.items():
+        table = table_of(columns, rows)
+        names = ", ".join(table.column_names)
+        with session.staged("staged_rows", table):
+            session.change(f"INSERT INTO {into} (queue, {names}) SELECT ?, {names} FROM staged_rows", [queue.name])
 
 
 def _remove(session: Session, name: str) -> bool:

@@ -10,7 +10,7 @@ colleagues accepted, and removes those whose decision was undone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +27,9 @@ from cems_workbench.store.rows import (
     VersionedCache,
     bump_content_version,
     check_name,
+    scalar,
     staged,
+    table_of,
     to_aware,
     to_naive,
 )
@@ -202,16 +204,9 @@ def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, 
 
     An edge without an author keeps the one it has in the store. `by` as in `memories.upsert`.
     """
-    import pyarrow as pa
-
-    table = pa.table(
-        {
-            "source_id": [relation.source_id for relation in relations],
-            "target_id": [relation.target_id for relation in relations],
-            "kind": [relation.kind for relation in relations],
-            "weight": [float(relation.weight) for relation in relations],
-            "author": pa.array([relation.author for relation in relations], pa.string()),
-        }
+    table = table_of(
+        "source_id string, target_id string, kind string, weight double, author string",
+        [(edge.source_id, edge.target_id, edge.kind, edge.weight, edge.author) for edge in relations],
     )
     same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
     changes = f"{same} AND (r.weight <> s.weight OR r.author IS DISTINCT FROM coalesce(s.author, r.author))"
@@ -224,17 +219,19 @@ def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, 
                 f"JOIN staged_relations AS s ON {changes} WHERE {FOREIGN.format('r')}",
                 [by.id, by.inputs],
             )
-        updated = cursor.execute(
+        updated = scalar(
+            cursor,
             "UPDATE relations AS r SET weight = s.weight, author = coalesce(s.author, r.author), origin = ? "
             f"FROM staged_relations AS s WHERE {changes}",
             [writer],
-        ).fetchall()[0][0]
-        added = cursor.execute(
+        )
+        added = scalar(
+            cursor,
             "INSERT INTO relations (source_id, target_id, kind, weight, author, origin, added_by) "
             "SELECT source_id, target_id, kind, weight, author, ?, ? FROM staged_relations AS s "
             f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})",
             [writer, writer],
-        ).fetchall()[0][0]
+        )
     return RowCounts(added, updated, len(relations) - added - updated)
 
 
@@ -290,14 +287,7 @@ class Supersessions:
         with self._team.transaction(of=decision.author) as session:
             session.change(
                 f"INSERT INTO supersession_decisions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    decision.newer,
-                    decision.older,
-                    decision.verdict,
-                    decision.author,
-                    to_naive(decision.decided_at),
-                    decision.why,
-                ],
+                [*(to_naive(each) if isinstance(each, datetime) else each for each in astuple(decision))],
             )
 
     def undo(self, author: str) -> SupersessionDecision | None:
@@ -373,7 +363,8 @@ class Supersessions:
                 if pair in wanted and one.verdict == "accepted" and pair <= known
             ]
             changed = _remove(cursor, wanted, edges)
-            there = _stored(cursor)
+            stored = "SELECT source_id, target_id FROM relations WHERE kind = ?"
+            there = {*cursor.execute(stored, [SUPERSEDES]).fetchall()}
             new = [edge for edge in edges if (edge.source_id, edge.target_id) not in there]
             if new:
                 upsert(cursor, new)
@@ -397,11 +388,6 @@ def _standing(session: Session) -> dict[frozenset[str], SupersessionDecision]:
     )
     found = {one.pair: one for one in map(_decision, rows)}  # of each pair the last
     return dict(sorted(found.items(), key=lambda item: sorted(item[0])))
-
-
-def _stored(cursor: duckdb.DuckDBPyConnection) -> set[tuple[str, str]]:
-    rows = cursor.execute("SELECT source_id, target_id FROM relations WHERE kind = ?", [SUPERSEDES]).fetchall()
-    return {(source, target) for source, target in rows}
 
 
 def _remove(cursor: duckdb.DuckDBPyConnection, pairs: set[frozenset[str]], kept: Sequence[Relation]) -> int:

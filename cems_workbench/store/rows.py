@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -128,6 +128,26 @@ def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Ite
     cursor.unregister(name)
 
 
+def table_of(columns: str, rows: Collection[Sequence[Any]]) -> pa.Table:
+    """Rows as an Arrow table, for `staged`; `columns` are their names and Arrow's types, as "id string, at timestamp[us]"."""
+    import pyarrow as pa
+
+    names, kinds = zip(*(column.split() for column in columns.split(", ")), strict=True)
+    values = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [pa.array(each, pa.type_for_alias(kind)) for kind, each in zip(kinds, values, strict=True)]
+    return pa.table(arrays, names)
+
+
+def column(cursor: duckdb.DuckDBPyConnection, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+    """The first value of each row of a query."""
+    return [row[0] for row in cursor.execute(sql, values).fetchall()]
+
+
+def scalar(cursor: duckdb.DuckDBPyConnection, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+    """The first value of the first row of a query, or how many rows a statement changed."""
+    return cursor.execute(sql, values).fetchall()[0][0]
+
+
 def check_name(name: str) -> None:
     """Raise InputError unless `name` is valid for a set, queue, config or reviewer: printable, not blank, not too long."""
     if not name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARS or name != name.strip():
@@ -217,12 +237,14 @@ def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
 
 def count_commit(cursor: duckdb.DuckDBPyConnection) -> int:
     """Increment and return the number of committed transactions; call it last in each transaction."""
-    rows = cursor.execute(
-        "INSERT INTO workbench_meta VALUES (?, '1') "
-        "ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) RETURNING value",
-        [COMMITS],
-    ).fetchall()
-    return int(rows[0][0])
+    return int(
+        scalar(
+            cursor,
+            "INSERT INTO workbench_meta VALUES (?, '1') "
+            "ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) RETURNING value",
+            [COMMITS],
+        )
+    )
 
 
 def read_content_version(cursor: duckdb.DuckDBPyConnection) -> int:

@@ -39,10 +39,13 @@ from cems_workbench.store.rows import (
     FROM_SOURCE,
     RowCounts,
     bump_content_version,
+    column,
     delete_meta,
     next_version,
     read_meta,
+    scalar,
     staged,
+    table_of,
     text_sha,
     to_aware,
     to_naive,
@@ -282,14 +285,9 @@ class _MemoryNeed:
 
 def _needed(cursor: duckdb.DuckDBPyConnection) -> _MemoryNeed:
     """The need of the existing memories."""
-    count = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]
-    sizes = [
-        row[0]
-        for table in ("memories", "chunks")
-        for row in cursor.execute(
-            f"SELECT strlen(content) AS size FROM {table} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
-        ).fetchall()
-    ]
+    count = scalar(cursor, "SELECT count(*) FROM memories")
+    longest = f"SELECT strlen(content) AS size FROM {{}} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
+    sizes = [size for table in ("memories", "chunks") for size in column(cursor, longest.format(table))]
     return _MemoryNeed(count, np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:], changing=count > 0)
 
 
@@ -367,11 +365,10 @@ class Sources:
                     values,
                 )
                 return int(known[0][0])
-            row = cursor.execute(
-                "INSERT INTO sources (mapping, probe, secret_from, dimension, begun_at, address) VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-                values,
-            ).fetchall()
-            return int(row[0][0])
+            columns = "mapping, probe, secret_from, dimension, begun_at, address"
+            return int(
+                scalar(cursor, f"INSERT INTO sources ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", values)
+            )
 
     @contextmanager
     def bulk_writes(self) -> Iterator[None]:
@@ -401,7 +398,7 @@ class Sources:
     def forget(self, source_id: int) -> int:
         """Remove a source and its memories; returns their number."""
         with self._database.transaction() as cursor:
-            ids = _ids(cursor.execute("SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id]).fetchall())
+            ids = column(cursor, "SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id])
             # Its rows stay, without a marker: a later import restores the memories.
             count = self._delete(cursor, ids)
             cursor.execute("DELETE FROM sources WHERE id = ?", [source_id])
@@ -410,18 +407,12 @@ class Sources:
 
     def changed(self, source_id: int, ids: Sequence[str], markers: Sequence[str]) -> list[str]:
         """The `ids` that are new or have another marker in the store, in their order."""
-        import pyarrow as pa
-
-        table = pa.table({"id": pa.array(ids, pa.string()), "marker": pa.array(markers, pa.string())})
-        with self._database.reading() as cursor, staged(cursor, "staged_markers", table):
-            same = _ids(
-                cursor.execute(
-                    "SELECT s.id FROM staged_markers AS s JOIN source_rows AS r ON r.memory_id = s.id "
-                    "WHERE r.source_id = ? AND r.marker = s.marker",
-                    [source_id],
-                ).fetchall()
-            )
-        known = set(same)
+        same = (
+            "SELECT s.id FROM staged_markers AS s JOIN source_rows AS r ON r.memory_id = s.id "
+            "WHERE r.source_id = ? AND r.marker = s.marker"
+        )
+        with self._database.reading() as cursor, staged(cursor, "staged_markers", _markers_table(ids, markers)):
+            known = {*column(cursor, same, [source_id])}
         return [each for each in ids if each not in known]
 
     def of_others(self, source_id: int, ids: Sequence[str]) -> dict[str, int]:
@@ -450,45 +441,33 @@ class Sources:
     def _put(self, source_id: int, rows: ImportRows) -> RowCounts:
         with self._database.transaction() as cursor:
             with staged(cursor, "staged_ids", rows.markers):
-                existing = set(
-                    _ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall())
-                )
+                existing = {*column(cursor, "SELECT id FROM staged_ids SEMI JOIN memories USING (id)")}
             counts = memories.upsert(cursor, rows.memories, new=not existing, by=FROM_SOURCE)
-            newly_deleted = self._follow_deletions(cursor, rows)
-            restored = (
-                _ids(
-                    cursor.execute(
-                        "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
-                        "(SELECT memory_id FROM source_rows WHERE (marker IS NULL OR starts_with(marker, ?)) AND memory_id IN "
-                        "(SELECT unnest(?))) RETURNING id",
-                        [next_version(cursor), DELETED_MARK, rows.kept],
-                    ).fetchall()
-                )
-                if existing
-                else []
+            # What the source keeps as deleted, unless a user has restored it since.
+            newly_deleted = _mark_deleted(cursor, sorted(set(rows.ids) - set(rows.kept)))
+            restore = (
+                "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
+                "(SELECT memory_id FROM source_rows WHERE (marker IS NULL OR starts_with(marker, ?)) AND memory_id IN "
+                "(SELECT unnest(?))) RETURNING id"
             )
+            kept = [next_version(cursor), DELETED_MARK, rows.kept]
+            restored = column(cursor, restore, kept) if existing else []
             put_given(cursor, rows.chunks, rows.cut, new=not existing)
             _write_vectors(cursor, rows.vectors, existing)
-            _write_texts(cursor, rows.texts, existing)
-            _write_markers(cursor, source_id, rows.markers, existing)
+            for table in ("source_texts", "source_rows"):
+                if existing:
+                    cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
+            if rows.texts.num_rows:
+                with staged(cursor, "staged_texts", rows.texts):
+                    cursor.execute("INSERT INTO source_texts SELECT * FROM staged_texts")
+            with staged(cursor, "staged_rows", rows.markers):
+                cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
             delete_meta(cursor, f"{ORIGINS}{source_id}")
             bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
         self._hidden.difference_update(restored, set(rows.kept) - existing)
         self._hidden.update(newly_deleted)
         return counts
-
-    def _follow_deletions(self, cursor: duckdb.DuckDBPyConnection, rows: ImportRows) -> list[str]:
-        """Mark deleted what the source keeps as deleted, unless a user has restored it since; returns their ids."""
-        gone = sorted(set(rows.ids) - set(rows.kept))
-        if not gone:
-            return []
-        return _ids(
-            cursor.execute(
-                "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
-                [to_naive(datetime.now(UTC)), next_version(cursor), gone],
-            ).fetchall()
-        )
 
     def hidden_there(self, source_id: int, when: datetime) -> tuple[int, int]:
         """How many live memories of a source have expired at a moment, and how many the source itself keeps as deleted."""
@@ -506,12 +485,11 @@ class Sources:
         table = pa.table({"id": pa.chunked_array([*seen], pa.string())})
         with self._database.transaction() as cursor:
             with staged(cursor, "staged_seen", table):
-                gone = _ids(
-                    cursor.execute(
-                        "SELECT memory_id FROM source_rows WHERE source_id = ? AND marker IS NOT NULL "
-                        "AND memory_id NOT IN (SELECT id FROM staged_seen)",
-                        [source_id],
-                    ).fetchall()
+                gone = column(
+                    cursor,
+                    "SELECT memory_id FROM source_rows WHERE source_id = ? AND marker IS NOT NULL "
+                    "AND memory_id NOT IN (SELECT id FROM staged_seen)",
+                    [source_id],
                 )
             return self._delete(cursor, gone)
 
@@ -522,12 +500,7 @@ class Sources:
         cursor.execute("UPDATE source_rows SET marker = NULL WHERE memory_id IN (SELECT unnest(?))", [ids])
         for table in ("source_vectors", "source_texts"):
             cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [ids])
-        deleted = _ids(
-            cursor.execute(
-                "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
-                [to_naive(datetime.now(UTC)), next_version(cursor), ids],
-            ).fetchall()
-        )
+        deleted = _mark_deleted(cursor, ids)
         if deleted:
             bump_content_version(cursor)
             self._hidden.update(deleted)
@@ -559,13 +532,14 @@ class Sources:
         # The empty table gives the columns if nothing was seen.
         table = pa.concat_tables([*seen, _keys(())])
         with staged(cursor, "staged_edges", table):
-            gone = cursor.execute(
+            gone = scalar(
+                cursor,
                 "DELETE FROM relations AS r WHERE r.source_id IN (SELECT memory_id FROM source_rows WHERE source_id = ?) "
                 # An edge that a person accepted here is not in the source.
                 "AND r.author IS NULL AND NOT EXISTS "
                 "(FROM staged_edges AS s WHERE s.source_id = r.source_id AND s.target_id = r.target_id AND s.kind = r.kind)",
                 [source_id],
-            ).fetchall()[0][0]
+            )
         if gone:
             bump_content_version(cursor)
         return int(gone)
@@ -582,10 +556,8 @@ class Sources:
 
     def with_zero_vector(self, ids: Set[str]) -> set[str]:
         """Those of these memories that have a vector of zeros."""
-        rows = self._database.rows(
-            "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))", [list(ids)]
-        )
-        return set(_ids(rows))
+        zero = "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))"
+        return {*self._database.read(column, zero, [list(ids)])}
 
     def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
         """(memory id, source's number) -> store's number of each chunk with a vector."""
@@ -689,16 +661,11 @@ class Sources:
         A later import that finds the memory changed in the source takes that vector again.
         """
         with self._database.transaction() as cursor:
-            rows = cursor.execute(
-                "UPDATE source_vectors SET text_sha = '' WHERE text_sha <> '' AND memory_id IN (SELECT unnest(?)) RETURNING memory_id",
-                [ids],
-            ).fetchall()
-            found = sorted(set(_ids(rows)))
+            forget = "UPDATE {} SET text_sha = '' WHERE text_sha <> '' AND memory_id IN (SELECT unnest(?)) RETURNING memory_id"
+            found = sorted({*column(cursor, forget.format("source_vectors"), [ids])})
             if found:
-                cursor.execute("UPDATE embedded SET text_sha = '' WHERE memory_id IN (SELECT unnest(?))", [found])
-                cursor.execute(
-                    "UPDATE memories SET changed = ? WHERE id IN (SELECT unnest(?))", [next_version(cursor), found]
-                )
+                cursor.execute(forget.format("embedded"), [found])
+                memories.mark_changed(cursor, found, next_version(cursor))
                 bump_content_version(cursor)
         return len(found)
 
@@ -766,22 +733,21 @@ def given_vectors(
     whose text was edited here, and every one of a source without any vectors, is in neither result, and is embedded.
     """
     ids = list({memory_id for memory_id, _ in texts})
-    imported = cursor.execute(
+    imported = column(
+        cursor,
         "SELECT r.memory_id FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
         "WHERE s.dimension IS NOT NULL AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?))",
         [ids],
-    ).fetchall()
+    )
     if not imported:
         return {}, set()
-    # Row numbers first: one query would read every vector of the table.
-    places = cursor.execute("SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [_ids(imported)])
     rows = cursor.execute(
         "SELECT memory_id, seq, text_sha, vector FROM source_vectors WHERE rowid IN (SELECT unnest(?))",
-        [_ids(places.fetchall())],
+        [_vector_rows(cursor, imported)],
     ).fetchall()
     made_of = {entry_id(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
     found = {place: as_vector(made_of[place][1]) for place, sha in texts.items() if made_of.get(place, ("",))[0] == sha}
-    known = set(_ids(imported))
+    known = set(imported)
     absent = {place for place in texts if place[0] in known and place not in made_of}
     return found, absent - _cut_here(cursor, absent, {memory_id for memory_id, seq in made_of if seq is not None})
 
@@ -820,27 +786,11 @@ def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
 
 
 def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
-    id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at, text_form = row
+    id_, address, mapping, probe, *made_by, begun_at, taken_at, text_form = row
     begun = to_aware(begun_at)
     assert begun is not None
-    return SourceRecord(
-        id_,
-        address,
-        None if mapping is None else json.loads(mapping),
-        json.loads(probe),
-        secret_from,
-        dimension,
-        embedder,
-        model_id,
-        begun,
-        to_aware(taken_at),
-        *counts,
-        text_form,
-    )
-
-
-def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    return [row[0] for row in rows]
+    read = None if mapping is None else json.loads(mapping)
+    return SourceRecord(id_, address, read, json.loads(probe), *made_by, begun, to_aware(taken_at), *counts, text_form)
 
 
 def _ordered(taken: TakenMemory) -> list[TakenChunk]:
@@ -859,9 +809,7 @@ def _vectors(
 
 
 def _markers_table(ids: Sequence[str], markers: Sequence[str]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.table({"id": pa.array(ids, pa.string()), "marker": pa.array(markers, pa.string())})
+    return table_of("id string, marker string", list(zip(ids, markers, strict=True)))
 
 
 def _matrix_table(ids: Sequence[str], shas: Sequence[str], vectors: NDArray[np.float32]) -> pa.Table:
@@ -912,10 +860,8 @@ def _around(taken: TakenMemory) -> dict[str, EmbeddedText]:
 
 
 def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
-    import pyarrow as pa
-
     rows = [
-        (each.memory.id, seq, texts)
+        (each.memory.id, seq, _texts_json(texts))
         for each in taken
         for seq, texts in (
             [*enumerate(chunk.embedded for chunk in _ordered(each)), (WHOLE_MEMORY, _around(each))]
@@ -924,16 +870,12 @@ def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
         )
         if texts
     ]
-    values = [
-        json.dumps({name: [text.before, text.after, text.escape] for name, text in texts.items()}, ensure_ascii=False)
-        for *_, texts in rows
-    ]
-    return pa.table(
-        {
-            "memory_id": pa.array([row[0] for row in rows], pa.string()),
-            "seq": pa.array([row[1] for row in rows], pa.int64()),
-            "texts": pa.array(values, pa.large_string()),
-        }
+    return table_of("memory_id string, seq int64, texts large_string", rows)
+
+
+def _texts_json(texts: Mapping[str, EmbeddedText]) -> str:
+    return json.dumps(
+        {name: [text.before, text.after, text.escape] for name, text in texts.items()}, ensure_ascii=False
     )
 
 
@@ -968,45 +910,32 @@ def _matrix_blobs(rows: NDArray[np.float32]) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), count, [None, ends, values])
 
 
+def _vector_rows(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[int]:
+    """The row numbers of the vectors of memories, read first: one query would read every vector of the table."""
+    return column(cursor, "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
+
+
+def _mark_deleted(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[str]:
+    """Mark memories deleted; returns the ids of those that were not."""
+    mark = "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id"
+    return column(cursor, mark, [to_naive(datetime.now(UTC)), next_version(cursor), ids]) if ids else []
+
+
 def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing: Set[str]) -> None:
     with staged(cursor, "staged_vectors", table):
         if existing:
             # Mark changed vectors as stale in the vector index.
-            # Row numbers first: one query would read every vector of the table.
-            places = cursor.execute(
-                "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)]
-            )
             cursor.execute(
                 "UPDATE embedded AS e SET text_sha = '' FROM source_vectors AS v, staged_vectors AS s WHERE v.memory_id = e.memory_id "
                 "AND v.seq = e.seq AND s.memory_id = v.memory_id AND s.seq = v.seq AND s.vector <> v.vector "
                 "AND v.rowid IN (SELECT unnest(?))",
-                [_ids(places.fetchall())],
+                [_vector_rows(cursor, list(existing))],
             )
             # Only after the comparison with the new vectors above.
             cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
         cursor.execute("INSERT INTO source_vectors BY NAME SELECT * FROM staged_vectors")
 
 
-def _write_texts(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing: Set[str]) -> None:
-    if existing:
-        cursor.execute("DELETE FROM source_texts WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
-    if table.num_rows:
-        with staged(cursor, "staged_texts", table):
-            cursor.execute("INSERT INTO source_texts SELECT * FROM staged_texts")
-
-
-def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, existing: Set[str]) -> None:
-    if existing:
-        cursor.execute("DELETE FROM source_rows WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
-    with staged(cursor, "staged_rows", table):
-        cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
-
-
 def _keys(edges: Sequence[Relation]) -> pa.Table:
-    import pyarrow as pa
-
-    columns = {
-        name: pa.array([getattr(edge, name) for edge in edges], pa.string())
-        for name in ("source_id", "target_id", "kind")
-    }
-    return pa.table(columns)
+    columns = "source_id string, target_id string, kind string"
+    return table_of(columns, [(edge.source_id, edge.target_id, edge.kind) for edge in edges])

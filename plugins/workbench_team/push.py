@@ -8,15 +8,16 @@ added, each store's once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cems_workbench.store import query_sets
+from cems_workbench.store.rows import table_of
 from cems_workbench.store.team.session import PushedRows, PushReport, Row, Session, TeamTables
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (
@@ -199,7 +200,7 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
             for row in new
             if row[-1] is not None and row[-1] in said
         ]
-        with target.staged("pushed_rows", _table(("id", "undoes"), undone)):
+        with target.staged("pushed_rows", table_of("id int64, undoes int64", undone)):
             target.change("UPDATE label_events AS e SET undoes = s.undoes FROM pushed_rows AS s WHERE e.id = s.id")
     report.rows.append(PushedRows("steps of labels' history", len(new), len(own) - len(new)))
 
@@ -318,21 +319,10 @@ def _pairs(rows: Iterable[Row]) -> Iterable[tuple[tuple[str, str], int]]:
 def _insert(session: Session, table: str, columns: Sequence[str], rows: Sequence[Row], order: str = "") -> None:
     if not rows:
         return
+    kinds = {"answerable": "bool", **dict.fromkeys(_TIMES, "timestamp[us]"), **dict.fromkeys(_NUMBERS, "int64")}
+    table = table_of(", ".join(f"{name} {kinds.get(name, 'string')}" for name in columns), rows)
     names = ", ".join(columns)
-    with session.staged("pushed_rows", _table(columns, rows)):
+    with session.staged("pushed_rows", table):
         session.change(
             f"INSERT INTO {table} ({names}) SELECT {names} FROM pushed_rows" + (f" ORDER BY {order}" if order else "")
         )
-
-
-def _table(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
-    import pyarrow as pa
-
-    kinds: Mapping[str, Callable[[], Any]] = {
-        **dict.fromkeys(_TIMES, lambda: pa.timestamp("us")),
-        **dict.fromkeys(_NUMBERS, pa.int64),
-        "answerable": pa.bool_,
-    }
-    return pa.table(
-        {name: pa.array([row[i] for row in rows], kinds.get(name, pa.string)()) for i, name in enumerate(columns)}
-    )

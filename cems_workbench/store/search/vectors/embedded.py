@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import Float32
-from cems_workbench.store.rows import staged
+from cems_workbench.store.rows import column, scalar, staged, table_of
 from cems_workbench.store.search.entries import (
     AMONG,
     LIVE_ENTRIES,
@@ -25,7 +25,6 @@ from cems_workbench.store.search.entries import (
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +78,13 @@ def recorded(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[s
 
 def memories_among(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> list[str]:
     """Those of these memories that have a vector in `collection`."""
-    rows = cursor.execute(
-        "SELECT DISTINCT memory_id FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))",
-        [collection, list(ids)],
-    ).fetchall()
-    return [memory_id for (memory_id,) in rows]
+    among = "SELECT DISTINCT memory_id FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))"
+    return column(cursor, among, [collection, list(ids)])
 
 
 def copy(cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids: Sequence[EntryId]) -> None:
     """Record for `target` what is recorded for `source` of these entries."""
-    import pyarrow as pa
-
-    with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):
+    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
         cursor.execute(
             "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
             "SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM embedded WHERE collection = ? "
@@ -101,10 +95,8 @@ def copy(cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids:
 
 def set_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
     """Replace the recorded hashes of existing vectors."""
-    import pyarrow as pa
-
-    table = pa.table({**_columns(list(hashes)), "vector_hash": pa.array(list(hashes.values()), pa.int64())})
-    with staged(cursor, "staged_hashes", table):
+    rows = [(key, _seq(seq), each) for (key, seq), each in hashes.items()]
+    with staged(cursor, "staged_hashes", table_of(f"{_PLACE}, vector_hash int64", rows)):
         cursor.execute(
             "UPDATE embedded SET vector_hash = s.vector_hash FROM staged_hashes AS s "
             "WHERE embedded.collection = ? AND embedded.memory_id = s.memory_id AND embedded.seq = s.seq",
@@ -167,28 +159,20 @@ def record(
     cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[EntryId, int]
 ) -> None:
     """Record that these entries' vectors, with these hashes, and labels are in `collection`."""
-    import pyarrow as pa
-
-    table = pa.table(
-        {
-            **_columns([entry.id for entry in entries]),
-            "text_sha": [entry.text_sha for entry in entries],
-            "project": pa.array([entry.project for entry in entries], pa.string()),
-            "scope": [entry.scope for entry in entries],
-            "vector_hash": pa.array([hashes[entry.id] for entry in entries], pa.int64()),
-        }
-    )
-    with staged(cursor, "staged_embedded", table):
+    columns = f"{_PLACE}, text_sha string, project string, scope string, vector_hash int64"
+    rows = [(one.id[0], _seq(one.id[1]), one.text_sha, one.project, one.scope, hashes[one.id]) for one in entries]
+    with staged(cursor, "staged_embedded", table_of(columns, rows)):
         # The table has no primary key, so existing rows are updated first.
         match, missing = "e.collection = $collection AND e.memory_id = s.memory_id AND e.seq = s.seq", ""
         existing = f"SELECT 1 FROM embedded AS e SEMI JOIN staged_embedded AS s ON {match} LIMIT 1"
         parameters = {"collection": collection}
         if cursor.execute(existing, parameters).fetchall():
-            replaced = cursor.execute(
+            replaced = scalar(
+                cursor,
                 "UPDATE embedded AS e SET text_sha = s.text_sha, project = s.project, scope = s.scope, vector_hash = s.vector_hash "
                 f"FROM staged_embedded AS s WHERE {match}",
                 parameters,
-            ).fetchall()[0][0]
+            )
             if replaced == len(entries):
                 return
             missing = f"ANTI JOIN embedded AS e ON {match}"
@@ -201,22 +185,18 @@ def record(
 
 def remove(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
     """Record that these vectors were removed."""
-    import pyarrow as pa
-
-    with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):
+    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
         cursor.execute(
             "DELETE FROM embedded WHERE collection = ? AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
             [collection],
         )
 
 
-def _columns(entry_ids: Sequence[EntryId]) -> dict[str, pa.Array]:
-    import pyarrow as pa
+_PLACE = "memory_id string, seq int64"
 
-    return {
-        "memory_id": pa.array([memory_id for memory_id, _ in entry_ids], pa.string()),
-        "seq": pa.array([WHOLE_MEMORY if seq is None else seq for _, seq in entry_ids], pa.int64()),
-    }
+
+def _seq(seq: int | None) -> int:
+    return WHOLE_MEMORY if seq is None else seq
 
 
 def remove_collection(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
