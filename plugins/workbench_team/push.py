@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from cems_workbench.store import query_sets
-from cems_workbench.store.rows import table_of
-from cems_workbench.store.team.session import PushedRows, PushReport, Row, Session, TeamTables
-
-if TYPE_CHECKING:
-    pass
+from cems_workbench.store.team.session import PushedRows, PushReport, Row, Session, TeamTables, table_of
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (

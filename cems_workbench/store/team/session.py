@@ -28,6 +28,7 @@ from cems_workbench import extensions
 from cems_workbench.errors import StoreError
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import staged
+from cems_workbench.store.rows import table_of as table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
