@@ -74,10 +74,6 @@ def as_row(judgment: Judgment) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _write(judgments: Iterable[Judgment]) -> str:
-    return "".join(f"{json_line(as_row(judgment))}\n" for judgment in judgments)
-
-
 def _write_csv(judgments: Iterable[Judgment]) -> str:
     rows = (as_row(judgment) for judgment in judgments)
     return written([KNOWN, *([row.get(name, "") for name in KNOWN] for row in rows)])
@@ -152,7 +148,11 @@ FORMAT = (
         sniff=_sniff,
         read=read_json,
         breadth=1,
-        judgments=JudgmentWriter(lambda judgments, words: _write(judgments), whole_store=True, place=1),
+        judgments=JudgmentWriter(
+            lambda judgments, words: "".join(f"{json_line(as_row(each))}\n" for each in judgments),
+            whole_store=True,
+            place=1,
+        ),
         place=10,
         shape="objects with qid (or query, its words), memory_id and grade, under any of their names, or with qid and answerable",
         needs=tuple(NAMES.values()),

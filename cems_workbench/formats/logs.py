@@ -26,7 +26,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, parse_json, read_records, take_sample
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.names import WANTED, named
 from cems_workbench.formats.base.records import derived_id
@@ -194,23 +194,11 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
         }
         try:
             for name in typed.keys() & set(LIST_FIELDS):
-                typed[name] = _cell(name, typed[name])
+                typed[name] = fields.items_in(name, typed[name])
         except fields.FieldError as error:
             errors.append(RowError(str(path), line, error.reason, error.field))
             continue
         yield line, typed
-
-
-def _cell(name: str, cell: str) -> list[Any]:
-    """The items of a cell; raises FieldError."""
-    if cell.lstrip().startswith("["):
-        try:
-            items = parse_json(cell)
-        except ValueError as error:
-            raise fields.FieldError(name, str(error)) from None
-        if isinstance(items, list):
-            return items
-    return [part.strip() for part in cell.split(";") if part.strip()]
 
 
 def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError], named: dict[str, bool]) -> Asked:
@@ -218,15 +206,13 @@ def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowEr
     words = next((name for name in QUERY_FIELDS if row.get(name) is not None), QUERY_FIELDS[0])
     when = next((name for name in TIME_FIELDS if row.get(name) is not None), TIME_FIELDS[0])
     qid = "" if row.get("qid") is None else fields.identifier(row, "qid")
-    query, moment, project = fields.required_text(row, words), _moment(row, when), fields.text(row, "project")
+    query, moment, project = fields.required_text(row, words), None, fields.text(row, "project")
+    if row.get(when) is not None:
+        moment = memory_fields.moment(row, when)
     if row.get(RESULTS) is None and row.get("scores") is None:
         return Asking(number, qid, query, project, moment)
     returned = rows_of_answer(_scored(row), number, source, errors, named=named)
     return RecordedAnswer(number, qid, query, project, returned, asked_at=moment)
-
-
-def _moment(row: Mapping[str, Any], name: str) -> datetime | None:
-    return None if row.get(name) is None else memory_fields.moment(row, name)
 
 
 def _scored(row: Mapping[str, Any]) -> list[Any]:
@@ -241,30 +227,27 @@ def _scored(row: Mapping[str, Any]) -> list[Any]:
         raise fields.FieldError(
             "scores", f"must be a list of {len(results or [])} numbers, one a result, found {found}"
         )
-    return [_with_score(result, score) for result, score in zip(results or [], scores, strict=True)]
-
-
-def _with_score(result: Any, score: Any) -> Any:
-    if isinstance(result, dict):
-        return {"score": score, **result}
-    return {"id": result, "score": score} if isinstance(result, str | int) and not isinstance(result, bool) else result
+    plain = str | int
+    return [
+        {"score": score, **(one if isinstance(one, dict) else {"id": one})}
+        if isinstance(one, dict | plain) and not isinstance(one, bool)
+        else one
+        for one, score in zip(results or [], scores, strict=True)
+    ]
 
 
 def sniff(sample: Sample) -> bool:
     """Rows with the words of a query and a list of results, or a header that names both."""
     if sample.rows:
-        return sum(_is_asking(row) for row in sample.rows) * 2 > len(sample.rows)
+        asked = [row for row in sample.rows if any(isinstance(row.get(name), str) for name in QUERY_FIELDS)]
+        with_results = [row for row in asked if isinstance(row.get("results"), list) and not named(row, WANTED)]
+        return len(with_results) * 2 > len(sample.rows)
     return _is_table(sample)
 
 
 def _is_table(sample: Sample) -> bool:
     columns = [{name.lower() for name in columns_of(sample.header, delimiter)} for delimiter in DELIMITERS]
     return any("results" in names and names & set(QUERY_FIELDS) and not named(names, WANTED) for names in columns)
-
-
-def _is_asking(row: Mapping[str, Any]) -> bool:
-    asked = any(isinstance(row.get(name), str) for name in QUERY_FIELDS)
-    return asked and isinstance(row.get("results"), list) and not named(row, WANTED)
 
 
 FORMAT = Format(

@@ -41,7 +41,7 @@ from cems_workbench.formats.base.format import (
     DatasetWriter,
     Exported,
     Format,
-    json_line,
+    objects_writer,
     rows_with,
     write_rows,
 )
@@ -127,16 +127,6 @@ def _read_objects(
     return memories_of(path, rows, parse, left, errors).parsed(path, name, "memories", errors)
 
 
-def _write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write memories.jsonl; raises InputError when no memory can be written."""
-
-    def line(memory: Memory) -> tuple[str, Memory]:
-        row = as_row(memory)
-        return json_line(row), parse_memory(row)
-
-    return write_rows(dataset.counted(progress, path.name), line, "memories", path)
-
-
 def _read_csv(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a table; raises InputError when its header lacks a required column."""
     errors: list[RowError] = []
@@ -168,7 +158,7 @@ def _read_cells(row: dict[str, Any]) -> MemoryRead:
     typed = _typed(row)
     problems = []
     try:
-        typed |= {"tags": csv_table.tags("tags", row["tags"])} if "tags" in row else {}
+        typed |= {"tags": fields.items_in("tags", row["tags"])} if "tags" in row else {}
     except FieldError as error:
         problems.append(RowProblem(typed.get("id", ""), "tags", error.reason))
         del typed["tags"]
@@ -193,7 +183,7 @@ def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
             row["tags"] = json.dumps(row["tags"], ensure_ascii=False)
         made = ["true" if row.get(name) is True else str(row.get(name, "")) for name in columns]
         back = {column: cell for column, cell in zip(columns, made, strict=True) if cell.strip()}
-        tags = {"tags": csv_table.tags("tags", back["tags"])} if "tags" in back else {}
+        tags = {"tags": fields.items_in("tags", back["tags"])} if "tags" in back else {}
         return written([made]).removesuffix("\n"), parse_memory(_typed(back) | tags)
 
     return write_rows(dataset.counted(progress, path.name), line, "memories", path, header=written([columns]))
@@ -281,16 +271,6 @@ def _read_relations(path: Path, progress: Progress) -> ParsedInput:
     return collected.parsed(path, "relations-jsonl", "relations", errors)
 
 
-def _write_relations(dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write relations.jsonl; raises InputError when there are none."""
-
-    def line(relation: Relation) -> tuple[str, Relation]:
-        row = relation_row(relation)
-        return json_line(row), parse_relation(row)
-
-    return write_rows(dataset.relations, line, "relations", path)
-
-
 def _sniff_csv(sample: Sample) -> bool:
     """A header that names `id` and `content`."""
     return any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header))
@@ -304,7 +284,7 @@ FORMAT = (
         sniff=rows_with(*REQUIRED),
         read=partial(_read_objects, "memories-jsonl", read_memory, unread),
         breadth=1,
-        dataset=DatasetWriter(_write, ("memories",), place=1),
+        dataset=objects_writer("memories", as_row, parse_memory, place=1),
         place=3,
         shape="objects with id and content",
         needs=(("id",), ("content",)),
@@ -348,7 +328,7 @@ FORMAT = (
         order=1,
         sniff=rows_with("source_id", "target_id"),
         read=_read_relations,
-        dataset=DatasetWriter(_write_relations, ("relations",), place=3),
+        dataset=objects_writer("relations", relation_row, parse_relation, place=3),
         place=18,
         shape="objects with source_id and target_id",
         needs=(("source_id",), ("target_id",)),

@@ -27,7 +27,7 @@ from cems_workbench.formats.base.csv_table import (
 )
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import TABLES, Sample, read_records
-from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Format, json_line, write_rows
+from cems_workbench.formats.base.format import Format, json_line, objects_writer
 from cems_workbench.formats.base.names import IGNORED, NAMES, RUN, WORDS, fields_of, names_judgments, plain
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
@@ -83,13 +83,6 @@ def _read(path: Path, progress: Progress) -> ParsedInput:
     objects = read_records(path, errors, progress)
     collected = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)
     return collected.parsed(path, "queries-jsonl", "queries", errors)
-
-
-def _write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write queries.jsonl; raises InputError when there are none."""
-    return write_rows(
-        dataset.queries, lambda query: (json_line(as_row(query)), parse_query(as_row(query))), "queries", path
-    )
 
 
 def _read_csv(path: Path, progress: Progress) -> ParsedInput:
@@ -169,7 +162,7 @@ FORMAT = (
         order=2,
         sniff=_sniff,
         read=_read,
-        dataset=DatasetWriter(_write, ("queries",), place=4),
+        dataset=objects_writer("queries", as_row, parse_query, place=4),
         place=4,
         shape="objects with qid and query, without results",
         needs=(("qid",), ("query", "queries")),

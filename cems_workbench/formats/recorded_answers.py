@@ -158,6 +158,9 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{source}: answers: must be a list of answers, found {_found(rows)}")
     settings, own, doubts = _settings(document, source)
+    most = document.get("max_tokens")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise InputError(f"{source}: max_tokens: must be a whole number from 1, found {_found(most)}")
     errors: list[RowError] = []
     named: dict[str, bool] = {}
     read = [answer for n, row in enumerate(rows, 1) if (answer := _answer(n, row, source, errors, named)) is not None]
@@ -167,11 +170,11 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
         form=RECORDING,
         answers=distinct(answers, source, errors),
         settings=settings,
-        max_tokens=_max_tokens(document.get("max_tokens"), source),
+        max_tokens=most,
         answered_at=_moment(document.get("answered_at"), source),
-        system=_name("CEMS", document.get("cems")) or _system(document.get("engine")),
-        embedder=_name("", document.get("embedder")),
-        mode=_name("", document.get("mode")),
+        system=f"CEMS {cems}" if (cems := _name(document.get("cems"))) else _name(document.get("engine")),
+        embedder=_name(document.get("embedder")),
+        mode=_name(document.get("mode")),
         whole=True,
         errors=tuple(errors),
         own_settings=own,
@@ -211,23 +214,11 @@ def _own_settings(document: Mapping[str, Any], said: Mapping[str, Any]) -> dict[
     return found
 
 
-def _system(engine: Any) -> str | None:
+def _name(value: Any) -> str | None:
     """The name of a system, also where it is an object of several texts: the first of them."""
-    if isinstance(engine, dict):
-        engine = next((value for value in engine.values() if isinstance(value, str) and value.strip()), None)
-    return engine.strip()[:MAX_SYSTEM_CHARS] if isinstance(engine, str) and engine.strip() else None
-
-
-def _name(head: str, value: Any) -> str | None:
-    return f"{head} {value}".strip() if isinstance(value, str) and value else None
-
-
-def _max_tokens(value: Any, source: str) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{source}: max_tokens: must be a whole number from 1, found {_found(value)}")
-    return value
+    if isinstance(value, dict):
+        value = next((each for each in value.values() if isinstance(each, str) and each.strip()), None)
+    return value.strip()[:MAX_SYSTEM_CHARS] if isinstance(value, str) and value.strip() else None
 
 
 def _moment(value: Any, source: str) -> datetime | None:
@@ -270,6 +261,7 @@ def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, err
     searched = row.get("searched", said.get("searched"))
     wordings = row.get("queries")
     asked = wordings if isinstance(wordings, list) else []
+    path, chat = row.get("path"), said.get("conversational")
     for name, value, kinds in (
         ("understood", understood, dict),
         ("searched", searched, str),
@@ -290,18 +282,11 @@ def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, err
         searched=_text(searched),
         engine_queries=_engine_queries(row, len(asked)),
         wordings=tuple(text for value in asked if (text := _text(value)) is not None),
-        by_vector_alone=_by_vector_alone(row.get("path"), said.get("conversational")),
+        by_vector_alone=path == "dense" or chat is True if isinstance(path, str) or isinstance(chat, bool) else None,
         corrected=_text(row.get("reranked_by")) or _text(said.get("corrected")),
         lists=answer.lists or _lists_of_parts(answer.returned),
         scored=_ranked(scored, answer.row, source, [], "scored"),
     )
-
-
-def _by_vector_alone(path: Any, conversational: Any) -> bool | None:
-    """Whether no words were searched; None without a note of that."""
-    if not isinstance(path, str) and not isinstance(conversational, bool):
-        return None
-    return path == "dense" or conversational is True
 
 
 def _text(value: Any) -> str | None:

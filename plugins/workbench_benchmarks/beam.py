@@ -27,8 +27,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.base.files import Sample, parse_json, read_document
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import parse_json, read_document
+from cems_workbench.formats.base.format import Format, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
@@ -287,11 +287,6 @@ def _is_conversation(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("chat"), list) and QUESTIONS in row
 
 
-def sniff(sample: Sample) -> bool:
-    """Conversations with probing questions."""
-    return any(map(_is_conversation, sample.rows[:1]))
-
-
 def _owner(memory: Memory) -> str:
     """The conversation of a turn; raises ValueError."""
     name = (memory.project or "").removeprefix(PROJECT)
@@ -376,7 +371,7 @@ FORMAT = Format(
     NAME,
     "BEAM conversations with probing questions",
     order=0,
-    sniff=sniff,
+    sniff=first_row(_is_conversation),
     read=read,
     folder=folder,
     dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, _parse), place=8),

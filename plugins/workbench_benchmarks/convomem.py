@@ -21,8 +21,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.base.files import Sample, read_records
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import read_records
+from cems_workbench.formats.base.format import Format, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query
 from workbench_benchmarks.conversations import FIELDS, QUERIES, Reading, an_object
@@ -211,16 +211,11 @@ def _size(words: str) -> int:
     return words.count(" ") - 1
 
 
-def sniff(sample: Sample) -> bool:
-    """Items with message_evidences, in one of the benchmark's three forms."""
-    return any(map(_is_case, sample.rows[:1]))
-
-
 FORMAT = Format(
     NAME,
     "ConvoMem questions with the conversations that answer them",
     order=0,
-    sniff=sniff,
+    sniff=first_row(_is_case),
     read=read,
     place=2,
     shape="objects with evidence_items, or with message_evidences and conversations",

@@ -25,8 +25,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
-from cems_workbench.formats.base.files import Sample, read_records
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import read_records
+from cems_workbench.formats.base.format import Format, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Query
 from workbench_benchmarks.conversations import QUERIES, Reading, said_at, within
@@ -189,16 +189,11 @@ def _passages(context: str) -> Iterator[str]:
         yield held
 
 
-def sniff(sample: Sample) -> bool:
-    """Contexts with questions and answers."""
-    return any(map(_is_row, sample.rows[:1]))
-
-
 FORMAT = Format(
     NAME,
     "MemoryAgentBench contexts with their questions",
     order=0,
-    sniff=sniff,
+    sniff=first_row(_is_row),
     read=read,
     place=2,
     shape="objects with a context, questions and answers",

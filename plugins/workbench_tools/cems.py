@@ -192,12 +192,15 @@ def _joined(export: _Export) -> Iterator[tuple[int, dict[str, Any]]]:
     for name, chunks in export.chunks.items():
         if name not in seen and (content := _content(export, chunks)):
             export.from_chunks += 1
-            yield chunks[0].number, {**_document_fields(chunks[0].row), "id": name, "content": content}
-
-
-def _document_fields(chunk: dict[str, Any]) -> dict[str, Any]:
-    """What a chunk's row says of its document; its own times are the document's, having no others."""
-    return {key: value for key, value in chunk.items() if key in USED}
+            yield (
+                chunks[0].number,
+                {
+                    # A chunk's own times are the document's, which has no others.
+                    **{key: value for key, value in chunks[0].row.items() if key in USED},
+                    "id": name,
+                    "content": content,
+                },
+            )
 
 
 def _content(export: _Export, chunks: list[_Chunk]) -> str:

@@ -22,8 +22,8 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
-from cems_workbench.formats.base.fields import FieldError, identifier, required_text
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, parse_literal, read_records
+from cems_workbench.formats.base.fields import FieldError, identifier, items_in, required_text
+from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
 from cems_workbench.formats.base.records import derived_id, graded
@@ -52,7 +52,7 @@ PAIRS = (
     (("input", "actual_output"), ("context", "retrieval_context")),
 )
 """What the names of a sample have: all of the first, and one of the second."""
-SEPARATOR = "|"
+SEPARATOR = "[|]"
 """What DeepEval puts between texts."""
 
 
@@ -130,25 +130,11 @@ def _list(
             if value is None or (isinstance(value, str) and not value.strip()):
                 continue
             if isinstance(value, str):
-                value = _read_list(name, value)
+                value = items_in(name, value, SEPARATOR)
             if not isinstance(value, list):
                 raise FieldError(name, "must be a list")
             return name, value
     return names[0], None
-
-
-def _read_list(name: str, text: str) -> list[Any]:
-    """A list in a cell: JSON, as Python writes it, or texts joined by "|". Raises FieldError."""
-    text = text.strip()
-    if not text.startswith("["):
-        return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
-    try:
-        found = parse_literal(text)
-    except ValueError:
-        raise FieldError(name, "begins like a list and is none") from None
-    if not isinstance(found, list):
-        raise FieldError(name, "must be a list")
-    return found
 
 
 def _content(value: Any) -> Any:

@@ -94,11 +94,6 @@ def _refused_by_srw(judgment: Judgment, words: str) -> str:
     return not_by_words(judgment, words)
 
 
-def _read_quepid(path: Path, progress: Progress) -> ParsedInput:
-    """Read ratings under a header that names the three columns; raises InputError."""
-    return _ratings(open_table(path, HEADER, columns=_columns), "quepid-csv", progress)
-
-
 def _columns(names: Sequence[str]) -> list[str]:
     """The columns of a header: of all exports that begin with it, or Quepid's detailed one (`Query Text`, `Doc ID`, `Rating`)."""
     there: dict[str, str] = {}
@@ -289,11 +284,6 @@ def _is_rating(cell: str) -> bool:
     return decimal_number(csv_table.restored(cell)) is not None
 
 
-def _sniff_srw(sample: Sample) -> bool:
-    """Three cells that begin with words and end in a number, in most of the first lines, and no header of another format."""
-    return _has_shape(sample) and not _doubt(sample)
-
-
 def _has_shape(sample: Sample) -> bool:
     known = {name for each in NAMES.values() for name in each}
     for first in sample.lines[:1]:  # a line that names columns, and not those of ratings
@@ -320,17 +310,12 @@ def _doubt(sample: Sample) -> str:
     )
 
 
-def _sniff_ltr(sample: Sample) -> bool:
-    """Lines most of which have a grade, a qid and a comment."""
-    return sum(_LTR.fullmatch(line) is not None for line in sample.lines) * 2 > len(sample.lines)
-
-
 QUEPID = Format(
     "quepid-csv",
     "Quepid ratings: query,docid,rating under a header",
     order=3,
     sniff=_sniff_quepid,
-    read=_read_quepid,
+    read=lambda path, progress: _ratings(open_table(path, HEADER, columns=_columns), "quepid-csv", progress),
     suffixes=(".csv",),
     judgments=JudgmentWriter(_write, by_words=True, judges=False, refused=_refused_by_quepid, place=4),
     place=15,
@@ -341,7 +326,7 @@ SRW = Format(
     "srw-csv",
     "OpenSearch judgments: query,docid,rating, header optional",
     order=3,
-    sniff=_sniff_srw,
+    sniff=lambda sample: _has_shape(sample) and not _doubt(sample),
     read=_read_srw,
     suffixes=(".csv",),
     breadth=3,
@@ -366,7 +351,7 @@ LTR = Format(
     "ltr-text",
     "judgments for learning to rank: grade qid:N # docno words",
     order=3,
-    sniff=_sniff_ltr,
+    sniff=lambda sample: sum(map(bool, map(_LTR.fullmatch, sample.lines))) * 2 > len(sample.lines),
     read=_read_ltr,
     suffixes=(".txt", ".ltr"),
     place=20,

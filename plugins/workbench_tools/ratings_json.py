@@ -219,16 +219,11 @@ def _object(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _sniff(sample: Sample) -> bool:
-    """A document with one of these lists."""
-    return bool(_found(sample.document))
-
-
 QUEPID = Format(
     "quepid-json",
     "a Quepid book or case, RRE ratings, judgments or a query set of the Search Relevance Workbench as .json",
     order=3,
-    sniff=_sniff,
+    sniff=lambda sample: bool(_found(sample.document)),
     read=_read,
     suffixes=(".json",),
     judgments=JudgmentWriter(_write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),

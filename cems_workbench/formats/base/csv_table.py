@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import is_comment, open_file, parse_json, type_name
+from cems_workbench.formats.base.files import is_comment, open_file
 from cems_workbench.formats.base.names import plain
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
@@ -62,19 +61,6 @@ def number(cell: str) -> Any:
 def flag(cell: str) -> Any:
     """true, false, 1, 0, yes or no in any case, else the cell itself."""
     return BOOLEANS.get(cell.strip().lower(), cell)
-
-
-def tags(field: str, cell: str) -> list[Any]:
-    """A JSON array of tags, or tags separated by semicolons; raises FieldError."""
-    if not cell.lstrip().startswith("["):
-        return [tag.strip() for tag in cell.split(";") if tag.strip()]
-    try:
-        items = parse_json(cell)
-    except ValueError as error:
-        raise FieldError(field, f"begins like a JSON array but {error}") from None
-    if not isinstance(items, list):
-        raise FieldError(field, f"must be a list of strings, found {type_name(items)}")
-    return items
 
 
 MAX_CELL = 2**31 - 1

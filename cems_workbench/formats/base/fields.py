@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from cems_workbench.formats.base.files import type_name
+from cems_workbench.formats.base.files import parse_literal, type_name
 
 MAX_COUNT = 2**63 - 1
 NO_END = datetime(9999, 12, 30, tzinfo=UTC)
@@ -131,6 +131,19 @@ def texts(row: Row, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
         raise FieldError(field, f"must be a list of texts, found {_shown(value)}")
     return [storable(field, item) for item in value]
+
+
+def items_in(field: str, cell: str, separator: str = "[;]") -> list[Any]:
+    """The items of a cell: of a list in JSON or as Python writes it, else the parts between separators. Raises FieldError."""
+    if not cell.lstrip().startswith("["):
+        return [part for each in re.split(separator, cell) if (part := each.strip())]
+    try:
+        found = parse_literal(cell)
+    except ValueError:
+        raise FieldError(field, "begins like a list and is none") from None
+    if not isinstance(found, list):
+        raise FieldError(field, f"must be a list, found {type_name(found)}")
+    return found
 
 
 def texts_by_name(row: Row, field: str) -> dict[str, str]:

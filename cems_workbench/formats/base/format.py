@@ -174,6 +174,11 @@ def rows_with(*names: str, without: str = "") -> Callable[[Sample], bool]:
     return lambda sample: sample.mostly(lambda row: row.keys() >= {*names} and without not in row)
 
 
+def first_row(fits: Callable[[Any], bool]) -> Callable[[Sample], bool]:
+    """Recognises files whose first object fits."""
+    return lambda sample: any(map(fits, sample.rows[:1]))
+
+
 @dataclass(frozen=True, slots=True)
 class JudgmentWriter:
     """How judgments are written in a format, and what it can hold of them.
@@ -206,6 +211,22 @@ class DatasetWriter:
     write: Callable[[DataSet, Path, Progress], Exported]
     kinds: tuple[str, ...]
     place: int = extensions.DEFAULT_PLACE
+
+
+def objects_writer(
+    kind: str, row: Callable[[Any], dict[str, Any]], parse: Callable[[dict[str, Any]], Any], place: int
+) -> DatasetWriter:
+    """The writer of a file with an object a line for each record of one kind."""
+
+    def line(record: Any) -> tuple[str, Any]:
+        made = row(record)
+        return json_line(made), parse(made)
+
+    def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+        counted = dataset.counted(progress, path.name)
+        return write_rows(counted if kind == "memories" else getattr(dataset, kind), line, kind, path)
+
+    return DatasetWriter(write, (kind,), place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ Values are of JSON or SQL. A value that does not parse is a `RowProblem`, and th
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -202,14 +200,7 @@ def _text(row: Row, field: str) -> str | None:
 def _tags(row: Row, field: str) -> tuple[str, ...]:
     """A list of strings, a JSON array as text, or words separated by commas or semicolons."""
     value = row[field]
-    if isinstance(value, str):
-        if value.lstrip().startswith("["):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                raise FieldError(field, "begins like a JSON array and is none") from None
-        else:
-            value = re.split(r"[;,]", value)
+    value = fields.items_in(field, value, "[;,]") if isinstance(value, str) else value
     if isinstance(value, list):
         value = [tag for tag in value if tag is not None]
     return tuple([tag for each in fields.tags({field: value}, field) if (tag := each.strip())])
@@ -266,34 +257,17 @@ def _numeric(row: Row, field: str) -> Row:
     return row
 
 
-def _count(row: Row, field: str) -> int:
-    return fields.count(_numeric(row, field), field)
-
-
-def _priority(row: Row, field: str) -> float:
-    return fields.number(_numeric(row, field), field, 1.0, 2.0, 1.0)
-
-
-def _pinned(row: Row, field: str) -> bool:
-    """true or false, also as text."""
-    return fields.flag({field: {"true": True, "false": False}.get(str(row[field]).lower(), row[field])}, field)
-
-
-def _importance(row: Row, field: str) -> str:
-    return fields.choice(row, field, IMPORTANCE, "normal")
-
-
-def _scope(row: Row, field: str) -> str:
-    return SCOPES[fields.choice(row, field, SCOPES, "personal")]
-
-
+_FLAGS = {"true": True, "false": False}
 _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     "tags": _tags,
-    "priority": _priority,
-    "pinned": _pinned,
-    "importance": _importance,
-    "scope": _scope,
+    "priority": lambda row, field: fields.number(_numeric(row, field), field, 1.0, 2.0, 1.0),
+    "pinned": lambda row, field: fields.flag({field: _FLAGS.get(str(row[field]).lower(), row[field])}, field),
+    "importance": lambda row, field: fields.choice(row, field, IMPORTANCE, "normal"),
+    "scope": lambda row, field: SCOPES[fields.choice(row, field, SCOPES, "personal")],
     **dict.fromkeys(TIMES, moment),
-    **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
+    **dict.fromkeys(
+        ("access_count", "relevant_count", "noise_count"),
+        lambda row, field: fields.count(_numeric(row, field), field),
+    ),
 }
 """Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""
