@@ -15,7 +15,7 @@ from typing import Any
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
-from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.base.records import collect_judgments, reported
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -80,12 +80,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
     def graded() -> Iterable[tuple[int, Judgment]]:
         for number, row in read_records(path, errors, progress):
-            try:
-                judged = list(_judgments(row))
-            except fields.FieldError as error:
-                errors.append(RowError(str(path), number, error.reason, error.field))
-                continue
-            yield from ((number, judgment) for judgment in judged)
+            with reported(errors, str(path), number):
+                yield from [(number, judgment) for judgment in _judgments(row)]
 
     collected = collect_judgments(str(path), graded(), lambda judgment: judgment, errors)
     return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)

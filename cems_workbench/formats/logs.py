@@ -29,7 +29,7 @@ from cems_workbench.formats.base.fields import FieldError, identifier, required_
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.names import WANTED, named
-from cems_workbench.formats.base.records import derived_id
+from cems_workbench.formats.base.records import derived_id, reported
 from cems_workbench.formats.responses import oriented, rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RecordedAnswer, Returned, RowError
@@ -177,10 +177,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         else read_records(path, errors, progress)
     )
     for number, row in rows:
-        try:
+        with reported(errors, str(path), number):
             answers.append(_answer(number, row, str(path), errors, named))
-        except fields.FieldError as error:
-            errors.append(RowError(str(path), number, error.reason, error.field))
     return parsed_log(path, NAME, answers, errors, named=named)
 
 
@@ -192,13 +190,10 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
         typed: dict[str, Any] = {
             name.lower(): cell for name, cell in row.items() if cell.strip() or name.lower() == RESULTS
         }
-        try:
+        with reported(errors, str(path), line):
             for name in typed.keys() & set(LIST_FIELDS):
                 typed[name] = fields.items_in(name, typed[name])
-        except fields.FieldError as error:
-            errors.append(RowError(str(path), line, error.reason, error.field))
-            continue
-        yield line, typed
+            yield line, typed
 
 
 def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError], named: dict[str, bool]) -> Asked:

@@ -65,7 +65,11 @@ class PairScores:
     def write(self, scored: Sequence[tuple[str, PairScore]]) -> None:
         """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
         # A failed score is left out, so that it is computed again.
-        usable = {text_sha(text): score for text, score in scored if _is_usable(score)}
+        usable = {
+            text_sha(text): score
+            for text, score in scored
+            if score.error is None and score.raw is not None and math.isfinite(score.raw)
+        }
         if not usable:
             return
         details = [None if score.detail is None else json.dumps(dict(score.detail)) for score in usable.values()]
@@ -95,10 +99,6 @@ class ReplyCache:
         """Cache a reply; an earlier one is replaced."""
         with self._database.transaction(of_tables=False) as cursor:
             cursor.execute("INSERT OR REPLACE INTO reply_cache VALUES (?, ?, ?, ?)", [*key, reply])
-
-
-def _is_usable(score: PairScore) -> bool:
-    return score.raw is not None and score.error is None and math.isfinite(score.raw)
 
 
 Pair = tuple[str, str]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -159,7 +160,7 @@ def import_input(
     """
     parsed = stated_grades.with_stated_grades(parsed, options.grades)
     problems: list[RowError] = []
-    rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
+    rows = _rows(_distinct(parsed, "memories", attrgetter("id"), problems))
     rule = database.read(text_rule)
     put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
     recorder, clashes = Recorder(parsed, options.recorded(), put.when), _Clashes(parsed, options.replace)
@@ -343,7 +344,8 @@ def _import_own(
     answer_counts = RowCounts()
     if parsed.answers:
         answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
-    named = _named_memories(parsed)
+    pairs = parsed.extra.get("pairs", ())
+    named = {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in pairs}
     known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
     files = [name for name in named - known if "/" in name or Path(name).suffix]
     meant = memories.of_paths(cursor, files) if files else {}
@@ -370,7 +372,7 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
     scale = scales.settled(session, put.name, put.options.stated or StatedScale()) if parsed.queries else None
     if scale is not None:
         parsed = without_unmade(parsed, own.known, put.name, scale, problems)
-    asked = _rows(_distinct(parsed, "queries", _qid, problems))
+    asked = _rows(_distinct(parsed, "queries", attrgetter("qid"), problems))
     query_counts, changed = RowCounts(unchanged=len(parsed.extra.get("known", ()))), list[QuerySet]()
     others = {} if own.clashes.replace else queries.would_replace(session, asked, own.mark)
     own.clashes.add("queries", {qid: each.brought_by for qid, each in others.items() if each.contradicted})
@@ -417,10 +419,6 @@ def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
         query_sets=tuple(changed),
         queue=(put.options.queue or "") if parsed.extra.get("pairs") else "",
     )
-
-
-def _named_memories(parsed: ParsedInput) -> set[str]:
-    return {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in parsed.extra.get("pairs", ())}
 
 
 def _without_blanks(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
@@ -593,16 +591,13 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
 def _import_chunks(
     cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark, clashes: _Clashes
 ) -> RowCounts:
-    def key(chunk: Chunk) -> tuple[str, int]:
-        return chunk.memory_id, chunk.seq
-
-    rows: Numbered[Chunk] = _distinct(parsed, "chunks", key, problems)
+    rows: Numbered[Chunk] = _distinct(parsed, "chunks", attrgetter("memory_id", "seq"), problems)
     if not rows:
         return RowCounts()
     known = memories.known_ids(cursor, list({chunk.memory_id for _, chunk in rows}))
     for number, chunk in rows:
         if chunk.memory_id not in known:
-            problems.append(_unknown(parsed.source, number, "document_id", "memory", chunk.memory_id))
+            problems.append(_unknown(parsed.source, number, "document_id", chunk.memory_id))
     # The chunks of a memory that stays as it is stay with it.
     known -= clashes.of("memories")
     given = [chunk for _, chunk in rows if chunk.memory_id in known]
@@ -614,34 +609,22 @@ def _import_chunks(
 def _import_relations(
     cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark
 ) -> RowCounts:
-    def key(relation: Relation) -> tuple[str, str, str]:
-        return relation.source_id, relation.target_id, relation.kind
-
-    rows: Numbered[Relation] = _distinct(parsed, "relations", key, problems)
+    rows: Numbered[Relation] = _distinct(parsed, "relations", attrgetter("source_id", "target_id", "kind"), problems)
     if not rows:
         return RowCounts()
     known = memories.known_ids(cursor, [end for _, row in rows for end in (row.source_id, row.target_id)])
     good = []
     for number, relation in rows:
-        if relation.source_id not in known:
-            problems.append(_unknown(parsed.source, number, "source_id", "memory", relation.source_id))
-        elif relation.target_id not in known:
-            problems.append(_unknown(parsed.source, number, "target_id", "memory", relation.target_id))
+        unknown = [end for end in ("source_id", "target_id") if getattr(relation, end) not in known]
+        if unknown:
+            problems.append(_unknown(parsed.source, number, unknown[0], getattr(relation, unknown[0])))
         else:
             good.append(relation)
     return relations.upsert(cursor, good, by=mark) if good else RowCounts()
 
 
-def _unknown(source: str, row: int, field: str, kind: str, name: str) -> RowError:
-    return RowError(source, row, f"no {kind} {name!r} in the store; import it first", field)
-
-
-def _memory_id(memory: Memory) -> str:
-    return memory.id
-
-
-def _qid(query: Query) -> str:
-    return query.qid
+def _unknown(source: str, row: int, field: str, name: str) -> RowError:
+    return RowError(source, row, f"no memory {name!r} in the store; import it first", field)
 
 
 def _rows(numbered: Numbered[Row]) -> list[Row]:

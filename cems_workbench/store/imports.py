@@ -30,6 +30,8 @@ from cems_workbench.store.rows import (
     in_team,
     next_version,
     read_meta,
+    staged,
+    table_of,
     to_aware,
     to_naive,
 )
@@ -386,16 +388,10 @@ def _restore_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
     if before:
         rows = [memories.record(row[1:]) for row in before.values()]
         memories.upsert(cursor, memories.staging(rows, rule=text_rule(cursor)))
-        _set_origins(cursor, {key: row[0] for key, row in before.items()})
+        origins = table_of("id string, origin int64", [(key, row[0]) for key, row in before.items()])
+        with staged(cursor, "staged_origins", origins):
+            cursor.execute("UPDATE memories SET origin = s.origin FROM staged_origins AS s WHERE memories.id = s.id")
     return len(before)
-
-
-def _set_origins(cursor: duckdb.DuckDBPyConnection, origins: Mapping[str, int | None]) -> None:
-    cursor.execute(
-        "UPDATE memories SET origin = s.origin FROM (SELECT unnest($ids) AS id, unnest($origins) AS origin) AS s "
-        "WHERE memories.id = s.id",
-        {"ids": list(origins), "origins": list(origins.values())},
-    )
 
 
 def _undo_own(cursor: duckdb.DuckDBPyConnection, event: int) -> bool:

@@ -202,7 +202,8 @@ def _upsert_staged(
         )
     for row in replaced:
         # Before the update, which overwrites the old grade.
-        _record_replacement(session, row, source, when)
+        before, key = label_events.state(row[2], row[6], row[5], row[7], row[8]), (row[0], row[1], row[3], row[4])
+        label_events.append(session, key, "import", when, grade=row[9], source=source, before=before)
     if replaced:
         session.change(
             "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "
@@ -216,7 +217,12 @@ def _upsert_staged(
         [source, mark, mark],
     )
     counts = RowCounts(added, len(replaced), size - added - len(replaced))
-    return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
+    notes = [
+        f"judgment {qid} / {memory_id} by {judge}: grade {old} (from {brought_by or 'before'}) replaced by {new}"
+        for qid, memory_id, old, judge, _, _, _, brought_by, _, new in replaced
+        if old != new
+    ]
+    return counts, capped(notes, "more judgments were replaced by another grade")
 
 
 def _staging(judgments: Sequence[Judgment]) -> Any:
@@ -227,23 +233,6 @@ def _staging(judgments: Sequence[Judgment]) -> Any:
             for one in judgments
         ],
     )
-
-
-def _record_replacement(session: Session, row: tuple[Any, ...], source: str, when: datetime) -> None:
-    """Record the judgments that an import is about to replace."""
-    before = label_events.state(row[2], row[6], row[5], row[7], row[8])
-    replaced: Key = (row[0], row[1], row[3], row[4])
-    label_events.append(session, replaced, "import", when, grade=row[9], source=source, before=before)
-
-
-def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str]:
-    notes = [
-        f"judgment {qid} / {memory_id} by {judge}: grade {old} (from {source or 'before'}) replaced by {new}"
-        for qid, memory_id, judge, source, old, new in conflicts[:MAX_NOTES]
-    ]
-    if len(conflicts) > MAX_NOTES:
-        notes.append(f"{len(conflicts) - MAX_NOTES} more judgments were replaced by another grade")
-    return notes
 
 
 def delete(session: Session, key: Key) -> None:
@@ -387,9 +376,8 @@ def _checked(
         if judgment.qid not in qids:
             wrong.append((number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first"))
         elif judgment.memory_id not in known and judgment.memory_id != WHOLE_STORE:
-            wrong.append(
-                (number, judgment, "memory_id", f"no memory {judgment.memory_id!r} in the store; import it first")
-            )
+            reason = f"no memory {judgment.memory_id!r} in the store; import it first"
+            wrong.append((number, judgment, "memory_id", reason))
         else:
             given = judgment.qid, judgment.grade
             if given not in fits:

@@ -33,7 +33,7 @@ from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_objects, read_records, type_name
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.records import collect
+from cems_workbench.formats.base.records import collect, reported
 from cems_workbench.formats.cems_feedback import JUDGE
 from cems_workbench.formats.logs import parsed_log
 from cems_workbench.formats.responses import rows_of_answer
@@ -314,11 +314,8 @@ def _read_events(path: Path, progress: Progress) -> ParsedInput:
     for number, row in read_objects(path, errors, progress):
         event, session = row.get("event"), str(row.get("session_id"))
         if event == RETRIEVAL:
-            try:
+            with reported(errors, str(path), number):
                 answers.append(_answer(number, row, str(path), errors))
-            except fields.FieldError as error:
-                errors.append(RowError(str(path), number, error.reason, error.field))
-            else:
                 last[session] = answers[-1]
             continue
         others += 1

@@ -41,7 +41,7 @@ from cems_workbench.formats.base.names import (
     only_ids,
     plain,
 )
-from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id, graded
+from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id, graded, reported
 from cems_workbench.formats.queries import parse_query
 from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RowError
@@ -77,28 +77,23 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     texts: list[tuple[int, str, Judgment, str]] = []
     unknown, empty, ranked = UnknownFields(()), dict[str, None](), list[str]()
     for number, row in _rows(path, errors, progress):
-        try:
+        with reported(errors, str(path), number):
             one = _parse(row)
             if one.query is not None:
                 first = asked.setdefault(one.qid, (number, one.query))
                 if first[1].query != one.query.query:
-                    raise FieldError(
-                        first_of(row, QIDS)[0], f"{one.qid!r} stands already in row {first[0]} with other words"
-                    )
+                    reason = f"{one.qid!r} stands already in row {first[0]} with other words"
+                    raise FieldError(first_of(row, QIDS)[0], reason)
                 own |= {one.qid} if one.own_id else set()
-            made = [
+            texts += [
                 (number, field, graded(field, grade, lambda whole, qid=one.qid: Judgment(qid, "", whole)), text)  # type: ignore[misc]
                 for field, text, grade in one.texts
             ]
-        except FieldError as error:
-            errors.append(RowError(str(path), number, error.reason, error.field))
-            continue
-        texts += made
-        rated += [(number, (field, one.qid, memory_id, grade)) for field, memory_id, grade in one.ids]
-        if not one.ids and not one.texts and (one.query is None or one.query.answerable is None):
-            empty[one.qid] = None
-        ranked += named(row, RETURNED)[: 1 - len(ranked)]
-        unknown.see(row, [name for name in row if not _is_read(name)])
+            rated += [(number, (field, one.qid, memory_id, grade)) for field, memory_id, grade in one.ids]
+            if not one.ids and not one.texts and (one.query is None or one.query.answerable is None):
+                empty[one.qid] = None
+            ranked += named(row, RETURNED)[: 1 - len(ranked)]
+            unknown.see(row, [name for name in row if not _is_read(name)])
     collected = collect_judgments(str(path), rated, _judgment, errors)
     return _parsed(path, asked, own, collected, texts, errors, (*unknown.notes(), *_notes(path, empty, ranked)))
 

@@ -26,7 +26,7 @@ from cems_workbench.formats.base.fields import FieldError, identifier, items_in,
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
-from cems_workbench.formats.base.records import derived_id, graded
+from cems_workbench.formats.base.records import derived_id, graded, reported
 from cems_workbench.formats.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
@@ -65,14 +65,11 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     wordings: dict[str, int] = {}
     rows = _csv(path, errors, progress) if path.suffix.lower() in CSV else _json(path, errors, progress)
     for number, row in rows:
-        try:
+        with reported(errors, str(path), number):
             one, gold, contexts = _sample(number, row, str(path), errors, wordings)
-        except FieldError as error:
-            errors.append(RowError(str(path), number, error.reason, error.field))
-            continue
-        asked.append(one)
-        judged += [(number, judgment) for judgment in gold]
-        texts += [(number, field, Judgment(one.qid, "", GRADE), text) for field, text in contexts]
+            asked.append(one)
+            judged += [(number, judgment) for judgment in gold]
+            texts += [(number, field, Judgment(one.qid, "", GRADE), text) for field, text in contexts]
     parsed = parsed_log(path, NAME, asked, errors, results=RETRIEVED_IDS[0])
     rows_of = {**parsed.extra["rows"], "judgments": [number for number, _ in judged]}
     extra = {**parsed.extra, "rows": rows_of, JUDGED_TEXTS: texts}

@@ -34,7 +34,7 @@ from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document, type_name
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.judgments import ByWords, one_grade_each
-from cems_workbench.formats.base.records import collect_judgments, graded, whole_grade
+from cems_workbench.formats.base.records import collect_judgments, graded, reported, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -114,10 +114,8 @@ def _read(path: Path, progress: Progress) -> ParsedInput:
             if row["rating"] is not None:
                 yield number, row
                 continue
-            try:
+            with reported(errors, str(path), number):
                 by_words.unrate(number, row)
-            except FieldError as error:
-                errors.append(RowError(str(path), number, error.reason, error.field))
 
     def parse(row: Row) -> Judgment:
         return by_words.judgment(row, "rating", row["rating"], identifier(row, "judge"))

@@ -31,6 +31,7 @@ from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_t
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.records import reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
@@ -94,10 +95,8 @@ def _read(format: str, columns: Sequence[str], documents: str, path: Path, progr
         rows = ((line, {name: cell for name, cell in row.items() if cell.strip()}) for line, row in table)
     for number, row in rows:
         for where, span in spans_of(row):
-            try:
+            with reported(errors, str(path), number, where):
                 reading.add(number, where, flat(span))
-            except FieldError as error:
-                errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
     return parsed_log(path, format, reading.askings(), errors, reading.notes(), results=documents)
 
 

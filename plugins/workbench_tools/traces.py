@@ -15,6 +15,8 @@ import marshal
 import mmap
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -24,6 +26,7 @@ import numpy as np
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
 from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.records import reported
 from cems_workbench.formats.base.traces import Trace, TracedQuery, Traces
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.progress import Progress, silent
@@ -54,31 +57,19 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         if document.content is not None
     }
     parsed = parsed_log(path, NAME, map(answer_of, found), errors, warning_notes(found))
-    return ParsedInput(
-        parsed.source,
-        parsed.format,
-        memories=tuple(memories.values()),
-        queries=parsed.queries,
-        answers=parsed.answers,
-        errors=parsed.errors,
-        notes=parsed.notes,
-        extra=parsed.extra,
-    )
+    return replace(parsed, memories=tuple(memories.values()))
 
 
 def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) -> Iterator[Span]:
     """The spans of a file in its order; those that cannot be used go to `errors`. Raises InputError when the file cannot be read."""
     for number, row in read_records(path, errors, progress):
         for where, values in spans_of(row):
-            try:
+            with reported(errors, str(path), number, where):
                 span = read_span(number, values)
-            except FieldError as error:
-                errors.append(RowError(str(path), number, error.reason, f"{where}{error.field}"))
-                continue
-            if span.query is None and span.lost is not None and span.has_documents and not span.parent_id:
-                reason = f"has no words of a query: {span.lost}"
-                errors.append(RowError(str(path), number, reason, f"{where}input.value"))
-            yield span
+                if span.query is None and span.lost is not None and span.has_documents and not span.parent_id:
+                    reason = f"has no words of a query: {span.lost}"
+                    errors.append(RowError(str(path), number, reason, f"{where}input.value"))
+                yield span
 
 
 def read_traces(path: Path, source: str, file: IO[bytes], errors: list[RowError], progress: Progress) -> Traces:
@@ -186,12 +177,10 @@ def _nested(sample: Sample) -> bool:
     found: dict[str, Span] = {}
     for row in sample.rows:
         for _, values in spans_of(row):
-            try:
+            with suppress(FieldError):
                 span = read_span(0, values)
-            except FieldError:
-                continue
-            if span.kind in SEARCHERS and span.output:
-                found[span.span_id] = span
+                if span.kind in SEARCHERS and span.output:
+                    found[span.span_id] = span
     return any(
         (above := found.get(span.parent_id)) is not None and not _same(above.output or (), span.output or ())
         for span in found.values()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -85,6 +86,15 @@ def _way(text: str) -> str:
     if number is not None and 0 <= number <= 1:
         return "state the grades of such values: --grade 0..0.5=0 --grade 0.5..1=1"
     return f"state its grade: --grade {shlex.quote(f'{text}=1')}"
+
+
+@contextmanager
+def reported(errors: list[RowError], source: str, row: int, where: str = "") -> Iterator[None]:
+    """Add what the block cannot use of a row to `errors`, its field below `where`, and go on behind the block."""
+    try:
+        yield
+    except FieldError as error:
+        errors.append(RowError(source, row, error.reason, f"{where}{error.field}"))
 
 
 Record = TypeVar("Record")

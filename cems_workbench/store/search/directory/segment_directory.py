@@ -197,6 +197,13 @@ def write_deleted(directory: Path, segment: Segment, memories: NDArray[np.int64]
     return Segment(segment.name, name)
 
 
+def delete_more(directory: Path, segment: Segment, memories: NDArray[np.int64]) -> Segment:
+    """The segment with these memories deleted too. Raises OSError."""
+    deleted = read_deleted(directory, segment)
+    now = np.union1d(deleted, memories)
+    return segment if len(now) == len(deleted) else write_deleted(directory, segment, now)
+
+
 def new_segment() -> Segment:
     """A segment with a new name, not yet written."""
     return Segment(f"{os.urandom(6).hex()}{SEGMENT}")

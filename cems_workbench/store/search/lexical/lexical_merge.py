@@ -28,10 +28,10 @@ from cems_workbench.store.search.directory.column_file import Column, compact, s
 from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import (
     Segment,
+    delete_more,
     new_segment,
     publish,
     read_deleted,
-    write_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.lexical import sorted_texts, tokenizer
@@ -346,7 +346,9 @@ def update(
     """
 
     def write() -> tuple[list[Segment], int]:
-        before = [_delete(directory, each, changed) for each in segments]
+        before = [
+            delete_more(directory, each, open_segment(directory / each.name).ids.find_all(changed)) for each in segments
+        ]
         drafted = write_segments(directory, documents, total, progress, language)
         kept = _merge_segments(directory, [*before, *drafted], sum(_live_texts(directory, each) for each in drafted))
         return kept, sum(_live_texts(directory, each) for each in kept)
@@ -378,14 +380,6 @@ def _write_segment(directory: Path, draft: SegmentDraft) -> Segment:
     segment = new_segment()
     draft.write(directory / segment.name)
     return segment
-
-
-def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
-    """The segment with these memories marked as deleted."""
-    places = open_segment(directory / segment.name).ids.find_all(changed)
-    deleted = read_deleted(directory, segment)
-    now = np.union1d(deleted, places)
-    return segment if len(now) == len(deleted) else write_deleted(directory, segment, now)
 
 
 def _live(directory: Path, segment: Segment) -> LiveSegment:

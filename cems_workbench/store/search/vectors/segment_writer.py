@@ -18,9 +18,9 @@ from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.directory.segment_directory import (
     Segment,
+    delete_more,
     new_segment,
     read_deleted,
-    write_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, sort_key
 from cems_workbench.store.search.lexical import sorted_texts
@@ -55,7 +55,12 @@ def replace_rows(
     directory: Path, segments: Sequence[Segment], replaced: Sequence[str], rows: VectorRows
 ) -> tuple[list[Segment], int]:
     """The segments with all vectors of the memories `replaced` deleted and `rows` added, and their number of vectors."""
-    before = [_delete(directory, each, replaced) for each in segments] if replaced else list(segments)
+    before = list(segments)
+    if replaced:
+        before = [
+            delete_more(directory, each, open_segment(directory / each.name).ids.find_all(replaced))
+            for each in segments
+        ]
     added = [_write_segment(directory, rows)] if len(rows) else []
     merged = _merge_similar(directory, [*before, *added])
     return merged, sum(_live_rows(directory, each) for each in merged)
@@ -120,13 +125,6 @@ def _live(directory: Path, segment: Segment) -> LiveSegment:
 def _live_rows(directory: Path, segment: Segment) -> int:
     """Number of vectors that are not deleted."""
     return len(SegmentVectors([_live(directory, segment)]))
-
-
-def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
-    """The segment with these memories marked as deleted."""
-    deleted = read_deleted(directory, segment)
-    all_deleted = np.union1d(deleted, open_segment(directory / segment.name).ids.find_all(changed))
-    return segment if len(all_deleted) == len(deleted) else write_deleted(directory, segment, all_deleted)
 
 
 def _merge_similar(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
