@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team.session import TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -151,20 +151,17 @@ class Configs:
     @persistent
     def history(self) -> list[ConfigRecord]:
         """Every config of the history, the latest first."""
-        with self._team.reading() as session:
-            return _read(session, "history")
+        return _read(self._team, "history")
 
     @persistent
     def experiments(self) -> list[ConfigRecord]:
         """Every experiment, the latest first."""
-        with self._team.reading() as session:
-            return _read(session, "experiment")
+        return _read(self._team, "experiment")
 
     @persistent
     def watched(self) -> list[ConfigRecord]:
         """Every measurement of `watch`, the latest first."""
-        with self._team.reading() as session:
-            return _read(session, "watched")
+        return _read(self._team, "watched")
 
     @persistent
     def get(self, config_id: int) -> ConfigRecord:
@@ -186,9 +183,9 @@ class Configs:
         return self.get(config_id)
 
 
-def _read(session: Session, kind: Kind) -> list[ConfigRecord]:
-    rows = session.rows(f"SELECT {_COLUMNS} FROM configs WHERE kind = ? ORDER BY saved_at DESC, id DESC", [kind])
-    return [_record(row) for row in rows]
+def _read(team: TeamTables, kind: Kind) -> list[ConfigRecord]:
+    latest_first = f"SELECT {_COLUMNS} FROM configs WHERE kind = ? ORDER BY saved_at DESC, id DESC"
+    return [_record(row) for row in rows_of(team, latest_first, [kind])]
 
 
 def _reason(why: str) -> str:

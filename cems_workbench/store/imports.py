@@ -35,7 +35,7 @@ from cems_workbench.store.rows import (
     to_aware,
     to_naive,
 )
-from cems_workbench.store.team.session import Session, TeamTables
+from cems_workbench.store.team.session import Session, TeamTables, read_of
 from cems_workbench.store.text_rule import text_rule
 
 if TYPE_CHECKING:
@@ -250,11 +250,7 @@ class Imports:
             removed, restored, stay = _own_plan(cursor, event.number)
             marks = self._marks(cursor, event.number)
 
-        def shared() -> _TeamPlan:
-            with self._team.reading() as session:
-                return _team_plan(session, marks, event)
-
-        team = self._team.persist(shared)
+        team = read_of(self._team, _team_plan, marks, event)
         removed |= {"queries": len(team.queries), "judgments": team.judgments}
         restored |= {"queries": team.reworded, "judgments": team.regraded, "query sets": len(team.sets)}
         if event.undone_at is not None and not any((*removed.values(), *restored.values())):

@@ -7,7 +7,7 @@ was none), so that it can be undone and a reviewer's revisions can be read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -92,43 +92,34 @@ def append(
 
 def get(session: Session, number: int) -> LabelEvent:
     """The event of an existing id."""
-    return _event(session.rows(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number])[0])
+    return _events(session, "id = ?", [number])[0]
 
 
 def history(session: Session, judge: str, qid: str | None = None, memory_id: str | None = None) -> list[LabelEvent]:
     """The events of one judge's judgments, of one query or memory or all, oldest first."""
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM label_events WHERE judge = ? AND coalesce(qid = ?, TRUE) AND coalesce(memory_id = ?, TRUE) "
-        f"ORDER BY {_IN_TIME}",
-        [judge, qid, memory_id],
-    )
-    return [_event(row) for row in rows]
+    of_judge = "judge = ? AND coalesce(qid = ?, TRUE) AND coalesce(memory_id = ?, TRUE)"
+    return _events(session, of_judge, [judge, qid, memory_id])
 
 
 def last_undoable(session: Session, judge: str, kind: str) -> LabelEvent | None:
     """The latest label, skip or "unclear" of this judge that is not undone."""
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action IN ({_BY_HAND}) "
-        f"AND {_NOT_UNDONE} ORDER BY recorded_at DESC, id DESC LIMIT 1",
-        [judge, kind],
-    )
-    return _event(rows[0]) if rows else None
+    by_hand = f"judge = ? AND kind = ? AND action IN ({_BY_HAND}) AND {_NOT_UNDONE}"
+    return next(iter(_events(session, by_hand, [judge, kind], "recorded_at DESC, id DESC LIMIT 1")), None)
 
 
 def marks(session: Session) -> list[LabelEvent]:
     """The skips and the queries marked unclear or unanswerable, not undone, oldest first."""
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE (action IN ('skip', 'unclear') OR (action = 'label' AND "
-        f"memory_id = '{WHOLE_STORE}' AND grade = 0)) AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
-    )
-    return [_event(row) for row in rows]
+    unanswerable = f"action = 'label' AND memory_id = '{WHOLE_STORE}' AND grade = 0"
+    return _events(session, f"(action IN ('skip', 'unclear') OR ({unanswerable})) AND {_NOT_UNDONE}")
 
 
 def judged_wrong(session: Session) -> list[LabelEvent]:
     """The pairs on which a person marked the model judge wrong, not undone, oldest first; the note names the model."""
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action = '{JUDGE_WRONG}' AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
-    )
+    return _events(session, f"action = '{JUDGE_WRONG}' AND {_NOT_UNDONE}")
+
+
+def _events(session: Session, where: str, values: Sequence[object] = (), order: str = _IN_TIME) -> list[LabelEvent]:
+    rows = session.rows(f"SELECT {_COLUMNS} FROM label_events AS e WHERE {where} ORDER BY {order}", values)
     return [_event(row) for row in rows]
 
 

@@ -24,7 +24,7 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH, key_of
 from cems_workbench.store.label_events import Key, LabelEvent, State
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, read_of, rows_of
 
 
 class Labels:
@@ -72,17 +72,13 @@ class Labels:
             )
             return label_events.get(session, number)
 
-    @persistent
     def marks(self) -> list[LabelEvent]:
         """All pairs skipped and queries marked unclear or unanswerable, not undone, oldest first."""
-        with self._team.reading() as session:
-            return label_events.marks(session)
+        return read_of(self._team, label_events.marks)
 
-    @persistent
     def judged_wrong(self) -> list[LabelEvent]:
         """The pairs on which a person marked a model judge wrong, not undone; the note names the model."""
-        with self._team.reading() as session:
-            return label_events.judged_wrong(session)
+        return read_of(self._team, label_events.judged_wrong)
 
     @persistent
     def take_back(self, mark: LabelEvent) -> None:
@@ -104,11 +100,9 @@ class Labels:
                 _take_back(session, event, datetime.now(UTC))
             return event
 
-    @persistent
     def history(self, reviewer: str, qid: str | None = None, memory_id: str | None = None) -> list[LabelEvent]:
         """The events of a reviewer's labels, of one query or memory or all, oldest first."""
-        with self._team.reading() as session:
-            return label_events.history(session, reviewer, qid, memory_id)
+        return read_of(self._team, label_events.history, reviewer, qid, memory_id)
 
 
 def _give(session: Session, judgment: Judgment, shown: Mapping[str, Any] | None, when: datetime) -> int | None:

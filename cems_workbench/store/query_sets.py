@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError, StoreError, nearest
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.store import queries as queries_table
 from cems_workbench.store.rows import check_name, table_of, to_naive
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent
+from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, read_of
 
 Member = tuple[Query, str]
 """A query and the input it came from."""
@@ -45,11 +45,9 @@ class QuerySets:
     def __init__(self, team: TeamTables) -> None:
         self._team = team
 
-    @persistent
     def latest(self) -> list[QuerySet]:
         """The latest version of every set, by name."""
-        with self._team.reading() as session:
-            return latest(session)
+        return read_of(self._team, latest)
 
     @persistent
     def get(self, name: str, version: int | None = None) -> QuerySet:
@@ -62,28 +60,20 @@ class QuerySets:
                 raise StoreError(f"query set {name} has no version {version}; the latest is {last.version}")
             names = [each.name for each in latest(session)]
         near = nearest(name, names)
-        known = (
-            f"; did you mean {near}?"
-            if near
-            else f"; there are {', '.join(names)}"
-            if names
-            else "; there are none yet"
-        )
-        raise StoreError(f"no query set {name!r} in the store{known}")
+        known = f"did you mean {near}?" if near else f"there are {', '.join(names) or 'none yet'}"
+        raise StoreError(f"no query set {name!r} in the store; {known}")
 
     @persistent
     def versions(self, name: str) -> list[QuerySet]:
         """All versions of a set, newest first. Raises StoreError for an unknown set."""
         self.get(name)
-        with self._team.reading() as session:
-            return versions(session, name)
+        return read_of(self._team, versions, name)
 
     @persistent
     def queries(self, name: str, version: int | None = None) -> list[Query]:
         """The queries of a version of a set (by default the latest), by qid. Raises StoreError."""
         self.get(name, version)
-        with self._team.reading() as session:
-            return [query for query, _ in members(session, name, version)]
+        return [query for query, _ in read_of(self._team, members, name, version)]
 
     @persistent
     def put(self, name: str, queries: Sequence[Query], source: str, scale: GradeScale | None = None) -> QuerySet:
@@ -115,11 +105,9 @@ class QuerySets:
             follow_queries(session, when)
         return self.get(name)
 
-    @persistent
     def holding(self, qid: str) -> list[str]:
         """The names of the sets whose latest version has the query."""
-        with self._team.reading() as session:
-            return sorted(scales_of(session, [qid]).get(qid, {}))
+        return sorted(read_of(self._team, scales_of, [qid]).get(qid, {}))
 
     @persistent
     def take_out(self, name: str, qids: Sequence[str]) -> QuerySet:
@@ -131,25 +119,19 @@ class QuerySets:
             rest = [member for member in members(session, name) if member[0].qid not in removed]
             return write(session, name, rest, known.scale if known else DEFAULT_SCALE, datetime.now(UTC))
 
-    @persistent
     def scale_of(self, qid: str) -> GradeScale:
         """The scale of a query: that of its sets, the last by name if they differ; the default without a set."""
-        with self._team.reading() as session:
-            scales = scales_of(session, [qid]).get(qid)
+        scales = read_of(self._team, scales_of, [qid]).get(qid)
         return scales[max(scales)] if scales else DEFAULT_SCALE
 
-    @persistent
     def relevant_from(self, name: str) -> int:
         """The lowest relevant grade of a set; 1 for an unknown set."""
-        with self._team.reading() as session:
-            found = get(session, name)
+        found = read_of(self._team, get, name)
         return (found.scale if found else DEFAULT_SCALE).relevant_from
 
-    @persistent
     def relevant_from_of(self, qids: Sequence[str]) -> dict[str, int]:
         """The lowest relevant grade by qid: that of its sets, the last by name if they differ."""
-        with self._team.reading() as session:
-            scales = scales_of(session, qids)
+        scales = read_of(self._team, scales_of, qids)
         return {qid: relevant_from_among(scales.get(qid)) for qid in qids}
 
     @persistent

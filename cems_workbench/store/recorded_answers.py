@@ -14,7 +14,7 @@ from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, R
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import FOREIGN, Mark, RowCounts, staged
-from cems_workbench.store.team.session import TeamTables
+from cems_workbench.store.team.session import TeamTables, read_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,12 +51,7 @@ class RecordedAnswers:
 
     def _asked(self, name: str) -> dict[str, Query]:
         """The queries of the latest version of a set, by qid."""
-
-        def read() -> dict[str, Query]:
-            with self._team.reading() as session:
-                return {query.qid: query for query, _ in query_sets.members(session, name)}
-
-        return self._team.persist(read)
+        return {query.qid: query for query, _ in read_of(self._team, query_sets.members, name)}
 
     def resolved(self, answers: Sequence[RecordedAnswer], id_length: int | None = None) -> list[RecordedAnswer]:
         """The answers with the store's ids where exactly one memory matches. `id_length`: the length of truncated ids."""

@@ -193,11 +193,8 @@ def counts(cursor: duckdb.DuckDBPyConnection, column: str, most: int | None = No
 
 
 def _months(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[date, int], ...]:
-    counts = dict(
-        cursor.execute(
-            f"SELECT date_trunc('month', created_at)::DATE, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
-        ).fetchall()
-    )
+    by_month = f"SELECT date_trunc('month', created_at)::DATE, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
+    counts = dict(cursor.execute(by_month).fetchall())
     if not counts:
         return ()
     months = [min(counts)]
@@ -210,27 +207,18 @@ def _ages(cursor: duckdb.DuckDBPyConnection, now: datetime) -> tuple[tuple[str, 
     steps = " ".join(
         f"WHEN created_at >= ?::TIMESTAMP - INTERVAL {days} DAY THEN {i}" for i, (_, days) in enumerate(AGES)
     )
-    counts = dict(
-        cursor.execute(
-            f"SELECT CASE {steps} ELSE {len(AGES)} END AS class, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL",
-            [to_naive(now)] * len(AGES),
-        ).fetchall()
+    by_class = (
+        f"SELECT CASE {steps} ELSE {len(AGES)} END AS class, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
     )
+    counts = dict(cursor.execute(by_class, [to_naive(now)] * len(AGES)).fetchall())
     return tuple((name, counts.get(i, 0)) for i, name in enumerate((*(name for name, _ in AGES), OLDER)))
 
 
 def _lengths(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int], ...]:
-    counts = dict(
-        cursor.execute(
-            f"SELECT greatest(0, floor(log2(greatest(size, 1) / {FIRST_LENGTH})) + 1)::INT, count(*) {_LIVE} "
-            "GROUP BY ALL"
-        ).fetchall()
-    )
+    number = f"greatest(0, floor(log2(greatest(size, 1) / {FIRST_LENGTH})) + 1)::INT"
+    counts = dict(cursor.execute(f"SELECT {number}, count(*) {_LIVE} GROUP BY ALL").fetchall())
     if not counts:
         return ()
-    return tuple((_length_class(number), counts.get(number, 0)) for number in range(min(counts), max(counts) + 1))
-
-
-def _length_class(number: int) -> str:
-    low = FIRST_LENGTH * 2 ** (number - 1) if number else 0
-    return f"{low:,}–{FIRST_LENGTH * 2**number - 1:,}"
+    classes = range(min(counts), max(counts) + 1)
+    bounds = ((n, FIRST_LENGTH * 2 ** (n - 1) if n else 0, FIRST_LENGTH * 2**n - 1) for n in classes)
+    return tuple((f"{low:,}–{high:,}", counts.get(n, 0)) for n, low, high in bounds)

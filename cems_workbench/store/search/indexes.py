@@ -138,7 +138,9 @@ class DerivedIndexes:
         self._refresh_lock = threading.Lock()
         self._build_lock = SharedLock(path / ".indexes.lock", f"the work on the indexes of {path}", _noop, _noop)
         self._opened: dict[str, tuple[IndexMark, Indexes]] = {}
-        self._vocabulary = CurrentVocabulary(self._lexical_manifest, database)
+        self._vocabulary = CurrentVocabulary(
+            lambda: (self._lexical_directory.path, self._lexical_state().manifest), database
+        )
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._check_lock = threading.RLock()
         self.stale_reason = ""
@@ -372,10 +374,6 @@ class DerivedIndexes:
                 read_content_version(cursor), content_identity(cursor), wanted, known
             )
 
-    def _lexical_manifest(self) -> tuple[Path, Manifest | None]:
-        """The path of the lexical index, and its manifest."""
-        return self._lexical_directory.path, self._lexical_state().manifest
-
     def _notice(self, line: str) -> None:
         if line not in self.notices:
             self.notices.append(line)
@@ -543,14 +541,8 @@ def _index_state(name: str, directory: DirectoryState, version: int) -> IndexSta
     if directory.manifest is None:
         return IndexState(name, None, version, False, 0, directory.problem or "never built", directory.damage)
     built = directory.manifest.content_version
-    return IndexState(
-        name,
-        built,
-        version,
-        built == version,
-        directory.manifest.rows,
-        "" if built == version else _staleness(built, version),
-    )
+    note = "" if built == version else _staleness(built, version)
+    return IndexState(name, built, version, built == version, directory.manifest.rows, note)
 
 
 def _staleness(built: int | None, version: int) -> str:

@@ -209,6 +209,16 @@ def rows_of(team: TeamTables, sql: str, values: Sequence[Any] = ()) -> list[Row]
         return session.rows(sql, values)
 
 
+def read_of(team: TeamTables, function: Callable[Concatenate[Session, P], T], *values: P.args, **named: P.kwargs) -> T:
+    """What a function reads of the team's tables; retried as `persistent` methods are."""
+
+    def read() -> T:
+        with team.reading() as session:
+            return function(session, *values, **named)
+
+    return team.persist(read)
+
+
 class TeamState(Protocol):
     """The location and state of the team's tables."""
 

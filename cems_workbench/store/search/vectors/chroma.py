@@ -13,7 +13,7 @@ import logging
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -78,7 +78,11 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
             # Chroma keeps what failed to start, and would use it at the next attempt.
             SharedSystemClient._identifier_to_system.pop(str(directory), None)
         problem = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
-        target = f"server {_redacted_url(url)} {problem}" if url else f"index {directory} cannot be opened"
+        target = f"index {directory} cannot be opened"
+        if url:
+            with suppress(ModelError):
+                url = server_name(url)  # without credentials and query string
+            target = f"server {url if '@' not in url else 'of the settings'} {problem}"
         raise StoreError(f"Chroma {target}: {connection_reason(error) or _first_line(error)}") from error
 
 
@@ -358,6 +362,9 @@ class ChromaDirectory:
         return client
 
 
+WRITES = frozenset({"upsert", "update", "delete"})
+
+
 class SharedCollection:
     """A collection of a database shared with other processes: each call holds the lock and sees their writes."""
 
@@ -367,35 +374,14 @@ class SharedCollection:
         self._handle = collection, client
         self._warm_client: ClientAPI | None = None
 
-    def count(self) -> int:
-        """As Chroma's."""
-        with self._current() as collection:
-            return collection.count()
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A method as Chroma's: count, get and query, or one that writes."""
 
-    def get(self, **arguments: Any) -> Any:
-        """As Chroma's."""
-        with self._current() as collection:
-            return collection.get(**arguments)
+        def call(**arguments: Any) -> Any:
+            with self._current(writing=name in WRITES) as collection:
+                return getattr(collection, name)(**arguments)
 
-    def query(self, **arguments: Any) -> Any:
-        """As Chroma's."""
-        with self._current() as collection:
-            return collection.query(**arguments)
-
-    def upsert(self, **arguments: Any) -> None:
-        """As Chroma's."""
-        with self._current(writing=True) as collection:
-            collection.upsert(**arguments)
-
-    def update(self, **arguments: Any) -> None:
-        """As Chroma's."""
-        with self._current(writing=True) as collection:
-            collection.update(**arguments)
-
-    def delete(self, **arguments: Any) -> None:
-        """As Chroma's."""
-        with self._current(writing=True) as collection:
-            collection.delete(**arguments)
+        return call
 
     @contextmanager
     def _current(self, *, writing: bool = False) -> Iterator[Collection]:
