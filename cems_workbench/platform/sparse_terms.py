@@ -42,7 +42,7 @@ class SparseAnalysis:
         kept = [word for word in split_words(text, self.tokens) if self._counts(word)]
         if self.stems == "none":
             return kept
-        from pg_text_search.stemmer import stem
+        from pg_text_search.parser import stem
 
         return [stem(word, whole_doubles=False) for word in kept]
 

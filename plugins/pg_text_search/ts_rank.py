@@ -22,8 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from pg_text_search.parser import Kind, tokens
-from pg_text_search.stemmer import stem
+from pg_text_search.parser import Kind, stem, tokens
 
 STEMMED = frozenset({Kind.ASCIIWORD, Kind.WORD, Kind.HWORD_PART, Kind.HWORD_ASCIIPART, Kind.ASCIIHWORD, Kind.HWORD})
 WITHOUT_DICTIONARY = frozenset({Kind.TAG, Kind.PROTOCOL, Kind.ENTITY})

@@ -38,7 +38,7 @@ from typing import Any
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.engine_answers import finite
 from cems_workbench.formats.base.files import parse_json
-from cems_workbench.formats.base.traces import TracedDocument
+from cems_workbench.formats.base.records import TracedDocument
 from cems_workbench.records import STAGE_KINDS
 from workbench_tools.documents import document_fields, documents_in, nested, with_ids
 

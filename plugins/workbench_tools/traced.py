@@ -24,8 +24,7 @@ from itertools import pairwise
 from typing import Any
 
 from cems_workbench.errors import one_line
-from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.base.traces import NameOf, TracedDocument, TracedQuery, memory_id_of
+from cems_workbench.formats.base.records import NameOf, TracedDocument, TracedQuery, derived_id, memory_id_of
 from workbench_tools.spans import (
     NOT_IN_TRACE,
     SEARCHERS,

@@ -26,8 +26,7 @@ import numpy as np
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
 from cems_workbench.formats.base.format import Format
-from cems_workbench.formats.base.records import reported
-from cems_workbench.formats.base.traces import Trace, TracedQuery, Traces
+from cems_workbench.formats.base.records import Trace, TracedQuery, Traces, reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError

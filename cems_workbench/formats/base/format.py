@@ -20,7 +20,7 @@ from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import OBJECTS, Sample
-from cems_workbench.formats.base.traces import TracesReader
+from cems_workbench.formats.base.records import TracesReader
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation

@@ -28,8 +28,7 @@ from cems_workbench.store.search.directory.index_directory import Manifest, publ
 from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits, Document, FilterMasks
 from pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
 from pg_text_search.inverted_index import COLUMNS as WORD_COLUMNS
-from pg_text_search.inverted_index import InvertedIndex, inverted_index
-from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.inverted_index import InvertedIndex, full_order, inverted_index, limited_order
 from pg_text_search.ts_rank import Lexemes, TextConfig, TextQuery, TsQueryError, lexemes, or_query
 
 IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pg_text_search.heap import MAX_ROW_BYTES, HeapRow, order_of_lengths, row_length
-from pg_text_search.pglz import compressed_size
+from pg_text_search.heap import MAX_ROW_BYTES, HeapRow, compressed_size, order_of_lengths, row_length
 
 LENGTHS = st.lists(st.integers(93, MAX_ROW_BYTES) | st.sampled_from([200, 1700, 1900]), max_size=120)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pg_text_search.parser import tokens
-from pg_text_search.stemmer import stem
+from pg_text_search.parser import stem, tokens
 from pg_text_search.ts_rank import (
     GAINS,
     LAST_POSITION,

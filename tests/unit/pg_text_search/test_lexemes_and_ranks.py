@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pg_text_search.parser import tokens
-from pg_text_search.stemmer import stem
+from pg_text_search.parser import stem, tokens
 from pg_text_search.ts_rank import (
     Phrase,
     Term,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pg_text_search.pglz import compressed_size
+from pg_text_search.heap import compressed_size
 
 PROSE = "The retry budget of worker {} is {} seconds and the queue drains every {} minutes."
 

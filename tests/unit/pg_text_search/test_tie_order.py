@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.inverted_index import full_order, limited_order
 
 TWELVE = np.array([1, 2, 1, 0, 2, 1, 2, 0, 1, 1, 2, 0], np.float32)
 SCORES = st.lists(st.integers(0, 5), max_size=120).map(lambda scores: np.array(scores, np.float32))

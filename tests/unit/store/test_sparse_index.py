@@ -9,8 +9,8 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from cems_workbench.platform.sparse_terms import SparseAnalysis
-from pg_text_search.stemmer import stem
-from workbench_engines.sparse_index import SparseIndex, SparseWeighting, term_number
+from pg_text_search.parser import stem
+from workbench_engines.sparse import SparseIndex, SparseWeighting, term_number
 
 TEXTS = ("deploy the api", "the api of the api gateway", "logs of the gateway", "")
 ACE = SparseWeighting(k1=1.5, b=0.75, mean_length=50, idf="none", query_weight="document")

@@ -16,7 +16,7 @@ from cems_workbench.store.search import postgres
 from cems_workbench.store.search.directory.index_directory import read_manifest
 from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits
 from cems_workbench.store.search.postgres import Chunk, TsRankIndex
-from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.inverted_index import full_order, limited_order
 from pg_text_search.ts_rank import lexemes, matches, or_query, ts_query, ts_rank
 
 TEXTS = [

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.directory.column_file import Column
+from cems_workbench.store.search.directory.index_directory import Column
 from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
 from cems_workbench.store.search.entries import (
     ChunkHits,

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search.directory import column_file
-from cems_workbench.store.search.directory.column_file import Column, compact, smallest_dtype
+from cems_workbench.store.search.directory import index_directory
+from cems_workbench.store.search.directory.index_directory import Column, compact, smallest_dtype
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document, FilterMasks
-from cems_workbench.store.search.lexical import sorted_texts
-from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
+from cems_workbench.store.search.lexical import vocabulary
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, terms_of
+from cems_workbench.store.search.lexical.vocabulary import SortedTexts
 
 MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""
@@ -58,7 +58,7 @@ class LexicalSegment:
         """Open a segment's file, or take its columns. Raises StoreError if the file is missing or damaged."""
         self.path = path
         try:
-            columns = column_file.read(path) if columns is None else columns
+            columns = index_directory.read(path) if columns is None else columns
             self._columns = {name: columns[name] for name in COLUMNS}
             self.masks = FilterMasks(self._columns["filters"], json.loads(self._columns["labels"].tobytes()))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -210,7 +210,7 @@ class SegmentDraft:
 
     def write(self, path: Path) -> None:
         """Write the segment. Raises OSError."""
-        column_file.write(path, self._inverted())
+        index_directory.write(path, self._inverted())
 
     def in_memory(self) -> LexicalSegment:
         """The segment without a file."""
@@ -235,14 +235,14 @@ class SegmentDraft:
         filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
         labels = json.dumps({name: list(codes) for name, codes in self._labels.items()}, ensure_ascii=False)
         return assemble_columns(
-            ids=sorted_texts.columns(self._ids[i] for i in order.tolist()),
+            ids=vocabulary.columns(self._ids[i] for i in order.tolist()),
             sizes=sizes[order],
             seqs=seqs[texts],
             lengths=lengths[texts],
             filters=filters,
             labels=labels,
-            terms=sorted_texts.columns(terms),
-            words=sorted_texts.columns(words),
+            terms=vocabulary.columns(terms),
+            words=vocabulary.columns(words),
         ) | {
             "postings": compact(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
             "documents": (keys % max(1, len(texts))).astype(np.int32),
@@ -278,7 +278,7 @@ def assemble_columns(
         "seqs": nothing if whole else seqs.astype(np.int32),
         "lengths": compact(lengths),
         "filters": compact(filters.reshape(-1, 2)),
-        "labels": column_file.as_bytes(labels),
+        "labels": index_directory.as_bytes(labels),
         "terms": terms[0],
         "term_ends": compact(terms[1]),
         "words": words[0],

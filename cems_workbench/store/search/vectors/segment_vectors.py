@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.directory import column_file
-from cems_workbench.store.search.directory.column_file import Column
+from cems_workbench.store.search.directory import index_directory
+from cems_workbench.store.search.directory.index_directory import Column
 from cems_workbench.store.search.entries import (
     WHOLE_MEMORY,
     ChunkHits,
@@ -39,7 +39,7 @@ from cems_workbench.store.search.entries import (
     top_memories,
     truncate_to_memories,
 )
-from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
+from cems_workbench.store.search.lexical.vocabulary import SortedTexts
 
 MAX_CODE = 127
 RESCORE_SIGMAS = 5.0
@@ -86,7 +86,7 @@ class VectorSegment:
     def __init__(self, path: Path) -> None:
         """Open a segment's file. Raises StoreError if it is missing or damaged."""
         try:
-            columns = column_file.read(path)
+            columns = index_directory.read(path)
             self.columns: dict[str, Column] = {name: columns[name] for name in COLUMNS}
             self.labels: dict[str, list[str | None]] = json.loads(self.columns["labels"].tobytes())
             self.masks = FilterMasks(self.columns["filters"], self.labels)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.store.search.directory import column_file
-from cems_workbench.store.search.directory.column_file import Column
+from cems_workbench.store.search.directory import index_directory
+from cems_workbench.store.search.directory.index_directory import Column
 from cems_workbench.store.search.directory.segment_directory import (
     Segment,
     delete_more,
@@ -23,7 +23,7 @@ from cems_workbench.store.search.directory.segment_directory import (
     read_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, sort_key
-from cems_workbench.store.search.lexical import sorted_texts
+from cems_workbench.store.search.lexical import vocabulary
 from cems_workbench.store.search.vectors.segment_vectors import (
     LiveSegment,
     SegmentVectors,
@@ -95,7 +95,7 @@ def _columns(
     labels: dict[str, list[Any]],
 ) -> dict[str, Column]:
     """The columns of a segment except vectors and codes; `sizes` is the number of vectors of each memory."""
-    blob, ends = sorted_texts.columns(ids)
+    blob, ends = vocabulary.columns(ids)
     nothing = np.zeros(0, np.int64)
     return {
         "ids": blob,
@@ -103,7 +103,7 @@ def _columns(
         "starts": nothing if len(ids) == len(seqs) else np.concatenate(([0], np.cumsum(sizes))),
         "seqs": nothing.astype(np.int32) if (seqs == WHOLE_MEMORY).all() else seqs,
         "filters": filters,
-        "labels": column_file.as_bytes(json.dumps(labels, ensure_ascii=False)),
+        "labels": index_directory.as_bytes(json.dumps(labels, ensure_ascii=False)),
     }
 
 
@@ -112,7 +112,9 @@ def _create_file(path: Path, columns: dict[str, Column], rows: int, dimension: i
     specs: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
     coded = rows if rows >= MIN_CODED_ROWS else 0
     specs["vectors"] = (np.float32, (rows, dimension))
-    arrays = column_file.create(path, specs | {"codes": (np.int8, (coded, dimension)), "steps": (np.float32, (coded,))})
+    arrays = index_directory.create(
+        path, specs | {"codes": (np.int8, (coded, dimension)), "steps": (np.float32, (coded,))}
+    )
     for name, column in columns.items():
         arrays[name][...] = column
     return arrays
