@@ -18,7 +18,6 @@ PACKAGE = Path(__file__).parents[3] / "cems_workbench"
 NOT_ATOMIC = {
     "store/search/directory/segment_directory.py": "what was verified of an index",
     "store/search/vectors/chroma.py": "the number of changes",
-    "store/search/directory/index_directory.py": "a file of a new index",
     "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
     "store/search/postgres.py": "a new index",
     "serve/server.py": "the name of its process, for the system",

@@ -114,14 +114,6 @@ def store_errors(message: str) -> Iterator[None]:
         raise StoreError(f"{message}: {_first_line(error)}") from error
 
 
-def _redacted_url(url: str) -> str:
-    """The URL without credentials and query string."""
-    try:
-        return server_name(url)
-    except ModelError:
-        return "of the settings"
-
-
 def find_collection(client: ClientAPI, name: str) -> Collection | None:
     """The collection of that name, or None."""
     from chromadb.errors import NotFoundError
@@ -163,14 +155,6 @@ def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> I
             if len(vectors) != len(ids):
                 raise StoreError(f"{READ_FAILED}: {len(ids)} ids and {len(vectors)} vectors")
         yield from zip(ids, vectors, strict=True)
-
-
-def drop_collection(client: ClientAPI, name: str) -> None:
-    """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
-    from chromadb.errors import NotFoundError
-
-    with store_errors("the vectors cannot be dropped"), suppress(NotFoundError):
-        client.delete_collection(name)
 
 
 def _first_line(error: BaseException) -> str:
