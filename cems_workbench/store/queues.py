@@ -137,7 +137,7 @@ def _write(session: Session, queue: QueueRecord) -> None:
         for qid, results in by_qid.items()
         for rank, memory_id in enumerate(results, 1)
     ]
-    tables = {
+    tables: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "label_queue_pairs": (
             "position int64, qid string, memory_id string",
             [(place, *pair) for place, pair in enumerate(queue.pairs)],

@@ -786,10 +786,10 @@ def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
 
 
 def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
-    id_, address, mapping, probe, *made_by, begun_at, taken_at, text_form = row
-    begun = to_aware(begun_at)
+    id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at, text_form = row
+    begun, read = to_aware(begun_at), None if mapping is None else json.loads(mapping)
     assert begun is not None
-    read = None if mapping is None else json.loads(mapping)
+    made_by = secret_from, dimension, embedder, model_id
     return SourceRecord(id_, address, read, json.loads(probe), *made_by, begun, to_aware(taken_at), *counts, text_form)
 
 
