@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -516,6 +516,18 @@ class ParsedInput:
     """Judgments among the errors that a stated mapping of their values to grades makes usable."""
     skipped: tuple[str, ...] = ()
     """Entries of the directory that were not read, a line each with the reason; on the first input of the directory."""
+
+    def numbered(self, kind: str) -> list[tuple[int, Any]]:
+        """The rows of a kind, each with its number in the file, or else its place from 1."""
+        rows = getattr(self, kind)
+        return list(zip(self.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1), rows, strict=True))
+
+    def with_rows(self, **kinds: Iterable[tuple[int, Any]]) -> ParsedInput:
+        """The input with these numbered rows of some kinds."""
+        made = {kind: list(rows) for kind, rows in kinds.items()}
+        numbers = {kind: [number for number, _ in rows] for kind, rows in made.items()}
+        extra = {**self.extra, "rows": {**self.extra.get("rows", {}), **numbers}}
+        return replace(self, extra=extra, **{kind: tuple(row for _, row in rows) for kind, rows in made.items()})
 
 
 CEMS_SCOPES: Mapping[str, str] = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}

@@ -276,9 +276,7 @@ class _Clashes:
         found = []
         for kind in ("memories", "chunks", "queries"):
             if keys := self.of(kind):
-                rows = getattr(self._parsed, kind)
-                numbers = self._parsed.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1)
-                for number, row in zip(numbers, rows, strict=True):
+                for number, row in self._parsed.numbered(kind):
                     key = row.qid if kind == "queries" else row.id if kind == "memories" else row.memory_id
                     if key in keys:
                         keys.discard(key)  # of repeated rows the first counts
@@ -476,16 +474,13 @@ def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: li
     """The input without judgments of queries that have other words in the store."""
     if not other:
         return parsed
-    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
-    rows = list(zip(numbers, parsed.judgments, strict=True))
+    rows = parsed.numbered("judgments")
     problems += [
         RowError(parsed.source, number, _other_words(row.qid, "judgment"), "qid")
         for number, row in rows
         if row.qid in other
     ]
-    left = [(number, row) for number, row in rows if row.qid not in other]
-    extra = {**parsed.extra, "rows": {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in left]}}
-    return replace(parsed, judgments=tuple(row for _, row in left), extra=extra)
+    return parsed.with_rows(judgments=[(number, row) for number, row in rows if row.qid not in other])
 
 
 def _by_row(*errors: Sequence[RowError]) -> tuple[RowError, ...]:
@@ -638,9 +633,7 @@ def _distinct(
 
     Rows are numbered by `parsed.extra["rows"][kind]` (line numbers, if the reader has them), otherwise by position.
     """
-    rows: Sequence[Row] = getattr(parsed, kind)
-    numbers = parsed.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1)
-    numbered = list(zip(numbers, rows, strict=True))
+    numbered = parsed.numbered(kind)
     first: dict[Hashable, tuple[int, Row]] = {key(row[1]): row for row in numbered}
     if len(first) == len(numbered):  # hardly a file repeats a key
         return numbered

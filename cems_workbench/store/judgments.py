@@ -10,15 +10,15 @@ other judges of the same kind are kept too, with a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, Query, RowError
+from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
@@ -272,8 +272,7 @@ def import_judgments(
 
     `known` are the judged memories that exist in the store.
     """
-    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
-    rows = list(zip(numbers, parsed.judgments, strict=True))
+    rows = parsed.numbered("judgments")
     if not rows:
         return RowCounts(), []
     place = parsed.extra.get("sources", {}).get("judgments", parsed.source)
@@ -309,8 +308,7 @@ def without_unmade(
     new = {query.qid for query in parsed.queries} - parsed.extra.get("listed", frozenset())
     if not new or not parsed.extra.get("queries_by_words"):
         return parsed
-    numbers = parsed.extra["rows"]
-    rows = list(zip(numbers["judgments"], parsed.judgments, strict=True))
+    rows = parsed.numbered("judgments")
     of_new = [(number, judgment) for number, judgment in rows if judgment.qid in new]
     good, wrong = _checked(of_new, known, new, {qid: {name: scale} for qid in new})
     unmade = new - {judgment.qid for _, judgment in good}
@@ -319,22 +317,8 @@ def without_unmade(
         if judgment.qid in unmade:
             state.report(number, judgment, field_, reason)
     kept = [(number, judgment) for number, judgment in rows if judgment.qid not in unmade]
-    asked = [row for row in zip(numbers["queries"], parsed.queries, strict=True) if row[1].qid not in unmade]
-    return with_rows(parsed, asked, kept)
-
-
-def with_rows(
-    parsed: ParsedInput, asked: Iterable[tuple[int, Query]], judgments: Iterable[tuple[int, Judgment]]
-) -> ParsedInput:
-    """The input with these numbered queries and judgments."""
-    asked, judgments = list(asked), list(judgments)
-    rows = {"judgments": [number for number, _ in judgments], "queries": [number for number, _ in asked]}
-    return replace(
-        parsed,
-        queries=tuple(query for _, query in asked),
-        judgments=tuple(judgment for _, judgment in judgments),
-        extra={**parsed.extra, "rows": {**parsed.extra.get("rows", {}), **rows}},
-    )
+    asked = [row for row in parsed.numbered("queries") if row[1].qid not in unmade]
+    return parsed.with_rows(queries=asked, judgments=kept)
 
 
 def _possible(session: Session, rows: Numbered, known: Collection[str], state: _Import) -> Numbered:
@@ -376,8 +360,8 @@ def _checked(
         if judgment.qid not in qids:
             wrong.append((number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first"))
         elif judgment.memory_id not in known and judgment.memory_id != WHOLE_STORE:
-            reason = f"no memory {judgment.memory_id!r} in the store; import it first"
-            wrong.append((number, judgment, "memory_id", reason))
+            missing = f"no memory {judgment.memory_id!r} in the store; import it first"
+            wrong.append((number, judgment, "memory_id", missing))
         else:
             given = judgment.qid, judgment.grade
             if given not in fits:

@@ -30,7 +30,7 @@ from typing import Literal
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 from cems_workbench.store import queries, query_sets
-from cems_workbench.store.judgments import capped, with_rows
+from cems_workbench.store.judgments import capped
 from cems_workbench.store.team.session import Session
 
 SHORTEST, SHORTEST_OF_FEW, FEW = 60, 100, 4
@@ -139,7 +139,7 @@ def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: 
     """
     if not parsed.extra.get("queries_by_words"):
         return parsed, []
-    known = _words_by_id(session, parsed.queries)
+    known: dict[str, str] = dict(session.rows(WORDS_OF, [[query.qid for query in parsed.queries]]))
     own = parsed.extra.get("own_ids", frozenset())
     a_set = parsed.extra.get("is_set", False)
     taken: dict[str, str] = {}
@@ -196,12 +196,6 @@ def _note(query: Query, found: _Found, match: Match) -> str:
 def _named(qids: Sequence[str]) -> str:
     more = f" and {len(qids) - MAX_NAMED} more" if len(qids) > MAX_NAMED else ""
     return ", ".join(qids[:MAX_NAMED]) + more
-
-
-def _words_by_id(session: Session, queries: Sequence[Query]) -> dict[str, str]:
-    """The words of those queries of an input that the store has under the same qid."""
-    qids = [query.qid for query in queries]
-    return dict(session.rows(WORDS_OF, [qids]))
 
 
 def _found(session: Session, queries: Sequence[Query], query_set: str) -> dict[str, _Found]:
@@ -263,11 +257,10 @@ def _with_qids(
 
     Of the queries that are taken for one of the store only those in `stored`, by the store's qid, stay in the input.
     """
-    numbers = parsed.extra["rows"]
     place = parsed.extra.get("fields", {}).get("qid", "query")
     judgments: list[tuple[int, Judgment]] = []
     problems: list[RowError] = []
-    for number, judgment in zip(numbers["judgments"], parsed.judgments, strict=True):
+    for number, judgment in parsed.numbered("judgments"):
         if judgment.qid in others:
             problems.append(RowError(parsed.source, number, others[judgment.qid], place))
         else:
@@ -275,16 +268,10 @@ def _with_qids(
             judgments.append((number, judgment if qid is None else replace(judgment, qid=qid)))
     new = [
         (number, stored.get(taken.get(query.qid, ""), query))
-        for number, query in zip(numbers["queries"], parsed.queries, strict=True)
+        for number, query in parsed.numbered("queries")
         if query.qid not in others and (query.qid not in taken or taken[query.qid] in stored)
     ]
-    with_ids = replace(with_rows(parsed, new, judgments), errors=(*parsed.errors, *problems))
+    with_ids = replace(parsed.with_rows(queries=new, judgments=judgments), errors=(*parsed.errors, *problems))
     pairs = [(taken.get(qid, qid), docid) for qid, docid in parsed.extra.get("pairs", ()) if qid not in others]
-    return replace(
-        with_ids,
-        extra={
-            **with_ids.extra,
-            "pairs": pairs,
-            "known": () if stored else parsed.extra.get("listed", frozenset()) & taken.keys(),
-        },
-    )
+    known = () if stored else parsed.extra.get("listed", frozenset()) & taken.keys()
+    return replace(with_ids, extra={**with_ids.extra, "pairs": pairs, "known": known})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RecordedAnswer, Returned, RowError
+from cems_workbench.records import JUDGED_TEXTS, ParsedInput, Query, RecordedAnswer, Returned, RowError
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import FOREIGN, Mark, RowCounts, staged
@@ -127,20 +127,14 @@ def resolve(
         f"{strangers:,} ids not in the store"
         + (f", {textual:,} without an id, to be found by their texts" if textual else "")
     )
-    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
     judged = [
         (number, replace(judgment, memory_id=fitting[0]) if len(fitting) == 1 else judgment)
-        for number, judgment in zip(numbers, parsed.judgments, strict=True)
+        for number, judgment in parsed.numbered("judgments")
         # A cut id that no memory begins with is reported with its answer; a whole one where judgments are imported.
         if len(fitting := known.get(judgment.memory_id, ())) == 1 or length is None
     ]
     answers = tuple(_resolved(answer, known) for answer in parsed.answers)
-    return replace(_judged(parsed, judged), answers=answers), [note]
-
-
-def _judged(parsed: ParsedInput, judged: Sequence[tuple[int, Judgment]]) -> ParsedInput:
-    rows = {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in judged]}
-    return replace(parsed, judgments=tuple(judgment for _, judgment in judged), extra={**parsed.extra, "rows": rows})
+    return replace(parsed.with_rows(judgments=judged), answers=answers), [note]
 
 
 def _with_judged_texts(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> ParsedInput:
@@ -155,11 +149,10 @@ def _with_judged_texts(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, p
         if not ids:
             problems.append(RowError(parsed.source, row, f"no single memory has this text: {ascii(text)[:60]}", field))
         judged += [(row, replace(judgment, memory_id=memory_id)) for memory_id in ids]
-    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
     several = "1 judged text is" if len(judged) == 1 else f"{len(judged):,} judged texts are"
     notes = (f"{several} that of a memory, or part of a single one",) if judged else ()
     parsed = replace(parsed, notes=(*parsed.notes, *notes))
-    return _judged(parsed, [*zip(numbers, parsed.judgments, strict=True), *dict.fromkeys(judged)])
+    return parsed.with_rows(judgments=[*parsed.numbered("judgments"), *dict.fromkeys(judged)])
 
 
 def _memories_with(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> dict[str, list[str]]:
@@ -203,25 +196,17 @@ def put(
 
     ids = [row.memory_id for answer in answers for row in answer.returned if row.memory_id is not None]
     known = memories.known_ids(cursor, ids)
+
+    def as_result(row: Returned) -> dict[str, Any]:
+        content = None if row.memory_id in known else row.content
+        return {"memory_id": row.memory_id, "score": row.score, "content": content}
+
     result = pa.struct([("memory_id", pa.string()), ("score", pa.float64()), ("content", pa.string())])
     table = pa.table(
         {
             "qid": pa.array([answer.qid for answer in answers], pa.string()),
             "row": pa.array([answer.row for answer in answers], pa.int64()),
-            "results": pa.array(
-                [
-                    [
-                        {
-                            "memory_id": row.memory_id,
-                            "score": row.score,
-                            "content": None if row.memory_id in known else row.content,
-                        }
-                        for row in answer.returned
-                    ]
-                    for answer in answers
-                ],
-                pa.list_(result),
-            ),
+            "results": pa.array([list(map(as_result, answer.returned)) for answer in answers], pa.list_(result)),
         }
     )
     with staged(cursor, "staged_answers", table):

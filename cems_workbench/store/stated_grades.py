@@ -9,14 +9,14 @@ does not name stay as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from cems_workbench.errors import InputError
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query
-from cems_workbench.store.judgments import capped, with_rows
+from cems_workbench.store.judgments import capped
 
 MAX_GRADE = 10**6
 
@@ -78,15 +78,13 @@ class _Stated:
         """The stated grade of a rating; None if the mapping does not name it."""
         number = decimal_number(value)
         key, grade = (
-            self._ofdecimal_number(number)
-            if number is not None
-            else self._words.get(value.strip().casefold(), ("", None))
+            self._of_number(number) if number is not None else self._words.get(value.strip().casefold(), ("", None))
         )
         if grade is not None:
             self.used[key] += 1
         return grade
 
-    def _ofdecimal_number(self, number: Decimal) -> tuple[str, int | None]:
+    def _of_number(self, number: Decimal) -> tuple[str, int | None]:
         if number in self._numbers:
             return self._numbers[number]
         inside = [one for one in self._ranges if one.low <= number <= one.high]
@@ -101,17 +99,13 @@ def with_stated_grades(parsed: ParsedInput, grades: Mapping[str, int] | None) ->
     if not (parsed.judgments or parsed.ungraded):
         return parsed
     stated = _Stated(grades)
-    numbers = parsed.extra.get("rows", {})
-    rows: Sequence[int] = numbers.get("judgments") or range(1, len(parsed.judgments) + 1)
     kept = 0
     judgments: list[tuple[int, Judgment]] = []
-    for number, judgment in zip(rows, parsed.judgments, strict=True):
+    for number, judgment in parsed.numbered("judgments"):
         grade = stated.grade(str(judgment.grade)) if judgment.memory_id != WHOLE_STORE else judgment.grade
         kept += grade is None
         judgments.append((number, judgment if grade is None else replace(judgment, grade=grade)))
-    asked: list[tuple[int, Query]] = list(
-        zip(numbers.get("queries") or range(1, len(parsed.queries) + 1), parsed.queries, strict=True)
-    )
+    asked = parsed.numbered("queries")
     there = {query.qid for query in parsed.queries}
     rescued: set[tuple[int, str]] = set()
     for one in parsed.ungraded:
@@ -123,10 +117,10 @@ def with_stated_grades(parsed: ParsedInput, grades: Mapping[str, int] | None) ->
         if one.words is not None and one.judgment.qid not in there:
             there.add(one.judgment.qid)
             asked.append((one.row, Query(one.judgment.qid, one.words)))
-    judgments.sort(key=lambda row: row[0])
-    asked.sort(key=lambda row: row[0])
     errors = [error for error in parsed.errors if (error.row, error.field) not in rescued]
-    taken = with_rows(parsed, asked, judgments)
+    taken = parsed.with_rows(
+        queries=sorted(asked, key=lambda row: row[0]), judgments=sorted(judgments, key=lambda row: row[0])
+    )
     return replace(taken, errors=tuple(errors), ungraded=(), notes=(*parsed.notes, *_notes(stated, grades, kept)))
 
 

@@ -8,7 +8,7 @@ added, each store's once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cems_workbench.store import query_sets
@@ -261,13 +261,8 @@ def _push_looks(source: Session, target: Session, store_id: str, report: PushRep
     copied = there = 0
     for table, column in (("holdout_looks", "qid"), ("holdout_lookers", "who")):
         own = source.rows(f"SELECT set_name, {column}, looks, last_at FROM {table}")
-        known = dict(
-            _pairs(
-                target.rows(
-                    "SELECT set_name, of, looks FROM pushed_looks WHERE store_id = ? AND kind = ?", [store_id, column]
-                )
-            )
-        )
+        pushed = "SELECT set_name, of, looks FROM pushed_looks WHERE store_id = ? AND kind = ?"
+        known = {(name, of): looks for name, of, looks in target.rows(pushed, [store_id, column])}
         for name, of, looks, last_at in own:
             # Only the looks since this store's last push, so that a repeated push adds nothing.
             more = looks - known.get((name, of), 0)
@@ -307,17 +302,13 @@ def _push_supersessions(source: Session, target: Session, report: PushReport) ->
     report.rows.append(PushedRows("decisions on supersession", copied, len(own) - copied))
 
 
-def _pairs(rows: Iterable[Row]) -> Iterable[tuple[tuple[str, str], int]]:
-    return (((name, of), looks) for name, of, looks in rows)
-
-
 def _insert(session: Session, table: str, columns: Sequence[str], rows: Sequence[Row], order: str = "") -> None:
     if not rows:
         return
     kinds = {"answerable": "bool", **dict.fromkeys(_TIMES, "timestamp[us]"), **dict.fromkeys(_NUMBERS, "int64")}
-    table = table_of(", ".join(f"{name} {kinds.get(name, 'string')}" for name in columns), rows)
+    pushed = table_of(", ".join(f"{name} {kinds.get(name, 'string')}" for name in columns), rows)
     names = ", ".join(columns)
-    with session.staged("pushed_rows", table):
+    with session.staged("pushed_rows", pushed):
         session.change(
             f"INSERT INTO {table} ({names}) SELECT {names} FROM pushed_rows" + (f" ORDER BY {order}" if order else "")
         )

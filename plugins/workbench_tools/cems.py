@@ -338,8 +338,7 @@ def _read_events(path: Path, progress: Progress) -> ParsedInput:
         for row in shown.returned
         if row.memory_id is not None
     ]
-    rows = {**parsed.extra["rows"], "judgments": [number for number, _ in judged]}
-    return replace(parsed, judgments=tuple(judgment for _, judgment in judged), extra={**parsed.extra, "rows": rows})
+    return parsed.with_rows(judgments=judged)
 
 
 def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:

@@ -21,7 +21,6 @@ Source: files written by @modelcontextprotocol/server-memory 2026.8.31, which al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +211,7 @@ def _read_server(path: Path, progress: Progress) -> ParsedInput:
         errors,
     )
     parsed = memories.parsed(path, "mcp-memory-server", "memories", errors, relations.notes)
-    rows = {"memories": memories.rows, "relations": relations.rows}
-    return replace(parsed, relations=tuple(relations.records), extra={**parsed.extra, "rows": rows})
+    return parsed.with_rows(relations=zip(relations.rows, relations.records, strict=True))
 
 
 def _parts(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:

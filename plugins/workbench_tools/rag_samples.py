@@ -71,14 +71,9 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             judged += [(number, judgment) for judgment in gold]
             texts += [(number, field, Judgment(one.qid, "", GRADE), text) for field, text in contexts]
     parsed = parsed_log(path, NAME, asked, errors, results=RETRIEVED_IDS[0])
-    rows_of = {**parsed.extra["rows"], "judgments": [number for number, _ in judged]}
-    extra = {**parsed.extra, "rows": rows_of, JUDGED_TEXTS: texts}
-    return replace(
-        parsed,
-        queries=tuple(replace(query, type=None) for query in parsed.queries),
-        judgments=tuple(judgment for _, judgment in judged),
-        extra=extra,
-    )
+    parsed = parsed.with_rows(judgments=judged)
+    queries = tuple(replace(query, type=None) for query in parsed.queries)
+    return replace(parsed, queries=queries, extra={**parsed.extra, JUDGED_TEXTS: texts})
 
 
 def _sample(
