@@ -33,7 +33,7 @@ from cems_workbench.store.search.directory.segment_directory import (
     read_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
-from cems_workbench.store.search.lexical import tokenizer, vocabulary
+from cems_workbench.store.search.lexical import sorted_texts, tokenizer
 from cems_workbench.store.search.lexical.lexical_segment import (
     LexicalSegment,
     SegmentDraft,
@@ -41,8 +41,8 @@ from cems_workbench.store.search.lexical.lexical_segment import (
     open_segment,
     spans,
 )
+from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 from cems_workbench.store.search.lexical.tokenizer import Language
-from cems_workbench.store.search.lexical.vocabulary import SortedTexts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,7 +179,7 @@ class _Union:
         ]
         found = pc.unique(pa.concat_arrays(kept))
         found = found.take(pc.sort_indices(found))
-        self.texts = vocabulary.from_arrow(found)
+        self.texts = sorted_texts.from_arrow(found)
         self.counts = np.zeros(len(found), np.int64)
         self.numbers: list[NDArray[np.int64]] = []
         """For each segment the number of each of its texts in the union; -1 if unused."""
@@ -205,7 +205,7 @@ class _MergedSegment:
         ids: pa.Array[Any] = pa.concat_arrays([part.segment.ids.arrow().take(pa.array(part.live)) for part in parts])
         self.order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
         """Sorts the concatenated memories of all parts by id."""
-        self.ids = vocabulary.from_arrow(ids.take(pa.array(self.order)))
+        self.ids = sorted_texts.from_arrow(ids.take(pa.array(self.order)))
         self.sizes = self.in_order([part.sizes for part in parts])
         starts = np.cumsum(self.sizes) - self.sizes
         numbers = np.empty(len(self.order), np.int64)

@@ -22,9 +22,9 @@ from cems_workbench.records import ENGLISH
 from cems_workbench.store.search.directory import index_directory
 from cems_workbench.store.search.directory.index_directory import Column, compact, smallest_dtype
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document, FilterMasks
-from cems_workbench.store.search.lexical import vocabulary
+from cems_workbench.store.search.lexical import sorted_texts
+from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, terms_of
-from cems_workbench.store.search.lexical.vocabulary import SortedTexts
 
 MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""
@@ -235,14 +235,14 @@ class SegmentDraft:
         filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
         labels = json.dumps({name: list(codes) for name, codes in self._labels.items()}, ensure_ascii=False)
         return assemble_columns(
-            ids=vocabulary.columns(self._ids[i] for i in order.tolist()),
+            ids=sorted_texts.columns(self._ids[i] for i in order.tolist()),
             sizes=sizes[order],
             seqs=seqs[texts],
             lengths=lengths[texts],
             filters=filters,
             labels=labels,
-            terms=vocabulary.columns(terms),
-            words=vocabulary.columns(words),
+            terms=sorted_texts.columns(terms),
+            words=sorted_texts.columns(words),
         ) | {
             "postings": compact(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
             "documents": (keys % max(1, len(texts))).astype(np.int32),

@@ -23,7 +23,7 @@ from cems_workbench.store.search.directory.segment_directory import (
     read_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, sort_key
-from cems_workbench.store.search.lexical import vocabulary
+from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.vectors.segment_vectors import (
     LiveSegment,
     SegmentVectors,
@@ -95,7 +95,7 @@ def _columns(
     labels: dict[str, list[Any]],
 ) -> dict[str, Column]:
     """The columns of a segment except vectors and codes; `sizes` is the number of vectors of each memory."""
-    blob, ends = vocabulary.columns(ids)
+    blob, ends = sorted_texts.columns(ids)
     nothing = np.zeros(0, np.int64)
     return {
         "ids": blob,
