@@ -527,7 +527,8 @@ class ParsedInput:
         made = {kind: list(rows) for kind, rows in kinds.items()}
         numbers = {kind: [number for number, _ in rows] for kind, rows in made.items()}
         extra = {**self.extra, "rows": {**self.extra.get("rows", {}), **numbers}}
-        return replace(self, extra=extra, **{kind: tuple(row for _, row in rows) for kind, rows in made.items()})
+        found: dict[str, Any] = {kind: tuple(row for _, row in rows) for kind, rows in made.items()}
+        return replace(self, extra=extra, **found)
 
 
 CEMS_SCOPES: Mapping[str, str] = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}
