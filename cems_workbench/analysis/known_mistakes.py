@@ -174,7 +174,6 @@ def _row_cut(trace: Trace, use: ListUse, matches: int, answer: Mapping[str, Any]
 
 
 def _parameter(trace: Trace, path: str) -> str | None:
-    """The path, if the config has such a parameter."""
     try:
         trace.config.get(path)
     except KeyError:
@@ -236,7 +235,6 @@ def _shut_out(trace: Trace) -> Iterator[KnownMistake]:
 
 
 def _divided(trace: Trace) -> Iterator[KnownMistake]:
-    """A divisor above 1, because some memory is in a list."""
     divisor = trace.stage(FUSION).fields.divisor
     if divisor <= 1:
         return
@@ -298,7 +296,6 @@ def _last_passing(rows: list[FusionRow], least: float, trace: Trace) -> dict[str
 
 
 def _below_floor(trace: Trace) -> Iterator[KnownMistake]:
-    """Results that were dropped after the limit."""
     fields, floor = trace.stage(ASSEMBLY).fields, trace.config.assembly.min_vector_score
     below = fields.below_vector_floor
     if not below:

@@ -230,8 +230,6 @@ class _Order:
 
 @dataclass
 class _List:
-    """What a list returned over some queries."""
-
     first: dict[str | None, Sequence[str]] = field(default_factory=dict)
     """By project the longest answer so far."""
     queries: dict[str | None, set[str]] = field(default_factory=dict)
@@ -284,8 +282,6 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
 
 @dataclass
 class _Limit:
-    """What a threshold or a filter dropped."""
-
     parameter: str
     value: float | None
     queries: int = 0

@@ -228,7 +228,6 @@ def _apply_nearest(result: Nearest, out: Path | None, data: Path | None, store: 
 
 
 def _search_of(measured: MeasuredFidelity, options: Sequence[str]) -> list[str] | None:
-    """A search for the first recorded query."""
     text = next((answer.query for answer in measured.setting.recording.answers if answer.query), None)
     return None if text is None else words_of("search", text, options=options)
 

@@ -126,8 +126,6 @@ def _root(
 
 
 class _Warnings(logging.Handler):
-    """Prints warnings of the package as lines on stderr."""
-
     def emit(self, record: logging.LogRecord) -> None:
         say(f"warning: {' '.join(record.getMessage().split())}", err=True)
 
@@ -188,13 +186,11 @@ def _to_begin_with() -> list[list[str] | None]:
 
 
 def _help() -> str:
-    """Where the arguments of the command are explained, or which commands there are."""
     typed = sys.argv[1] if len(sys.argv) > 1 else ""
     return f"See {command_line([typed, '--help'] if typed in COMMANDS else ['--help'])}"
 
 
 def _store_option(arguments: list[str]) -> list[str]:
-    """The --store of a command line, as it was typed."""
     for i, word in enumerate(arguments):
         if word == "--store" or word.startswith("--store="):
             return arguments[i : i + 1 + ("=" not in word)]

@@ -252,7 +252,6 @@ def _narrowest(text: str) -> int:
 
 
 def _widths(narrowest: list[int], natural: list[int], width: int) -> list[int]:
-    """Distribute the remaining width to the columns that need the most."""
     widths = list(narrowest)
     room = width - sum(widths) - COLUMN_GAP * (len(widths) - 1)
     while room > 0 and widths != natural:

@@ -299,7 +299,6 @@ def _next_command(store: Path | None) -> list[str] | None:
 
 
 def _recover(source: Path, target: Path, as_json: bool) -> None:
-    """Print of each table how much was read; exit code 1 when something was lost."""
     from cems_workbench.store.recovery import recover
 
     with progress_bar(as_json) as progress:
@@ -321,7 +320,6 @@ INDENT = 10
 
 
 def _print_checks(checks: Sequence[Check]) -> None:
-    """Print a block for each check, wrapped at words: how it stands, what was found, what to do."""
     width = max(shutil.get_terminal_size().columns, 4 * INDENT)
     for check in checks:
         say(f"{STATUS_LABELS[check.status]:{INDENT}}{check.name}")

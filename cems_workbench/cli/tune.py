@@ -214,7 +214,6 @@ def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Opti
 
 
 def _config_options(choice: ConfigChoice) -> Options:
-    """The options that name the config that was chosen."""
     default = choice.preset or default_preset(settings_for(None).preset)[0]
     chosen = ("--config", str(choice.config)) if choice.config else ("--preset", default)
     return [chosen, *(("--set", text) for text in choice.changes or ())]

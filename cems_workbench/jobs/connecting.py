@@ -361,7 +361,6 @@ def take_snapshot(
 
 @contextmanager
 def _closed(items: Iterator[Any]) -> Iterator[None]:
-    """Close a generator at the end."""
     try:
         yield
     finally:

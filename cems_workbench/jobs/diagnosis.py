@@ -395,7 +395,6 @@ def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
 
 
 def _server(settings: Settings) -> str | None:
-    """The kind of the embedder's server; None without one."""
     return settings.served_embedder[0] if settings.served_embedder else None
 
 
@@ -414,7 +413,6 @@ def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) 
 
 
 def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """Ollama: whether it answers, its models, and whether config, LLM and presets find theirs."""
     had = servers.ollama
     asked = {preset(name).config.rerank.model: f"preset {name}" for name in reversed(_presets("ollama"))}
     needed = {config.rerank.model} if config.rerank.backend == "ollama" else set()
@@ -439,7 +437,6 @@ def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Che
 
 
 def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """The language model for queries: whether it is configured and reachable, and its fallback."""
     model = settings.llm_model
     if not model:
         half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
@@ -515,7 +512,6 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
 
 
 def _labels(store: Store) -> Check:
-    """The database of the labels, its content, and the state of the team database."""
     try:
         state, lines = store.team.state(), team_status(store)
         judged = f"{len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
@@ -590,7 +586,6 @@ def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
 
 
 def _database(store: Store) -> Check:
-    """Reads every row of every table."""
     damaged = store.unreadable()
     if not damaged:
         return Check("database", "ok", "every row of every table can be read")
@@ -604,7 +599,6 @@ def _database(store: Store) -> Check:
 
 
 def _chunks(store: Store) -> Check:
-    """The chunking of memories; long memories without chunks are a warning."""
     from cems_workbench.store.chunks import MAX_UNSPLIT_CHARS
 
     cut = store.chunks.statistics()
@@ -634,7 +628,6 @@ def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command:
 
 
 def _presets(backend: str) -> list[str]:
-    """The shipped presets that rerank with this backend."""
     return [name for name in preset_names() if preset(name).config.rerank.backend == backend]
 
 

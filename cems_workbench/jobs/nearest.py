@@ -328,8 +328,6 @@ class _Gathered:
 
 @dataclass(eq=False)
 class _Search:
-    """One search: what every step of it reads."""
-
     recording: Recording
     resources: Resources
     productions: Mapping[str, Production]

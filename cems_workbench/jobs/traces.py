@@ -386,7 +386,6 @@ class _Import:
         return found
 
     def _take_over(self, file: EvidenceFile, target: Path) -> None:
-        """Add what the former file has of other queries that are still in the set."""
         if not target.is_file():
             return
         with suppress(InputError):

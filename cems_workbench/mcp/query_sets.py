@@ -292,7 +292,6 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
 
 
 def _renamed(config: PipelineConfig, baseline: PipelineConfig) -> PipelineConfig:
-    """The config with a name that the baseline does not have."""
     return named(f"{baseline.name} with changes", config) if config.name == baseline.name else config
 
 

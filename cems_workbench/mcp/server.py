@@ -147,7 +147,6 @@ class WorkbenchServer(MCPServer):
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """A hint at the nearest known name, which ends the sentence."""
     close = nearest(name[:100], known)
     return f"; did you mean {close}?" if close else "."
 

@@ -191,7 +191,6 @@ class Server:
         return kept
 
     def _listen(self) -> None:
-        """Listen at the address, in the place of a server that ended."""
         new = f"{self._file}.{os.getpid()}"
         self._listening.bind(new)
         self._listening.listen(16)
@@ -215,7 +214,6 @@ class Server:
             self._signal()
 
     def _answer(self, wire: Wire, request: dict[str, Any], streams: list[int]) -> None:
-        """Run a command and send its exit code."""
         from cems_workbench.platform.process_lock import release_all
 
         reported: list[bool] = []

@@ -60,8 +60,6 @@ def _headers(address: Address) -> dict[str, str]:
 
 
 class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
-    """A collection of Chroma."""
-
     marker_file = "chroma.sqlite3"
 
     def server(self, timeout: float) -> Client:
@@ -248,7 +246,6 @@ def _configuration(collection: Collection) -> dict[str, Any]:
 
 
 def _model(configuration: Mapping[str, Any], labels: Mapping[str, Any]) -> str | None:
-    """The model named in the collection, with its embedding function."""
     function = configuration.get("embedding_function") or {}
     name, config = function.get("name"), function.get("config") or {}
     model = next((str(place[field]) for place in (config, labels) for field in MODEL_FIELDS if place.get(field)), None)

@@ -346,7 +346,6 @@ class CollectionSource:
             rows *= 2
 
     def _id_of(self, row_id: str, payload: Payload) -> str:
-        """The id of a row's memory."""
         value = None if self._use.id is None else value_at(payload, self._use.id)
         return value if isinstance(value, str) and value else row_id
 
@@ -464,7 +463,6 @@ class CollectionSnapshot(PagedSnapshot):
     def _parts(
         self, of_memory: Sequence[tuple[int | None, str]], rows: Mapping[str, Row], problems: list[RowProblem]
     ) -> _Parts:
-        """The memory's rows that still exist and have a text."""
         parts = []
         for number, row_id in of_memory:
             row = rows.get(row_id)
@@ -529,7 +527,6 @@ def _is_haystack(payload: Payload) -> bool:
 
 
 def _fields_note(found: Mapping[str, str]) -> str:
-    """A note that names the source of each field."""
     pairs = [
         f"{field} from {name}" if field != name else field
         for field, name in found.items()

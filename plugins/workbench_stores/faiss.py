@@ -274,7 +274,6 @@ class FaissFolder(CollectionClient):
         return documents(self._folder) if name is None else named(self._folder, name)
 
     def _files(self) -> tuple[tuple[str, int, int], ...]:
-        """Name, time and size of every file."""
         found = [(each.name, each.stat()) for each in sorted(self._folder.iterdir()) if each.is_file()]
         return tuple((name, state.st_mtime_ns, state.st_size) for name, state in found)
 
@@ -400,7 +399,6 @@ class FaissFolder(CollectionClient):
         return None if np.array_equal(labels, np.sort(index.labels)) else labels
 
     def _owned(self) -> list[str]:
-        """The ids of all memories, or of the owner's."""
         ids, owner = list(self._documents.labels), self.owner
         if owner is None:
             return ids
@@ -469,7 +467,6 @@ class FaissIndex:
 
     @cached_property
     def _positions(self) -> Mapping[int, int]:
-        """By label the number that the inner index knows a vector by."""
         labelled = isinstance(faiss.downcast_index(self._index), faiss.IndexIDMap | faiss.IndexIDMap2)
         if self._inner is not self._index and labelled:
             return {int(label): place for place, label in enumerate(self.labels)}

@@ -432,7 +432,6 @@ def _doubled(distances: Sequence[float], vectors: Sequence[Sequence[float] | Non
 
 
 def _vectors(column: pa.ChunkedArray) -> list[Vector | None]:
-    """The vectors of a column; None for a null."""
     found: list[Vector | None] = []
     for chunk in column.chunks:
         size = chunk.type.list_size

@@ -219,8 +219,6 @@ def _text_index(address: Address, found: models.CollectionInfo) -> str:
 
 
 class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
-    """A collection of Qdrant."""
-
     marker_file = "meta.json"
 
     def server(self, timeout: float) -> QdrantClient:
@@ -530,8 +528,6 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
 
 
 class _Shard(_Qdrant):
-    """A shard of Qdrant Edge, which is one collection."""
-
     marker_file = CONFIG_FILE
 
     def directory(self, path: str) -> QdrantClient:

@@ -99,7 +99,6 @@ def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
 
 
 def _tied(query: QueryFidelity) -> Cause:
-    """The cause of a difference that equal scores make."""
     missing = [key for key in query.recorded if key not in query.ours]
     extra = [key for key in query.ours if key not in query.recorded]
     if missing and extra:
@@ -213,7 +212,6 @@ def _doubted(ties: Sequence[_Tie], query: QueryFidelity, concerned: set[str]) ->
 
 
 def _off(query: QueryFidelity) -> list[str]:
-    """The recorded results with another score than ours."""
     theirs, own = query.recorded_scores, query.our_scores
     return [
         key

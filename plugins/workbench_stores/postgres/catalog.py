@@ -309,7 +309,6 @@ def plan(reader: Reader, statement: Statement, values: Mapping[str, Any], declar
 
 
 def _nodes(reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All nodes of a statement's plan."""
     (plans,) = reader.row(sql.SQL("EXPLAIN (FORMAT JSON) {}").format(statement), values)
     return list(_flat(plans[0]["Plan"]))
 

@@ -263,8 +263,6 @@ Hits = tuple[list[tuple[str, float, int | None]], float]
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The statements of one query."""
-
     reader: Reader
     rows: Rows
     query: EngineQuery
@@ -543,7 +541,6 @@ class TableSnapshot(PagedSnapshot):
 
 
 def _notes(rows: Rows) -> list[str]:
-    """What was recognised, and what was not read."""
     layout, recognised = rows.layout, rows.recognised
     notes = [*layout.notes]
     fields = ", ".join(f"{field}: {path}" for field, path in recognised.fields.items())
@@ -562,14 +559,12 @@ def _notes(rows: Rows) -> list[str]:
 
 
 def _dimension(reader: Reader, layout: Layout) -> int | None:
-    """The numbers of a vector, without padding."""
     if layout.chunks is not None:
         return catalog.dimension(reader, layout.chunks.table, layout.vector)
     return layout.width or catalog.dimension(reader, layout.table, layout.vector, layout.condition)
 
 
 def _lists(layout: Layout) -> tuple[ListName, ...]:
-    """The live lists of a layout."""
     found: list[ListName] = ["vector"]
     if layout.lexical is not None:
         found += [layout.lexical.list, *(["source_hybrid"] if layout.fusion else [])]  # type: ignore[list-item]

@@ -155,7 +155,6 @@ def _langgraph(reader: Reader, schema: Schema, address: Address) -> Layout:
 
 
 def _langgraph_chunks(reader: Reader, distance: str | None) -> tuple[Chunks, list[str]]:
-    """The embedded texts, and their field_names."""
     names = [row[0] for row in reader.rows("SELECT DISTINCT field_name FROM store_vectors ORDER BY 1")]
     widths = reader.rows(
         "SELECT length(embedding), count(*) FROM store_vectors WHERE embedding IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1"

@@ -326,12 +326,10 @@ def _count(reader: Reader, select: str, key: str | None, values: Mapping[str, An
 
 
 def _joined(layout: Layout, chunks: Chunks) -> str:
-    """FROM of chunks with their memories."""
     return f"{chunks.source} JOIN {layout.source} ON {chunks.memory} = {layout.key}"
 
 
 def _vector_rows(read: _Read, where: str) -> tuple[str, str]:
-    """FROM and WHERE of the rows with vectors."""
     layout, chunks = read.layout, read.layout.chunks
     vectors = layout.found_vectors
     assert vectors is not None
@@ -342,7 +340,6 @@ def _vector_rows(read: _Read, where: str) -> tuple[str, str]:
 
 
 def _scan_key(read: _Read) -> str:
-    """What identifies a row with a vector in the vector list."""
     layout = read.layout
     return layout.chunks.key if layout.chunks is not None else layout.key or layout.id
 

@@ -174,7 +174,6 @@ def _basic_memory(reader: Reader, schema: Schema, address: Address) -> Layout:
 
 
 def _chunks(reader: Reader, schema: Schema, project: int | None) -> tuple[Chunks | None, str | None]:
-    """The parts of notes, and the model that their vectors are of."""
     if not schema.has("search_vector_chunks", ("id", "entity_id", "chunk_text", "source_type")):
         return None, None
     columns = schema.tables["search_vector_chunks"].columns
@@ -244,7 +243,6 @@ def place(row_id: str) -> tuple[str, int] | None:
 
 
 def _joined(*texts: str) -> str:
-    """SQL for texts below one another, without those that are missing."""
     parts = " || ".join(f"COALESCE(char(10) || nullif({text}, ''), '')" for text in texts)
     return f"trim({parts}, char(10))"
 
