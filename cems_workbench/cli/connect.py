@@ -58,12 +58,15 @@ def connect_command(
     """
     from cems_workbench.jobs import connecting
     from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.platform.parsing import read_text
     from cems_workbench.sources.address import parse
 
     if list_kinds:
         _print_kinds(as_json)
         return
-    columns = None if mapping is None else connecting.read_mapping(_read(mapping), f"--mapping {mapping}")
+    columns = (
+        None if mapping is None else connecting.read_mapping(read_text(mapping, "mapping"), f"--mapping {mapping}")
+    )
     if probe_only:
         if address is None:
             raise InputError("--probe needs an address")
@@ -103,42 +106,23 @@ def _print_kinds(as_json: bool) -> None:
     from cems_workbench.sources.address import SOURCE_KINDS, importable, installation
 
     kinds = importable()
-    if as_json:
-        put_json(
-            [
-                {
-                    "kind": kind.name,
-                    "addresses": kind.addresses,
-                    "description": kind.description,
-                    "lists": kind.lists,
-                    "needs": kind.package or None,
-                    "missing": installation(kind),
-                    "from": SOURCE_KINDS.origin(kind.name),
-                }
-                for kind in kinds
-            ]
-        )
-        return
-    rows = [
-        [
-            kind.name,
-            kind.addresses[0],
-            ", ".join(kind.lists),
-            installation(kind) or "",
-            SOURCE_KINDS.origin(kind.name) or "",
-        ]
+    found = [
+        {
+            "kind": kind.name,
+            **{name: getattr(kind, name) for name in ("addresses", "description", "lists")},
+            "needs": kind.package or None,
+            "missing": installation(kind),
+            "from": SOURCE_KINDS.origin(kind.name),
+        }
         for kind in kinds
     ]
+    if as_json:
+        return put_json(found)
+    rows = [
+        [one["kind"], one["addresses"][0], ", ".join(one["lists"]), one["missing"] or "", one["from"] or ""]
+        for one in found
+    ]
     print_table(["kind", "address", "live lists", "needs", "added by"], rows)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise InputError(f"--mapping {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"--mapping {path}: not UTF-8: {error.reason}") from None
 
 
 def _with_password(address: Address, ask: bool) -> Address:
