@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from cems_workbench.sources.rows import payload_of
 from workbench_stores.sqlite.file import Reader, Row
 from workbench_stores.sqlite.schema import Schema
 from workbench_stores.sqlite.vec0 import Vec0Column, Vec0Table, VectorForm, matrix_of
-
-if TYPE_CHECKING:
-    from workbench_stores.sqlite.chroma_beside import ChromaBeside
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +173,10 @@ class SqliteLayout:
     either: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Tables of which it must have one."""
     options: Sequence[str] = ()
-    beside: ChromaBeside | None = None
-    """Where the vectors are if they are in Chroma's folder beside the file."""
+    beside: str = ""
+    """The collection that has its vectors, in the folder `chroma` beside the file or that of `?chroma=`; empty: the file has them."""
+    place: Callable[[str], tuple[str, int] | None] = lambda row_id: None
+    """(memory, number) of a row of that collection by its id; None if it is none of this program's."""
 
     def recognises(self, schema: Schema) -> bool:
         """Whether a file has its tables."""

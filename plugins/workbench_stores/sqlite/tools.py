@@ -17,7 +17,6 @@ from cems_workbench.formats.base.payload import Names
 from cems_workbench.records import EmbeddedText
 from cems_workbench.sources.address import Address
 from workbench_stores.sqlite import vec0
-from workbench_stores.sqlite.chroma_beside import ChromaBeside
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors, chosen, layouts
 from workbench_stores.sqlite.schema import Schema
@@ -212,10 +211,8 @@ def _chunks(reader: Reader, schema: Schema, project: int | None) -> tuple[Chunks
     ), model
 
 
-COLLECTION = "cm__claude-mem"
 TABLES = ("observations", "session_summaries", "user_prompts")
 FTS = "observations_fts"
-FOLDER = "chroma"
 PARTS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 """Texts of a summary."""
 FIELDS = ("title", "category", "project", "session", "concepts", "created_at", "updated_at")
@@ -472,6 +469,6 @@ def _qmd(reader: Reader, schema: Schema, address: Address) -> Layout:
 
 
 TOOLS = tuple(
-    replace(one, beside=ChromaBeside(COLLECTION, FOLDER, "chroma", place)) if one.name == "claude_mem" else one
+    replace(one, place=place) if one.beside else one
     for one in layouts({"basic_memory": _basic_memory, "claude_mem": _claude_mem, "qmd": _qmd})
 )
