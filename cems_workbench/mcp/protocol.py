@@ -153,8 +153,8 @@ def reply(**fields: Any) -> Reply:
 
 
 def picked(one: object, names: str, **further: Any) -> Reply:
-    """A row with these attributes of an object, none if it is None, and further fields."""
-    return reply(**({} if one is None else {name: getattr(one, name) for name in names.split()}), **further)
+    """A row with further fields and these attributes of an object, none if it is None."""
+    return reply(**further, **({} if one is None else {name: getattr(one, name) for name in names.split()}))
 
 
 def page(rows: Sequence[Row], asked: Page) -> tuple[Sequence[Row], Reply]:
