@@ -69,6 +69,11 @@ class Table:
         left_out = self.left_out + len(self) - len(rows)
         return Table(tuple(self.columns[i] for i in columns), tuple(cells), self.title, left_out=left_out)
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each row by the names of the columns."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame of as many rows and columns; an empty one keeps the columns."""
         import pandas as pd

@@ -1,7 +1,6 @@
 """Tuning job: a search for a better config on labelled evidence; page and command resume each other's search.
 
     TuningData       the baseline, and the labelled evidence of a query set
-    ScoredQueries    the queries that a measure is defined for, and their scorer
     PlannedSearch    space, goal, split, number of configs, seed
     SearchResult     proposal, gains, missing evidence
 
@@ -113,14 +112,6 @@ class TuningData:
 NO_CONFIG_HOLDS_GUARDS = "No tried config holds every guard, nor does the baseline."
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredQueries:
-    """The queries that a measure is defined for, and the scorer of configs on them."""
-
-    batch: LabelledBatch
-    score: BatchScorer
-
-
 @dataclass(frozen=True)
 class SearchSettings:
     """Settings of a search: the grouping, folds, the sealed share, the number of configs, and the seed."""
@@ -142,19 +133,14 @@ class PlannedSearch:
 
     data: TuningData
     plan: Plan
-    queries: ScoredQueries
-    """The scored queries, in the rows of the plan."""
+    score: BatchScorer
+    """The scorer of configs on the scored queries."""
     group_by: GroupBy
 
     @property
     def batch(self) -> LabelledBatch:
         """The scored queries, in the rows of the plan."""
-        return self.queries.batch
-
-    @property
-    def score(self) -> BatchScorer:
-        """The scorer of configs on these queries."""
-        return self.queries.score
+        return self.score.batch
 
     @property
     def relevance(self) -> str:
@@ -302,25 +288,22 @@ def unlabelled_data(
     )
 
 
-def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
-    """The queries that a measure is defined for, with a scorer that remembers its scores as long as `cache` keeps it."""
-
-    def make() -> ScoredQueries:
-        batch = measurable(data.batch, measures)
-        ranks_as = before_reranker if data.before_reranker else None
-        return ScoredQueries(batch, BatchScorer(batch, measures, seed, ranks_as=ranks_as))
-
-    return cache(("scorer", *data.labelled.key, tuple(measures), seed, data.before_reranker), make)
+def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> BatchScorer:
+    """A scorer of the queries that a measure is defined for, which remembers its scores as long as `cache` keeps it."""
+    ranks_as = before_reranker if data.before_reranker else None
+    return cache(
+        ("scorer", *data.labelled.key, tuple(measures), seed, data.before_reranker),
+        lambda: BatchScorer(measurable(data.batch, measures), measures, seed, ranks_as=ranks_as),
+    )
 
 
 def plan_search(
-    data: TuningData, queries: ScoredQueries, space: SearchSpace, goal: Goal, settings: SearchSettings
+    data: TuningData, score: BatchScorer, space: SearchSpace, goal: Goal, settings: SearchSettings
 ) -> PlannedSearch:
-    """Plan a search over these queries. Raises InputError if they cannot be split by the settings."""
-    batch = queries.batch
+    """Plan a search over the queries of a scorer. Raises InputError if they cannot be split by the settings."""
     made = "unlabelled" if data.stands_in else "tuned"
-    plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed, made)
-    return PlannedSearch(data, plan, queries, settings.group_by)
+    plan = Plan(space, goal, settings.split(score.batch), score.batch.types, settings.trials, settings.seed, made)
+    return PlannedSearch(data, plan, score, settings.group_by)
 
 
 def planned_search(
@@ -406,17 +389,14 @@ def run_search(
 def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:
     """The same search on the same queries, with extended evidence."""
     data = replace(planned.data, labelled=labelled(evidence, planned.data.labelled.grades))
-    queries = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
-    return PlannedSearch(data, planned.plan, queries, planned.group_by)
+    score = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
+    return PlannedSearch(data, planned.plan, score, planned.group_by)
 
 
 def _share_judgments(labelled: LabelledEvidence) -> None:
     """Refresh the judgments in the evidence file, so that a search on the file alone has the same grades."""
-    asked = {query.qid for query in labelled.evidence.queries}
-    there, present = (
-        {row for row in judgments if row.qid in asked}
-        for judgments in (labelled.evidence.judgments, labelled.grades.judgments)
-    )
+    asked, both = {query.qid for query in labelled.evidence.queries}, (labelled.evidence, labelled.grades)
+    there, present = ({row for row in one.judgments if row.qid in asked} for one in both)
     if there != present:
         # The file may be in use or write-protected: this search has its grades anyway.
         with suppress(InputError):
@@ -509,7 +489,11 @@ def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
 
 def card_of(result: SearchResult, date: str) -> EvidenceCard:
     """The evidence card of the proposal. `date` is an ISO date."""
-    planned = result.planned
+    planned, found = result.planned, result.by_judgments
+    measured: list[tuple[str, Gain]] = []
+    if found is not None:
+        chose_nothing = "judged queries that chose nothing, as"
+        measured = [(f"{chose_nothing} fused", found.proposal), (f"{chose_nothing} the config ranks", found.as_ranked)]
     return evidence_card(
         result.tuned,
         planned.data.evidence.header,
@@ -519,7 +503,7 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
         planned.relevance,
         result.lacking,
         unlabelled=_unlabelled_lines(result) if planned.data.stands_in else (),
-        by_judgments=_measured_by_judgments(result),
+        by_judgments=measured,
     )
 
 
@@ -537,14 +521,3 @@ def _unlabelled_lines(result: SearchResult) -> tuple[str, ...]:
         f"a search with the judgments on “{found.query_set}”, cross-validated: {gained.baseline:.4f} → {gained.tuned:.4f}, difference "
         f"{gained.difference:+.4f} [{gained.low:+.4f}, {gained.high:+.4f}]; {found.share_words}"
     )
-
-
-def _measured_by_judgments(result: SearchResult) -> list[tuple[str, Gain]]:
-    """The gains by judgments of a proposal that was tuned without them, with a description of the queries."""
-    found = result.by_judgments
-    if found is None:
-        return []
-    return [
-        ("judged queries that chose nothing, as fused", found.proposal),
-        ("judged queries that chose nothing, as the config ranks", found.as_ranked),
-    ]

@@ -150,10 +150,10 @@ def by_judgments(
         result,
         by_judgments=ByJudgments(
             planned.data.query_set,
-            gained(result.tuned.config, queries.score),
+            gained(result.tuned.config, queries),
             gained(result.tuned.config, whole),
             found.tuned.validation,
-            gained(found.tuned.config, queries.score),
+            gained(found.tuned.config, queries),
             values,
             missing_score_lines((config.name, queries.batch.rankings(config).needs) for config in configs),
         ),

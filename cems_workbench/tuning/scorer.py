@@ -153,7 +153,7 @@ class BatchScorer:
 
         `ranks_as` maps a config to the one whose ranking is measured.
         """
-        self.measures = tuple(measures)
+        self.batch, self.measures = batch, tuple(measures)
         self._ranks_as = ranks_as or (lambda config: config)
         self.evaluations = 0
         """Number of parts scored, without those that were known."""

@@ -77,7 +77,7 @@ def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(page: App
     press(page, "label:judge:apply")
     applied = config_of(page).judge.threshold
     assert before is None
-    assert page.session_state["label:state"].comparison.calibration.threshold == applied
+    assert page.session_state["label:judge:calibration"][1].threshold == applied
     assert page.button(key="label:judge:apply").disabled
     assert state_of(page).history.past[-1].config.judge.threshold is None
 

@@ -11,8 +11,8 @@ from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
+from cems_workbench.ui.memories.page import standings
 
 from .inspect_page import config_of, order, search, set_config
 from .pages import OpenPage, all_html, captions, html, press

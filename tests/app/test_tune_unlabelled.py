@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.tune.setup import NO_JUDGMENTS
+from cems_workbench.ui.tune.page import NO_JUDGMENTS
 from tests.sample import answered_queries, copied
 
 from .pages import OpenPage, all_html, captions, checked

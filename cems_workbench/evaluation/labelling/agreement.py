@@ -14,12 +14,8 @@ with d = 1 where c and k differ (nominal), (c - k)² (interval), or (sum of n fr
 percentiles over queries resampled with replacement, because the pairs of one query are not independent. A coefficient is None where
 it is not defined: no pair in common, or only one grade in use.
 
-One grade per pair where reviewers differ: by majority, by the strictest, or decided by a named person.
-
-Raw labels never change; a verdict is computed from them, and a person's decision, stored separately, takes precedence over
-any rule. Majority is the grade that more than half gave; without one the pair stays open, as does every conflict under "decided".
-
-Which judgments are meant: of some queries, of one judge, of people or models, raw or settled to one grade a pair.
+Where reviewers differ a rule gives one grade per pair: that of the majority (which more than half gave), the strictest, or the one
+decided by a named person, which takes precedence over any rule; without one the pair stays open. Raw labels never change.
 """
 
 from __future__ import annotations
@@ -27,14 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import WHOLE_STORE, Judgment
-from cems_workbench.store import Store
+from cems_workbench.store import Decision, Store
 
 Weights = Literal["linear", "quadratic"]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -206,7 +202,7 @@ def pairwise_kappa(
         per_query = confusions(table, first, second)
         drawn = resampled(per_query, draws, seed)
         value = weighted_kappa(per_query.sum(0), weights)
-        estimate = _estimate(value, weighted_kappa(drawn, weights), int(per_query.sum()))
+        estimate = estimate_of(value, weighted_kappa(drawn, weights), int(per_query.sum()))
         found.append(PairAgreement(table.reviewers[first], table.reviewers[second], estimate))
     return found
 
@@ -216,7 +212,7 @@ def alpha(table: LabelTable, level: Level = "ordinal", draws: int = RESAMPLES, s
     per_query = coincidences(table)
     drawn = krippendorff_alpha(resampled(per_query, draws, seed), table.values, level)
     pairs = int(((table.places >= 0).sum(0) >= 2).sum())
-    return _estimate(krippendorff_alpha(per_query.sum(0), table.values, level), drawn, pairs)
+    return estimate_of(krippendorff_alpha(per_query.sum(0), table.values, level), drawn, pairs)
 
 
 def alpha_by_type(
@@ -265,14 +261,19 @@ def no_answer_agreement(judgments: Sequence[Judgment], relevant_from: Mapping[st
     return NoAnswerAgreement(len(said), sum(len(judges) > 1 for judges in said.values()), len(said.keys() & relevant))
 
 
+def _by_pair(judgments: Iterable[Judgment]) -> dict[tuple[str, str], dict[str, int]]:
+    """By query and memory the grade of each judge."""
+    labels: dict[tuple[str, str], dict[str, int]] = {}
+    for judgment in judgments:
+        labels.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade
+    return labels
+
+
 def disagreements(judgments: Sequence[Judgment]) -> list[Disagreement]:
     """The pairs that got different grades, the widest spread first, then by query and memory."""
-    said: dict[tuple[str, str], dict[str, int]] = {}
-    for judgment in judgments:
-        said.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade
     found = [
         Disagreement(qid, memory_id, grades, max(grades.values()) - min(grades.values()))
-        for (qid, memory_id), grades in said.items()
+        for (qid, memory_id), grades in _by_pair(judgments).items()
         if len(set(grades.values())) > 1
     ]
     return sorted(found, key=lambda pair: (-pair.spread, pair.qid, pair.memory_id))
@@ -288,7 +289,8 @@ def resampled(per_query: Floats, draws: int, seed: int) -> Floats:
     return np.asarray(np.tensordot(times, per_query, 1))
 
 
-def _estimate(value: Floats, drawn: Floats, pairs: int) -> Estimate:
+def estimate_of(value: float | Floats | np.floating, drawn: Floats, pairs: int) -> Estimate:
+    """A coefficient with the percentiles of its values over resampled queries; not defined where it is NaN."""
     usable = drawn[np.isfinite(drawn)]
     if not np.isfinite(value) or not len(usable):
         return Estimate(None, None, None, pairs)
@@ -299,19 +301,6 @@ def _estimate(value: Floats, drawn: Floats, pairs: int) -> Estimate:
 Rule = Literal["majority", "strictest", "decided"]
 RULES: tuple[Rule, ...] = ("majority", "strictest", "decided")
 How = Literal["agreed", "majority", "strictest", "decided", "open"]
-
-
-class Decided(Protocol):
-    """What is read of a person's decision (`cems_workbench.store.Decision` is one)."""
-
-    @property
-    def qid(self) -> str: ...
-    @property
-    def memory_id(self) -> str: ...
-    @property
-    def grade(self) -> int | None: ...
-    @property
-    def decided_by(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,18 +315,16 @@ class Verdict:
     decided_by: str | None = None
 
 
-def adjudicate(judgments: Sequence[Judgment], rule: Rule, decisions: Iterable[Decided] = ()) -> list[Verdict]:
+def adjudicate(judgments: Sequence[Judgment], rule: Rule, decisions: Iterable[Decision] = ()) -> list[Verdict]:
     """The verdict on every judged or decided pair, by query and memory. Raises InputError for another rule."""
     if rule not in RULES:
         raise InputError(f"rule: {rule!r} is not one of {', '.join(RULES)}")
-    labels: dict[tuple[str, str], dict[str, int]] = {}
-    for judgment in judgments:
-        labels.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade
+    labels = _by_pair(judgments)
     decided = {(decision.qid, decision.memory_id): decision for decision in decisions if decision.grade is not None}
     return [_verdict(pair, labels.get(pair, {}), rule, decided.get(pair)) for pair in sorted({*labels, *decided})]
 
 
-def _verdict(pair: tuple[str, str], labels: dict[str, int], rule: Rule, decision: Decided | None) -> Verdict:
+def _verdict(pair: tuple[str, str], labels: dict[str, int], rule: Rule, decision: Decision | None) -> Verdict:
     if decision is not None:
         return Verdict(*pair, decision.grade, "decided", labels, decision.decided_by)
     grades = list(labels.values())

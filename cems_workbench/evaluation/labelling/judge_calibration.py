@@ -10,20 +10,16 @@ interval; the calibration error is sum over bins of (pairs in it / pairs) * |mea
 
 Sources: Cohen 1960; DeGroot and Fienberg 1983; Wilson 1927; Naeini et al., "Obtaining Well Calibrated Probabilities" (2015).
 
-One run, scored by three judges side by side: a cosine threshold, a model, and people. It shows which of them misleads.
-
-ACE reported 100 % while a cosine above 0.45 counted as relevant, and 80 % when a cross-encoder judged the same results. So the
-results of a config are labelled by
+One run, scored by three judges side by side, shows which of them misleads: ACE reported 100 % while a cosine above 0.45 counted as
+relevant, and 80 % when a cross-encoder judged the same results. The results of a config are labelled by
 
     cosine   similarity to the query >= 0.45, from the evidence's vector list of the original query
     model    the judge's score above its threshold, where the evidence has one of the result
     people   a human judgment of at least the grade that counts as relevant
 
-and hit@1, hit@5 and P@3 are computed from each, over the queries that have a memory which people call relevant.
-
-What a judge has not labelled counts as not relevant, and the share it labelled is
-shown. Agreement is Cohen's kappa over the results that both labelled. A model that also ranked agrees with the ranking by
-construction, so its figures say little; that is marked.
+and hit@1, hit@5 and P@3 are computed from each, over the queries that have a memory which people call relevant. What a judge has not
+labelled counts as not relevant, and the share it labelled is shown. Agreement is Cohen's kappa over the results that both labelled. A
+model that also ranked agrees with the ranking by construction, which is marked.
 
 Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; docs/internals/specification.md, "judge".
 """
@@ -42,7 +38,14 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.grades import Grades
-from cems_workbench.evaluation.labelling.agreement import INTERVAL_PERCENTILES, RESAMPLES, Estimate, weighted_kappa
+from cems_workbench.evaluation.labelling.agreement import (
+    INTERVAL_PERCENTILES,
+    RESAMPLES,
+    Estimate,
+    estimate_of,
+    resampled,
+    weighted_kappa,
+)
 from cems_workbench.evaluation.labelling.pooling import Pair, band, grade_of
 from cems_workbench.evaluation.metrics import GradedRankings, parse_measure
 from cems_workbench.evaluation.statistics import means
@@ -141,15 +144,15 @@ def calibrate(
     per_query = _confusions(raw, relevant, query, len(numbers), np.append(thresholds, present))
     kappas = weighted_kappa(per_query.sum(0))
     best = _best(kappas[:-1]) if relevant.any() and not relevant.all() else None
-    drawn = _drawn_kappas(per_query, draws, seed)
-    there = _estimate(kappas[-1], drawn[:, -1], len(pairs))
+    drawn = weighted_kappa(resampled(per_query, draws, seed))
+    there = estimate_of(kappas[-1], drawn[:, -1], len(pairs))
     if best is None:
         return Calibration(
-            None, None, None, _estimate(np.nan, drawn[:, -1], len(pairs)), there, thresholds, kappas[:-1]
+            None, None, None, estimate_of(np.nan, drawn[:, -1], len(pairs)), there, thresholds, kappas[:-1]
         )
     winners = [thresholds[at] for row in drawn if (at := _best(row[:-1])) is not None]
     low, high = np.percentile(winners, INTERVAL_PERCENTILES) if winners else (thresholds[best], thresholds[best])
-    kappa = _estimate(kappas[best], drawn[:, best], len(pairs))
+    kappa = estimate_of(kappas[best], drawn[:, best], len(pairs))
     return Calibration(float(thresholds[best]), float(low), float(high), kappa, there, thresholds, kappas[:-1])
 
 
@@ -186,30 +189,12 @@ def _confusions(
     return rising[:, np.argsort(order, kind="stable")]
 
 
-def _drawn_kappas(per_query: Floats, draws: int, seed: int) -> Floats:
-    """(draws, thresholds) kappa of each threshold over queries drawn with replacement."""
-    queries = len(per_query)
-    if not queries:
-        return np.full((draws, per_query.shape[1]), np.nan)
-    times = np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), draws).astype(np.float64)
-    flat = per_query.reshape(queries, -1)
-    return weighted_kappa((times @ flat).reshape(draws, *per_query.shape[1:]))
-
-
 def _best(kappas: Floats) -> int | None:
     """The place of the highest kappa, the middle one of several; None where none is defined."""
     if not np.isfinite(kappas).any():
         return None
     highest = np.flatnonzero(kappas >= np.nanmax(kappas) - 1e-12)
     return int(highest[len(highest) // 2])
-
-
-def _estimate(value: float | np.floating, drawn: Floats, pairs: int) -> Estimate:
-    usable = drawn[np.isfinite(drawn)]
-    if not np.isfinite(value) or not len(usable):
-        return Estimate(None, None, None, pairs)
-    low, high = np.percentile(usable, INTERVAL_PERCENTILES)
-    return Estimate(float(value), float(low), float(high), pairs)
 
 
 def probabilities(pairs: Sequence[GradedScore]) -> tuple[Floats, bool]:

@@ -1,10 +1,11 @@
-"""Breakdowns of a comparison: by query type, by query with links into Inspect, by judge, and by part of a config (ablation)."""
+"""Breakdowns of a comparison: by query type, by query with links into Inspect, by judge, and by part of a config (ablation).
+
+Calibrate: abstain signals as probabilities of an answer, reliability diagrams, and thresholds for a target probability.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,37 +14,30 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.ablation import ablations
-from cems_workbench.evaluation.comparison import (
-    VALUE_TOLERANCE,
-    MeasureDifference,
-    compare,
-    significance,
-    significantly_lower,
-)
+from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, compare, significance, significantly_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, evaluate
-from cems_workbench.evaluation.labelling.judge_calibration import RelevanceSources, relevance_sources
+from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.query_set_evidence import request_for
+from cems_workbench.jobs.evaluation import EvaluatedConfig, calibrations
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Query
+from cems_workbench.tuning.calibration import METHODS, Calibration, calibration_table
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines
+from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines, reliability_chart
 from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import progress_in, switch
+from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
+from cems_workbench.ui.kit.widgets import progress_in, remembered, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-REGRESSIONS_HELP = (
-    "Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types and "
-    "configs (Holm)"
-)
+TYPES_HELP = {
+    "type": "Query type from the query set",
+    "regressions": "Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types "
+    "and configs (Holm)",
+}
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
@@ -54,23 +48,21 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     lower = cached_result(
         measured, ("lower", measure), lambda: significantly_lower([one.evaluation for one in measured], measure)
     )
-    means = {config.name: config.evaluation.by_type() for config in measured}
-    columns: list[Column[str]] = [
-        Column("type", str, 150, help="Query type from the query set", pinned=True),
-        Column("queries", lambda kind: base[kind]["queries"]),
-        *(Column(name, partial(_mean, of, str(measure)), 120, "%.3f") for name, of in means.items()),
-        Column(
-            "regressions", lambda kind: f"▼ {', '.join(lower[kind])}" if lower[kind] else "", 220, help=REGRESSIONS_HELP
-        ),
+    means = [config.evaluation.by_type() for config in measured]
+    rows = [
+        (
+            kind,
+            base[kind]["queries"],
+            *(of[kind][str(measure)] for of in means),
+            f"▼ {', '.join(lower[kind])}" if lower[kind] else "",
+        )
+        for kind in base
     ]
-    draw_table(list(base), columns, key="evaluate:types", placeholder="–")
+    names, help = ("type", "queries", *(one.name for one in measured), "regressions"), TYPES_HELP
+    draw_values(names, rows, key="evaluate:types", help=help, first=150)
     st.caption(
         f"Mean {measure} of each type. “regressions” lists significant losses. {measured[0].evaluation.relevance}."
     )
-
-
-def _mean(by_type: Mapping[str, Mapping[str, Any]], measure: str, kind: str) -> Any:
-    return by_type[kind][measure]
 
 
 def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
@@ -89,22 +81,10 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         default=2,
     )
     types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
-    wanted = boxes[1].multiselect(
-        "Types", types, key="evaluate:filter_types", placeholder="all", persist_state="session"
-    )
-    shown = boxes[2].multiselect(
-        "Outcomes",
-        OUTCOMES,
-        key="evaluate:filter_outcomes",
-        placeholder="all",
-        disabled=other is None,
-        persist_state="session",
-    )
-    order = (
-        np.argsort(-np.abs(np.nan_to_num(change)), kind="stable")
-        if other
-        else np.argsort(np.nan_to_num(before), kind="stable")
-    )
+    wanted = boxes[1].multiselect("Types", types, placeholder="all", **remembered("evaluate:filter_types"))
+    common = remembered("evaluate:filter_outcomes")
+    shown = boxes[2].multiselect("Outcomes", OUTCOMES, placeholder="all", disabled=other is None, **common)
+    order = np.argsort(np.nan_to_num(-np.abs(change) if other else before), kind="stable")
     queries = base.batch.queries
     places = [
         int(q)
@@ -130,11 +110,11 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         ]
     picked = pick_row(places, columns, key="evaluate:queries", most=14, placeholder="–")
     if picked is not None:
-        _open(queries[picked], base, other)
+        open_measured(queries[picked], other or base, base if other else None)
     which = f"{plain((other or base).name)} on the sliders" + (
         f" and {plain(base.name)} pinned as the baseline" if other else ""
     )
-    st.caption(f"Tick the box of a row to open its query in Inspect, with {which}.{_elsewhere(choice)}")
+    st.caption(f"Tick the box of a row to open its query in Inspect, with {which}.{choice.elsewhere}")
 
 
 def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGenerator) -> EvaluatedConfig | None:
@@ -142,23 +122,7 @@ def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGene
         place.caption(choice.second("to see wins and losses"))
         return None
     others = {config.name: config for config in measured[1:]}
-    name = place.selectbox("Compared with the baseline", list(others), key="evaluate:other", persist_state="session")
-    return others[name]
-
-
-def _elsewhere(choice: Choice) -> str:
-    read_only = choice.opened is not None and choice.opened.reason is not None
-    return " Inspect searches the open store, not the one this evidence was gathered from." if read_only else ""
-
-
-def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
-    """Open a query in Inspect as measured: the other config on the sliders, the baseline pinned."""
-    header = (other or base).labelled.evidence.header
-    if base.labelled.evidence.external:
-        open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query))
-    request = request_for(query, header.moment, header.only_project)
-    baseline = (base.name, base.evaluation.config) if other is not None else None
-    open_in_inspect(request, (other or base).evaluation.config, baseline)
+    return others[place.selectbox("Compared with the baseline", list(others), **remembered("evaluate:other"))]
 
 
 HELP = {
@@ -176,8 +140,8 @@ HELP = {
 def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
     """Draw one config's run scored by every judge."""
     by_name = {evaluated.name: evaluated for evaluated in measured}
-    name = st.selectbox("Config", list(by_name), key="evaluate:honest", persist_state="session")
-    view = _view(by_name[name])
+    evaluated = by_name[st.selectbox("Config", list(by_name), **remembered("evaluate:honest"))]
+    view = cached_result([evaluated], "honest view", lambda: relevance_sources(evaluated.batch, evaluated.evaluation))
     st.caption(
         "The same results, scored by each judge. The value depends on the judge: ACE reported 100 % with a cosine threshold, and 80 % with "
         "a cross-encoder for the same run.",
@@ -187,19 +151,8 @@ def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
     for line in view.warnings:
         st.warning(plain(line), icon=":material/warning:")
     for number, table in enumerate(view.tables()):
-        if not table.rows:
-            continue
-        columns: list[Column[Sequence[Any]]] = [
-            Column(name, itemgetter(i), help=HELP.get(name))
-            if name in ("judge", "judges", "relevant to one alone", "results")
-            else Column(name, itemgetter(i), 110, "%.3f", HELP.get(name))
-            for i, name in enumerate(table.columns)
-        ]
-        draw_table(table.rows, columns, key=f"evaluate:honest:{number}", placeholder="–")
-
-
-def _view(evaluated: EvaluatedConfig) -> RelevanceSources:
-    return cached_result([evaluated], "honest view", lambda: relevance_sources(evaluated.batch, evaluated.evaluation))
+        if table.rows:
+            draw_values(table.columns, table.rows, key=f"evaluate:honest:{number}", help=HELP)
 
 
 TABLES = {
@@ -210,18 +163,21 @@ TABLES = {
     ),
     "ACE A–D": ("ace", "The four variants of ACE’s A/B test: presets ace_a to ace_d."),
 }
+ABLATION_HELP = {
+    "difference": "Value minus the first row",
+    "p (Holm)": "Paired randomisation test against the first row (Holm)",
+}
 ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
-def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def draw_ablation(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """Draw the choice of config and table; the table is computed from gathered evidence."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
-    name = left.selectbox("Config", list(by_name), key="evaluate:ablate:config", persist_state="session")
+    evaluated = by_name[left.selectbox("Config", list(by_name), **remembered("evaluate:ablate:config"))]
     table = switch("Table", list(TABLES), "evaluate:ablate:table", "Each stage off", labelled=True, box=right)
     kind, about = TABLES[table]
-    evaluated = by_name[name]
     rows = _evaluations(evaluated, kind)
     asked = [EvaluatedConfig(row.config.name, evaluated.labelled, row) for row in rows]
     if setup.draw_missing_scores("evaluate", setup.of_evaluated(asked), resources, locked=choice.locked):
@@ -235,28 +191,14 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         alt="Bar chart: difference of each row from the first, for the chosen measure; the table below has the numbers.",
     )
     base = rows[0]
-    # The first row has no difference.
-    differences = [
-        None,
-        *(next(one for one in each.differences if one.measure == measure) for each in compare(rows).compared),
-    ]
-    columns: list[Column[tuple[Evaluation, MeasureDifference | None]]] = [
-        Column("row", lambda row: row[0].config.name if row[1] is None else _short(row[0], base), 260),
-        Column(str(measure), lambda row: row[0].mean(measure), 84, "%.3f"),
-        Column("difference", lambda row: row[1] and row[1].difference, 84, "%+.3f", "Value minus the first row"),
-        Column(
-            "p (Holm)",
-            lambda row: row[1] and row[1].p_holm,
-            76,
-            "%.4f",
-            "Paired randomisation test against the first row (Holm)",
-        ),
-        Column("wins", lambda row: row[1] and len(row[1].wins), 56),
-        Column("losses", lambda row: row[1] and len(row[1].losses), 60),
-        Column("significance", lambda row: row[1] and significance(row[1])),
-    ]
-    pairs = list(zip(rows, differences, strict=True))
-    draw_table(pairs, columns, key="evaluate:ablate:rows", most=len(rows), placeholder="–")
+    found: list[tuple[Any, ...]] = [(base.config.name, base.mean(measure), *(None,) * 5)]  # has no difference
+    for row, each in zip(rows[1:], compare(rows).compared, strict=True):
+        one = next(one for one in each.differences if one.measure == measure)
+        counts = (len(one.wins), len(one.losses), significance(one))
+        found.append((_short(row, base), row.mean(measure), one.difference, one.p_holm, *counts))
+    names = ("row", str(measure), "difference", "p (Holm)", "wins", "losses", "significance")
+    form = {"difference": "%+.3f", "p (Holm)": "%.4f"}
+    draw_values(names, found, key="evaluate:ablate:rows", help=ABLATION_HELP, format=form, most=len(rows))
 
 
 def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
@@ -300,4 +242,82 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
         marker={"color": [BETTER if value > 0 else WORSE for value in values]},
         hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
         hovertemplate=HOVERTEXT,
+    )
+
+
+COLUMNS_HELP = {
+    "answer": "Judged queries with an answer",
+    "none": "Judged queries that nothing in the store answers",
+    "no value": "Judged queries for which the signal has no value",
+    "AUROC": "Probability that a query with an answer scores higher than one without; 0.5 is chance",
+    "Brier": "Mean of (probability − outcome)², on the held-out folds",
+    "Brier of base": "Brier score of a constant probability: the share of answerable queries",
+    "ECE": "Expected calibration error over ten bins: mean distance between probability and share with an answer, on the held-out folds",
+    "refused": "Share of the queries without an answer that the threshold from the other folds refuses",
+    "wrongly": "Share of the queries with an answer that it refuses",
+    "threshold": "Lowest raw score that reaches the probability; empty if none does",
+}
+METHOD_HELP = "logistic: one slope, for few queries. isotonic: any non-decreasing curve, for many."
+
+
+def draw_calibration(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+    """Draw a table of all signals of one config, and the reliability diagram of one signal."""
+    left, middle, right = st.columns(3)
+    by_name = {evaluated.name: evaluated for evaluated in measured}
+    subject = by_name[left.selectbox("Config", list(by_name), **remembered("evaluate:calibrate:config"))]
+    method = middle.selectbox("Method", METHODS, **remembered("evaluate:calibrate:method", METHOD_HELP))
+    common = remembered("evaluate:calibrate:probability")
+    probability = right.slider("Answer from a probability of", 0.05, 0.95, 0.5, 0.05, **common)
+    least = choice.measures[0].grade
+    group_by, found, without = cached_result(
+        [subject],
+        f"calibration {method} {probability}",
+        lambda: calibrations(subject.batch, subject.evaluation.config, least, None, method, probability),
+    )
+    if not found:
+        st.info(
+            plain(f"Nothing to calibrate on: {next(iter(without.values()))}.")
+            + " Mark queries without an answer on Label (key X), or import them with `answerable: false`.",
+            icon=":material/help:",
+        )
+        return
+    folds = f"{found[0].folds} folds by {group_by}"
+    st.caption(plain(f"{folds}; all numbers except AUROC and threshold are from the held-out folds."))
+    table = calibration_table(found, group_by)
+    rows = [(*row, one.threshold if one.setting else None) for row, one in zip(table.rows, found, strict=True)]
+    names, key = (*table.columns, "threshold"), "evaluate:calibrate:signals"
+    draw_values(names, rows, key=key, help=COLUMNS_HELP, format="%.4g", most=len(found))
+    for line in without.values():
+        st.caption(plain(f"Left out: {line}"))
+    by_signal = {one.signal: one for one in found}
+    chosen = switch("Signal", list(by_signal), "evaluate:calibrate:signal", found[0].signal, labelled=True)
+    shown = by_signal[chosen]
+    draw_chart(
+        reliability_figure(shown),
+        key="evaluate:calibrate:reliability",
+        alt=f"Reliability chart: share of queries with an answer by the mean probability of {shown.signal}, with 95 % intervals.",
+        table=lambda: shown.table.records,
+    )
+    if shown.setting:
+        st.code(f"abstain:\n  {shown.signal}: {shown.setting.partition('=')[2]}", language="yaml")
+    else:
+        st.caption(
+            "No threshold: no score reaches this probability, every score does, or higher scores do not make an answer more likely."
+        )
+
+
+def reliability_figure(one: Calibration) -> Figure:
+    """One dot per bin, sized by its queries, with the interval of its share."""
+    most = max(each.queries for each in one.bins)
+    return reliability_chart(
+        [(each.predicted, each.observed, *each.interval) for each in one.bins],
+        [
+            lines(
+                f"{each.queries} queries, mean probability {each.predicted:.2f}", f"{each.observed:.0%} have an answer"
+            )
+            for each in one.bins
+        ],
+        "mean probability",
+        "share with an answer",
+        [7 + 13 * (each.queries / most) ** 0.5 for each in one.bins],
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -14,12 +13,11 @@ from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
     Comparison,
     ConfigComparison,
-    MeasureDifference,
     compare,
     interval_words,
     significance,
 )
-from cems_workbench.evaluation.evaluate import Figures, Summary, number, stale_lines
+from cems_workbench.evaluation.evaluate import Figures, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
@@ -30,8 +28,8 @@ from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import report_button, switch
+from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.widgets import remembered, report_button, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -50,41 +48,24 @@ UNJUDGED = "unjudged"
 """Suffix of the column with a measure's bounds."""
 
 
-DIFFERENCES: list[Column[tuple[ConfigComparison, MeasureDifference]]] = [
-    Column("config", lambda row: row[0].name, 140, pinned=True),
-    Column("measure", lambda row: str(row[1].measure), 80),
-    Column("baseline", lambda row: row[1].baseline, 70, "%.3f"),
-    Column("value", lambda row: row[1].value, 60, "%.3f"),
-    Column("difference", lambda row: row[1].difference, 78, "%+.3f", "Value minus baseline, mean over queries"),
-    Column(
-        "95 % interval",
-        lambda row: interval_words(row[1].low, row[1].high),
-        130,
-        help="Student’s confidence interval of the mean difference, paired by query",
-    ),
-    Column(
-        "p (Holm)",
-        lambda row: row[1].p_holm,
-        72,
-        "%.4f",
-        "Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the number of rows in this "
-        "table (Holm).",
-    ),
-    Column(
-        "effect",
-        lambda row: row[1].effect,
-        62,
-        "%+.2f",
-        "Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
-    ),
-    Column(
-        "significance", lambda row: significance(row[1]), 92, help="better or worse if the corrected p is below 0.05"
-    ),
-    Column("wins", lambda row: len(row[1].wins), 52),
-    Column("losses", lambda row: len(row[1].losses), 58),
-    Column("ties", lambda row: row[1].ties, 50),
-    Column("overlap", lambda row: row[0].overlap, 66, "%.2f", "Rank-biased overlap with the baseline; 1: identical"),
-]
+HELP = {
+    "difference": "Value minus baseline, mean over queries",
+    "95 % interval": "Student’s confidence interval of the mean difference, paired by query",
+    "p (Holm)": "Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the number of rows "
+    "in this table (Holm).",
+    "effect": "Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
+    "significance": "better or worse if the corrected p is below 0.05",
+    "overlap": "Rank-biased overlap with the baseline; 1: identical",
+    "ms per query": "Mean time of gathering a query: search, expansion, reranker and judge.",
+    "LLM calls": "Language model calls, all queries together",
+    "reranked": "Query-memory pairs scored by the reranker per query",
+}
+FORMATS = {"difference": "%+.3f", "p (Holm)": "%.4f", "effect": "%+.2f", "overlap": "%.2f", "ms per query": "%.0f"}
+TOLERANCE_HELP = (
+    "In units of the measure. A config passes if a larger loss is excluded by the interval, fails if it is certain, and otherwise the "
+    "queries cannot tell."
+)
+BOUNDS_HELP = "One more column per measure: the mean if every unjudged result were irrelevant, or relevant."
 
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
@@ -205,27 +186,12 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
             help="Confidence interval of the mean: bootstrap over queries.",
         )
         if others:
-            st.number_input(
-                "Tolerated loss",
-                min_value=0.0,
-                max_value=1.0,
-                value=DEFAULT_TOLERANCE,
-                step=0.005,
-                format="%.3f",
-                key=TOLERANCE,
-                persist_state="session",
-                width=130,
-                help="In units of the measure. A config passes if a larger loss is excluded by the interval, fails if it is certain, and "
-                "otherwise the queries cannot tell.",
-            )
-        unjudged = st.toggle(
-            "Show bounds for unjudged results",
-            key="evaluate:unjudged",
-            persist_state="session",
-            help="One more column per measure: the mean if every unjudged result were irrelevant, or relevant.",
-        )
+            shown: dict[str, Any] = {"step": 0.005, "format": "%.3f", "width": 130}
+            key = remembered(TOLERANCE, TOLERANCE_HELP)
+            st.number_input("Tolerated loss", 0.0, 1.0, DEFAULT_TOLERANCE, **shown, **key)
+        unjudged = st.toggle("Show bounds for unjudged results", **remembered("evaluate:unjudged", BOUNDS_HELP))
     draw_stale(measured)
-    draw_table(measured, _mean_columns(measured, unjudged), key="evaluate:means", placeholder="–")
+    _draw_means(measured, unjudged)
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
@@ -293,52 +259,35 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
     return lines
 
 
-def _mean_columns(measured: Sequence[Figures], unjudged: bool) -> list[Column[Figures]]:
-    columns: list[Column[Figures]] = [Column("config", lambda config: config.name, 150, pinned=True)]
+def _draw_means(measured: Sequence[Figures], unjudged: bool) -> None:
+    """Draw the means of each config with their intervals, and their bounds if asked for, and its costs."""
+    names = ["config"]
+    rows: list[list[Any]] = [[config.name] for config in measured]
+    help = dict(HELP)
     for i, summary in enumerate(measured[0].summaries):
-        name = str(summary.measure)
-        columns.append(Column(name, partial(_interval, i), 132, help=MEASURES[summary.measure.family].description))
-        if unjudged and any(_bounds(i, config) for config in measured):
-            columns.append(Column(f"{name} {UNJUDGED}", partial(_bounds, i)))
-    return [
-        *columns,
-        Column(
-            "ms per query",
-            lambda config: config.cost.get("ms_per_query"),
-            78,
-            "%.0f",
-            "Mean time of gathering a query: search, expansion, reranker and judge.",
-        ),
-        Column(
-            "LLM calls",
-            lambda config: int(config.cost["llm_calls"]),
-            70,
-            help="Language model calls, all queries together",
-        ),
-        Column(
-            "reranked",
-            lambda config: round(config.cost["reranked"] / max(1, config.queries)),
-            70,
-            help="Query-memory pairs scored by the reranker per query",
-        ),
-    ]
+        of, name = [config.summaries[i] for config in measured], str(summary.measure)
+        cells = {name: [with_interval(one.mean, one.low, one.high) for one in of]}
+        help[name] = MEASURES[summary.measure.family].description
+        if unjudged and not all(number(one.worst) is None for one in of):
+            cells[f"{name} {UNJUDGED}"] = [
+                None if number(one.worst) is None else f"{one.worst:.3f} to {one.best:.3f}" for one in of
+            ]
+        for column, values in cells.items():
+            names.append(column)
+            for row, value in zip(rows, values, strict=True):
+                row.append(value)
+    for row, config in zip(rows, measured, strict=True):
+        per_query = round(config.cost["reranked"] / max(1, config.queries))
+        row += [config.cost.get("ms_per_query"), int(config.cost["llm_calls"]), per_query]
+    names += ["ms per query", "LLM calls", "reranked"]
+    draw_values(names, rows, key="evaluate:means", help=help, format=FORMATS, first=150)
 
 
-def _bounds(i: int, config: Figures) -> str | None:
-    summary = config.summaries[i]
-    return None if number(summary.worst) is None else f"{summary.worst:.3f} to {summary.best:.3f}"
-
-
-def _interval(i: int, config: Figures) -> str | None:
-    return _with_interval(config.summaries[i])
-
-
-def _with_interval(summary: Summary) -> str | None:
-    if number(summary.mean) is None:
+def with_interval(mean: float, low: float, high: float) -> str | None:
+    """`0.412 (0.380–0.440)`; the mean alone if the interval is a point, None without a mean."""
+    if number(mean) is None:
         return None
-    if summary.low == summary.high:
-        return f"{summary.mean:.3f}"
-    return f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})"
+    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f}–{high:.3f})"
 
 
 def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
@@ -349,16 +298,14 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
     chart = go.Figure()
     for y, (config, row) in enumerate(zip(measured, rows, strict=True)):
         colour = OTHER if y else BASELINE
-        chart.add_scatter(
-            x=[row.worst, row.best], y=[y, y], mode="lines", line={"color": colour, "width": 1}, hoverinfo="skip"
-        )
-        chart.add_scatter(
-            x=[row.low, row.high],
-            y=[y, y],
-            mode="lines",
-            line={"color": colour, "width": 5},
-            opacity=0.45,
-            hoverinfo="skip",
+        line: dict[str, Any] = {"y": [y, y], "mode": "lines", "hoverinfo": "skip"}
+        chart.add_scatter(x=[row.worst, row.best], line={"color": colour, "width": 1}, **line)
+        chart.add_scatter(x=[row.low, row.high], line={"color": colour, "width": 5}, opacity=0.45, **line)
+        said = lines(
+            tick(config.name),
+            f"mean {row.mean:.4f}",
+            f"95 % {row.low:.4f} to {row.high:.4f}",
+            f"unjudged {row.worst:.4f} to {row.best:.4f}",
         )
         chart.add_scatter(
             x=[row.mean],
@@ -367,29 +314,37 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             text=[f"  {row.mean:.3f}"],
             textposition="top center",
             marker={"color": colour, "size": 11, "symbol": "circle" if y else "diamond"},
-            hovertext=[
-                lines(
-                    tick(config.name),
-                    f"mean {row.mean:.4f}",
-                    f"95 % {row.low:.4f} to {row.high:.4f}",
-                    f"unjudged {row.worst:.4f} to {row.best:.4f}",
-                )
-            ],
+            hovertext=[said],
             hovertemplate=HOVERTEXT,
         )
     names = [f"{tick(config.name)}{'' if y else ' (baseline)'}  " for y, config in enumerate(measured)]
-    rows_axis = {
-        "range": [len(measured) - 0.5, -0.7],
-        "tickvals": list(range(len(measured))),
-        "ticktext": names,
-        "showgrid": False,
-    }
-    chart.update_layout(layout(60 + 46 * len(measured), {"range": [-0.02, 1.02]}, rows_axis))
+    up = {"range": [len(names) - 0.5, -0.7], "tickvals": list(range(len(names))), "ticktext": names, "showgrid": False}
+    chart.update_layout(layout(60 + 46 * len(measured), {"range": [-0.02, 1.02]}, up))
     return chart
 
 
 def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
     """Draw the differences of every config and measure from the baseline."""
     st.markdown(f"## Compared with the baseline, {plain(baseline)}")
-    rows = [(config, row) for config in others for row in config.differences]
-    draw_table(rows, DIFFERENCES, key="evaluate:differences", placeholder="–", most=14)
+    rows = [
+        (
+            config.name,
+            str(row.measure),
+            row.baseline,
+            row.value,
+            row.difference,
+            interval_words(row.low, row.high),
+            row.p_holm,
+            row.effect,
+            significance(row),
+            len(row.wins),
+            len(row.losses),
+            row.ties,
+            config.overlap,
+        )
+        for config in others
+        for row in config.differences
+    ]
+    measured, outcome = ("baseline", "value", "difference"), ("significance", "wins", "losses", "ties")
+    names = ("config", "measure", *measured, "95 % interval", "p (Holm)", "effect", *outcome, "overlap")
+    draw_values(names, rows, key="evaluate:differences", help=HELP, format=FORMATS, first=140, most=14)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.config import dump_config
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, read_comparison, trec_run
 from cems_workbench.jobs.evaluation import EvaluatedConfig
@@ -26,7 +26,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import csv_bytes, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row
-from cems_workbench.ui.kit.widgets import download
+from cems_workbench.ui.kit.widgets import download, errors_shown
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -87,28 +87,21 @@ def _draw_save(
     if not name.strip():
         st.error("Enter a name.")
         return
-    last = measured[-1]
-    card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
+    last, name = measured[-1], name.strip()
+    card = experiment_card(comparison, choice.selection.query_set, last.content_hash)
     card |= {MADE_KEY: made_with(last.labelled, last.evaluation.config)}
-    config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
-    try:
+    config = last.evaluation.config.model_copy(update={"name": name})
+    with errors_shown():
         session.require("reviewer")
-        saved = resources.store.configs.add_experiment(
-            name.strip(), dump_config(config), note.strip(), card, session.reviewer() or ""
-        )
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return
-    st.success(f"Saved as experiment {saved.id}. You can choose its config above.", icon=":material/bookmark:")
-
-
-def _hash(measured: Sequence[EvaluatedConfig]) -> str:
-    return str(measured[-1].content_hash)
+        by, configs = session.reviewer() or "", resources.store.configs
+        saved = configs.add_experiment(name, dump_config(config), note.strip(), card, by)
+        said = f"Saved as experiment {saved.id}. You can choose its config above."
+        st.success(said, icon=":material/bookmark:")
 
 
 def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
-    name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, _hash(measured))
     last, box = measured[-1], st.container(horizontal=True)
+    name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, last.content_hash)
     about = f"The results of {plain(last.name)}, in the run format of trec_eval and ir-measures."
     files: list[tuple[str, str, Callable[[], str | bytes], str | None]] = [
         ("Report (Markdown)", "md", lambda: markdown_report(comparison, *whole), None),
@@ -140,26 +133,16 @@ def _draw_experiment(experiment: ConfigRecord) -> None:
         st.caption(plain(f"{error}."))
     else:
         draw_saved(saved)
-    option = f"{experiment.name} (kept {experiment.id})"
+    option, chosen = f"{experiment.name} (kept {experiment.id})", st.session_state.get("evaluate:configs", [])
     left, right = st.columns(2)
-    if option not in st.session_state.get("evaluate:configs", ()):
-        left.button(
-            "Measure it again",
-            key="evaluate:again",
-            icon=":material/replay:",
-            on_click=_choose,
-            args=(option,),
-            help="Adds its config to those chosen above.",
-        )
-    else:
+    if option in chosen:
         left.caption("Its config is already chosen above.")
-    download(
-        "Config (YAML)", experiment.config_yaml, f"experiment-{experiment.id}.yaml", "evaluate:kept_yaml", box=right
-    )
-
-
-def _choose(option: str) -> None:
-    st.session_state["evaluate:configs"] = [*st.session_state.get("evaluate:configs", []), option]
+    else:
+        choose, help = {"evaluate:configs": [*chosen, option]}, "Adds its config to those chosen above."
+        common: dict[str, Any] = {"on_click": lambda: st.session_state.update(choose), "icon": ":material/replay:"}
+        left.button("Measure it again", key="evaluate:again", help=help, **common)
+    file = f"experiment-{experiment.id}.yaml"
+    download("Config (YAML)", experiment.config_yaml, file, "evaluate:kept_yaml", box=right)
 
 
 COMMAND = "python -m cems_workbench watch QUERY_SET --preset NAME --cron @daily"
@@ -187,16 +170,9 @@ def draw_over_time(resources: Resources) -> None:
         key="evaluate:over_time",
         alt=f"Line chart: {measure} of each config over time, with 95 % confidence intervals.",
         table=lambda: [
-            {
-                "when": f"{point.when:%Y-%m-%d %H:%M}",
-                "config": point.name,
-                str(measure): point.mean,
-                "from": point.low,
-                "to": point.high,
-                "queries": point.queries,
-                "changed since the last": _changes_text(point),
-                "note": point.note,
-            }
+            {"when": f"{point.when:%Y-%m-%d %H:%M}", "config": point.name, str(measure): point.mean}
+            | {"from": point.low, "to": point.high, "queries": point.queries}
+            | {"changed since the last": _changes_text(point), "note": point.note}
             for point in reversed(series)
         ],
     )

@@ -8,8 +8,8 @@ from math import isfinite
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.evaluation.log_sampling import LoggedQuery, Strategy, distinct, sampled
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.log_sampling import Strategy, distinct, sampled
 from cems_workbench.formats import log_format, logs, read
 from cems_workbench.formats.logs import askings, not_recorded
 from cems_workbench.jobs.importing import upload as saved
@@ -18,62 +18,38 @@ from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import opened_popover, progress_in, switch
+from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.widgets import errors_shown, opened_popover, progress_in, switch
 
 STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
-ERRORS: list[Column[RowError]] = [
-    Column("row", lambda error: error.row, 60),
-    Column("field", lambda error: error.field),
-    Column("reason", lambda error: error.reason, "large"),
-]
+FILE_HELP = (
+    "JSON lines or CSV with query and, optionally, time, project and results (memory ids, best first); hook_events.jsonl of CEMS; "
+    "retriever spans of OpenInference."
+)
+WAY_HELP = (
+    "At random: in proportion to frequency. Worst by the judge: queries whose best result has the lowest score from the model judge; a "
+    "query without results counts as worst."
+)
 
 
 def draw(resources: Resources) -> None:
     """Draw a popover with the log, the sampling strategy, and the name of the set."""
-    box = opened_popover(
-        "Queries of a log",
-        "evaluate:log",
-        ":material/history:",
-        "Sample a query set from a log of real queries",
-        width=520,
-    )
+    help = "Sample a query set from a log of real queries"
+    box = opened_popover("Queries of a log", "evaluate:log", ":material/history:", help, width=520)
     if box is None:
         return
     with box:
-        upload = st.file_uploader(
-            "Log of queries",
-            SUFFIXES,
-            key="evaluate:log_file",
-            help="JSON lines or CSV with query and, optionally, time, project and results (memory ids, best first); "
-            "hook_events.jsonl of CEMS; retriever spans of OpenInference.",
-        )
-        way = switch(
-            "Choose",
-            list(STRATEGIES),
-            "evaluate:log_way",
-            "Most frequent",
-            help="At random: in proportion to frequency. Worst by the judge: queries whose best result has the lowest score from "
-            "the model judge; a query without results counts as worst.",
-            labelled=True,
-        )
+        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file", help=FILE_HELP)
+        ways, key = list(STRATEGIES), "evaluate:log_way"
+        way = switch("Choose", ways, key, "Most frequent", help=WAY_HELP, labelled=True)
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
-        seed = right.number_input(
-            "Seed",
-            0,
-            2**31 - 1,
-            0,
-            key="evaluate:log_seed",
-            disabled=way != "At random",
-            help="The same seed gives the same sample",
-        )
+        fixed, help = way != "At random", "The same seed gives the same sample"
+        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="evaluate:log_seed", disabled=fixed, help=help)
         name = st.text_input("Query set", key="evaluate:log_name", max_chars=120, placeholder="bad queries of May")
-        place = st.empty()
-        pressed = st.button(
-            "Create query set", key="evaluate:log_make", type="primary", disabled=not (upload and name.strip())
-        )
+        place, unready = st.empty(), not (upload and name.strip())
+        pressed = st.button("Create query set", key="evaluate:log_make", type="primary", disabled=unready)
         if pressed and upload:
             with place.container():
                 _create_query_set(upload, STRATEGIES[way], int(size), int(seed), name.strip(), resources)
@@ -84,13 +60,13 @@ def _create_query_set(
     upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, resources: Resources
 ) -> None:
     page.update(log_sample=None)
-    progress = progress_in(st.empty())
-    errors: list[RowError] = []
-    try:
+    progress, rejected = progress_in(st.empty()), st.container()
+    with errors_shown():
         session.require("reviewer")
         with saved(upload.name, upload.getvalue()) as path:
             parsed = read(path, log_format(path) or logs.NAME, progress)
-        errors = list(parsed.errors)
+        with rejected:
+            _rejected(parsed.errors)
         if not parsed.queries:
             raise InputError(f"{upload.name} contains no readable query")
         answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
@@ -100,19 +76,13 @@ def _create_query_set(
             raise InputError(
                 f"{upload.name}: the judge could not score any query; are its results memories of this store?"
             )
-        query_set = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        if errors:
-            _rejected(errors)
-        return
-    line = (
-        f"Query set {query_set.name}, version {query_set.version}: {query_set.size} of {len(distinct(entries))} queries"
-    )
-    if len(answers) < len(entries):
-        line += f"; {not_recorded(len(entries) - len(answers), len(entries))}"
-    page.update(log_sample=LogSample(line, tuple(chosen), scores, tuple(errors)), next_query_set=query_set.name)
-    st.rerun()
+        made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
+        line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
+        if len(answers) < len(entries):
+            line += f"; {not_recorded(len(entries) - len(answers), len(entries))}"
+        sample = LogSample(line, tuple(chosen), scores, tuple(parsed.errors))
+        page.update(log_sample=sample, next_query_set=made.name)
+        st.rerun()
 
 
 def _outcome() -> None:
@@ -121,18 +91,14 @@ def _outcome() -> None:
     if sample is None:
         return
     st.success(plain(sample.line), icon=":material/check:")
-    scores = sample.scores
-    columns: list[Column[LoggedQuery]] = [
-        Column("query", lambda logged: logged.query.query, "large"),
-        Column("asked", lambda logged: logged.times, help="Occurrences in the log"),
-    ]
-    if scores:
-        about = "The judge’s raw score of its best result"
-        columns.append(Column("judge", lambda logged: finite(scores.get(logged.query.qid)), None, "%.2f", about))
-    draw_table(sample.chosen, columns, key="evaluate:log_rows", most=6, placeholder="–")
+    names, rows = ["query", "asked"], [[one.query.query, one.times] for one in sample.chosen]
+    if sample.scores:
+        names.append("judge")
+        rows = [[*row, finite(sample.scores.get(one.query.qid))] for row, one in zip(rows, sample.chosen, strict=True)]
+    help = {"asked": "Occurrences in the log", "judge": "The judge’s raw score of its best result"}
+    draw_values(names, rows, key="evaluate:log_rows", help=help, format="%.2f", most=6)
     st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
-    if sample.errors:
-        _rejected(sample.errors)
+    _rejected(sample.errors)
 
 
 def finite(score: float | None) -> float | None:
@@ -141,5 +107,7 @@ def finite(score: float | None) -> float | None:
 
 
 def _rejected(errors: Sequence[RowError]) -> None:
-    st.caption(f":orange[⚠] {len(errors):,} row{'s' if len(errors) != 1 else ''} of the log left out:")
-    draw_table(errors, ERRORS, key="evaluate:log_errors", most=6, placeholder="–")
+    if errors:
+        st.caption(f":orange[⚠] {len(errors):,} row{'s' if len(errors) != 1 else ''} of the log left out:")
+        rows = [(error.row, error.field, error.reason) for error in errors]
+        draw_values(("row", "field", "reason"), rows, key="evaluate:log_errors", most=6)

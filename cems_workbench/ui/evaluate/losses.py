@@ -12,37 +12,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
 from cems_workbench.analysis.losses import Branch
-from cems_workbench.analysis.losses_of_set import (
-    DEFAULT_K,
-    NO_PROJECT,
-    Found,
-    LossDifference,
-    Losses,
-    LostMemory,
-    losses_of,
-    with_words,
-)
+from cems_workbench.analysis.losses_of_set import DEFAULT_K, NO_PROJECT, Losses, LostMemory, losses_of, with_words
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.stages import candidate_stages
-from cems_workbench.results import Table
 from cems_workbench.ui.evaluate.compare import draw_stale
-from cems_workbench.ui.evaluate.state import Choice, cached_result
-from cems_workbench.ui.inspect.state import TracedQuery, open_in_inspect, open_traced_in_inspect
-from cems_workbench.ui.kit.charts import BREAK, HOVERTEXT, LIST_COLOURS, bold, draw_chart, layout, lines
+from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_result, pick_row
+from cems_workbench.ui.kit.widgets import remembered
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -67,6 +55,23 @@ BAND = LIST_COLOURS[0]
 COLOURS = {"never": LIST_COLOURS[7], "depth": LIST_COLOURS[2], "dropped": LIST_COLOURS[1], "below": LIST_COLOURS[3]}
 """By the manner of a branch; its label and its place say the same."""
 UNSEEN = {"marker": {"opacity": 0}}
+POINTER = {
+    "type": "scatter",
+    "mode": "markers",
+    "selected": UNSEEN,
+    "unselected": UNSEEN,
+    "hovertemplate": HOVERTEXT,
+}
+"""Points that are not seen, and answer to the pointer."""
+LINE = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
+AREA = LINE | {"fill": "toself", "line": {"width": 0}}
+NOTE = {
+    "showarrow": False,
+    "xanchor": "left",
+    "align": "left",
+    "font": {"size": 12},
+    "captureevents": False,
+}
 WITHIN, LOSS_FLOW_BRANCH, CHOSEN = 0.38, 0.6, 0.95
 """Opacity of the band, of a branch, and of the chosen one."""
 
@@ -85,7 +90,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Leaving:
-    """A branch: columns where it leaves and where it ends, and in pixels its middle where it leaves, thickness, and middle of its label."""
+    """A branch: columns where it leaves and ends, in pixels its middle where it leaves, thickness, and its label's middle and lines."""
 
     branch: Branch
     count: int
@@ -94,18 +99,7 @@ class _Leaving:
     leaves: float
     thickness: float
     label: float
-
-    @property
-    def curve(self) -> tuple[list[float], list[float]]:
-        """Its middle line, level at both ends."""
-        shares = [i / POINTS for i in range(POINTS + 1)]
-        x = [self.column + (self.end - self.column) * at for at in shares]
-        return x, [self.leaves + at * at * (3 - 2 * at) * DROP_PX for at in shares]
-
-    @property
-    def leader(self) -> tuple[float, float]:
-        """Upper and lower end of the line that leads to its label."""
-        return self.leaves + DROP_PX, max(self.label, self.leaves + DROP_PX)
+    lines: list[str]
 
 
 def flow_figure(flow: Flow, chosen: Branch | None = None, *, widest: int | None = None, narrow: bool = False) -> Figure:
@@ -116,185 +110,117 @@ def flow_figure(flow: Flow, chosen: Branch | None = None, *, widest: int | None 
     import plotly.graph_objects as go
 
     scale = BAND_HEIGHT_PX / max(widest or flow.relevant, 1)
-    labels = {branch: _label(branch, count, flow.k, narrow) for branch, count in flow.branches.items()}
-    leaving = _leaving(flow, scale, labels)
-    ends = [_hit(one, flow) for one in leaving]
-    drawn = [
-        _band(flow, scale),
-        *(part for one in leaving for part in _ribbon(one, one.branch == chosen)),
-        _within(flow, scale),
-    ]
+    leaving = _leaving(flow, scale, narrow)
+    after = [flow.relevant - sum(one.count for one in leaving if one.column <= i) for i in range(len(flow.stages) + 1)]
+    shapes = [_shapes(one, flow, one.branch == chosen) for one in leaving]
+    drawn = [_band(flow, after, scale), *(part for _, *parts in shapes for part in parts), _within(flow, after, scale)]
     # Points that are clicked come first, so that a curve's number is that of its branch.
-    return go.Figure({"data": [*ends, *drawn], "layout": _layout(flow, leaving, labels, scale, narrow)})
+    return go.Figure({"data": [*(hit for hit, *_ in shapes), *drawn], "layout": _layout(flow, leaving, scale, narrow)})
 
 
-def _label(branch: Branch, count: int, k: int, narrow: bool) -> list[str]:
-    words = branch.words(k)
-    first, *rest = wrap(words, NARROW_CHARS) if narrow else [words]
-    return [f"{count:,}  {tick(first, 60)}", *(tick(line, 60) for line in rest)]
-
-
-def _leaving(flow: Flow, scale: float, labels: Mapping[Branch, list[str]]) -> list[_Leaving]:
+def _leaving(flow: Flow, scale: float, narrow: bool) -> list[_Leaving]:
     """The label of the first to leave is lowest, so that no branch crosses another or its label."""
-    heights = [max(ROW_PX, LINE_PX * len(labels[branch])) for branch in flow.branches]
-    top = flow.relevant * scale + DROP_PX + GAP_PX + sum(heights) + GAP_PX * len(heights)
-    columns = [_column(branch, flow) for branch in flow.branches]
-    within, found = flow.relevant, []
-    for i, ((branch, count), height, column) in enumerate(zip(flow.branches.items(), heights, columns, strict=True)):
+    labels = []
+    for branch, count in flow.branches.items():
+        first, *rest = wrap(branch.words(flow.k), NARROW_CHARS if narrow else 1000)
+        labels.append([f"{count:,}  {tick(first, 60)}", *(tick(line, 60) for line in rest)])
+    heights = [max(ROW_PX, LINE_PX * len(words)) + GAP_PX for words in labels]
+    top, within = flow.relevant * scale + DROP_PX + GAP_PX + sum(heights), flow.relevant
+    columns = [flow.stages.index(one.stage) + 1 if one.stage in flow.stages else 0 for one in flow.branches]
+    found = []
+    for i, ((branch, count), words) in enumerate(zip(flow.branches.items(), labels, strict=True)):
         within -= count
-        top -= height + GAP_PX
+        top -= heights[i]
         # Of two that leave at the same stage the upper one ends further right, so that its line passes the other.
-        end = column + FIRST_END + NEXT_END * columns[:i].count(column)
-        leaves = (within + count / 2) * scale
-        found.append(_Leaving(branch, count, column, end, leaves, count * scale, top + height / 2))
+        end = columns[i] + FIRST_END + NEXT_END * columns[:i].count(columns[i])
+        middle = top + (heights[i] - GAP_PX) / 2
+        found.append(
+            _Leaving(branch, count, columns[i], end, (within + count / 2) * scale, count * scale, middle, words)
+        )
     return found
 
 
-def _column(branch: Branch, flow: Flow) -> int:
-    """Where it leaves: 0 is before the first stage."""
-    return flow.stages.index(branch.stage) + 1 if branch.stage in flow.stages else 0
-
-
-def _band(flow: Flow, scale: float) -> dict[str, Any]:
+def _band(flow: Flow, after: Sequence[int], scale: float) -> dict[str, Any]:
     """What is still within reach, from left to right; its lower edge steps up where memories leave."""
-    within, x, y = flow.relevant, [0.0], [flow.relevant * scale]
-    for branch, count in flow.branches.items():
-        column = _column(branch, flow)
-        x += [column, column]
-        y += [within * scale, (within - count) * scale]
-        within -= count
     end = len(flow.stages) + 1
-    return {
-        "type": "scatter",
-        "x": [*x, end, end, 0.0],
-        "y": [*y, within * scale, 0.0, 0.0],
-        "mode": "lines",
-        "fill": "toself",
-        "fillcolor": _clear(BAND, WITHIN),
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-    }
+    x = [column for column in range(end) for _ in range(2)]
+    y = [count * scale for pair in pairwise([flow.relevant, *after]) for count in pair]
+    area = {"x": [*x, end, end, 0], "y": [*y, after[-1] * scale, 0.0, 0.0], "fillcolor": BAND, "opacity": WITHIN}
+    return AREA | area
 
 
-def _ribbon(one: _Leaving, chosen: bool) -> list[dict[str, Any]]:
-    """The branch as an area, and a line from its end to its label."""
-    x, y = one.curve
+def _shapes(one: _Leaving, flow: Flow, chosen: bool) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Invisible points along a branch that answer to the pointer; the branch as an area; the line from its end to its label."""
+    shares = [i / POINTS for i in range(POINTS + 1)]
+    x = [one.column + (one.end - one.column) * at for at in shares]
+    y = [one.leaves + at * at * (3 - 2 * at) * DROP_PX for at in shares]  # level at both ends
+    down = [y[-1] + (max(one.label, y[-1]) - y[-1]) * at for at in shares[1:]]
     colour, half = COLOURS[one.branch.manner], max(one.thickness, MIN_HEIGHT_PX) / 2
-    area = {
+    area = AREA | {
         "x": [*x, *x[::-1]],
-        "y": [middle - half for middle in y] + [middle + half for middle in y[::-1]],
-        "fill": "toself",
-        "fillcolor": _clear(colour, CHOSEN if chosen else LOSS_FLOW_BRANCH),
-        "line": {"width": 0},
+        "y": [*(middle - half for middle in y), *(middle + half for middle in y[::-1])],
+        "fillcolor": colour,
+        "opacity": CHOSEN if chosen else LOSS_FLOW_BRANCH,
     }
     line = {"width": 3 if chosen else 1.5, "color": colour}
-    leader = {"x": [one.end] * 3, "y": [one.leader[0] - half, *one.leader], "line": line}
-    drawn = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
-    return [drawn | area, drawn | leader]
-
-
-def _hit(one: _Leaving, flow: Flow) -> dict[str, Any]:
-    """Invisible points along a branch that answer to the pointer, wherever it is on the branch."""
-    x, y = one.curve
-    top, bottom = one.leader
-    down = [top + (bottom - top) * i / POINTS for i in range(1, POINTS + 1)]
-    of = f"{one.count:,} of {flow.relevant:,} relevant memories ({one.count / max(flow.relevant, 1):.0%})"
-    return {
-        "type": "scatter",
+    leader = LINE | {"x": [one.end] * 3, "y": [y[-1] - half, y[-1], down[-1]], "line": line}
+    size = [max(one.thickness, ROW_PX)] * len(x) + [ROW_PX] * len(down)
+    share = f"{one.count:,} of {flow.relevant:,} relevant memories ({one.count / max(flow.relevant, 1):.0%})"
+    hit = POINTER | {
         "x": [*x, *[one.end] * len(down)],
         "y": [*y, *down],
-        "mode": "markers",
-        "marker": {
-            "size": [max(one.thickness, ROW_PX)] * len(x) + [ROW_PX] * len(down),
-            "opacity": 0,
-            "color": COLOURS[one.branch.manner],
-        },
-        "selected": UNSEEN,
-        "unselected": UNSEEN,
-        "hovertext": lines(tick(one.branch.words(flow.k), 80), of, "Click to list them"),
-        "hovertemplate": HOVERTEXT,
+        "marker": {"size": size, "opacity": 0, "color": colour},
+        "hovertext": lines(tick(one.branch.words(flow.k), 80), share, "Click to list them"),
+    }
+    return hit, area, leader
+
+
+def _within(flow: Flow, after: Sequence[int], scale: float) -> dict[str, Any]:
+    """Points at each stage that say how many are still within reach after it."""
+    left = list(enumerate(zip(flow.stages, after[1:], strict=True), 1))
+    return POINTER | {
+        "x": [column + 0.25 for column, _ in left],
+        "y": [count * scale / 2 for _, (_, count) in left],
+        "marker": {"size": 16, "opacity": 0},
+        "hovertext": [
+            lines(f"after {tick(stage)}", f"{count:,} of {flow.relevant:,} still within reach")
+            for _, (stage, count) in left
+        ],
     }
 
 
-def _within(flow: Flow, scale: float) -> dict[str, Any]:
-    """Points at each stage that say how many are still within reach after it."""
-    left, x, y, texts = flow.relevant, [], [], []
-    lost: dict[str, int] = {}
-    for branch, count in flow.branches.items():
-        lost[branch.stage] = lost.get(branch.stage, 0) + count
-    left -= lost.get("", 0)
-    for column, stage in enumerate(flow.stages, 1):
-        left -= lost.get(stage, 0)
-        x.append(column + 0.25)
-        y.append(left * scale / 2)
-        texts.append(lines(f"after {tick(stage)}", f"{left:,} of {flow.relevant:,} still within reach"))
-    hovered = {"hovertext": texts, "hovertemplate": HOVERTEXT, "selected": UNSEEN, "unselected": UNSEEN}
-    return {"type": "scatter", "x": x, "y": y, "mode": "markers", "marker": {"size": 16, "opacity": 0}} | hovered
-
-
-def _layout(
-    flow: Flow, leaving: Sequence[_Leaving], labels: Mapping[Branch, list[str]], scale: float, narrow: bool
-) -> dict[str, Any]:
+def _layout(flow: Flow, leaving: Sequence[_Leaving], scale: float, narrow: bool) -> dict[str, Any]:
     end = len(flow.stages) + 1
     bottom = max([flow.relevant * scale, *(one.label + ROW_PX / 2 for one in leaving)])
-    texts = [_text(one.end, one.label, _count_bold(one.count, labels[one.branch]), "left", 6) for one in leaving]
-    kept = [f"{bold(f'{flow.returned:,}')}  in the", f"first {flow.k}"]
-    texts.append(_text(end, flow.returned * scale / 2, kept, "left", 8))
-    texts.append(_text(0, flow.relevant * scale / 2, [bold(f"{flow.relevant:,}"), "relevant"], "left", 6))
-    margin = _margin(leaving, labels, end, narrow)
-    names = ["", *(tick(name, 14) for name in flow.stages)]
+    column = (300 if narrow else 620) / end  # on the narrowest page that is supported
+    right = [max(map(len, one.lines)) * PIXELS_PER_CHAR + 14 - (end - one.end) * column for one in leaving]
+    notes = [
+        *((one.end, one.label, one.lines, f"{one.count:,}", 6) for one in leaving),
+        (end, flow.returned * scale / 2, [f"{flow.returned:,}  in the", f"first {flow.k}"], f"{flow.returned:,}", 8),
+        (0, flow.relevant * scale / 2, [f"{flow.relevant:,}", "relevant"], f"{flow.relevant:,}", 6),
+    ]
     above, below = 8 if narrow else 34, 8
+    across = {
+        "range": [0, end],
+        "tickvals": [] if narrow else list(range(end)),
+        "ticktext": ["", *(tick(name, 14) for name in flow.stages)],
+        "side": "top",
+        "showgrid": not narrow,
+        "tickfont": {"size": 12},
+        "tickangle": 0,
+    }
     return layout(
         round(bottom + 20 + above + below),  # so that a unit of the axis is a pixel
-        {
-            "range": [0, end],
-            "tickvals": [] if narrow else list(range(len(names))),
-            "ticktext": names,
-            "side": "top",
-            "showgrid": not narrow,
-            "tickfont": {"size": 12},
-            "tickangle": 0,
-        },
+        across,
         {"range": [bottom + 14, -6], "visible": False},
-        margin={"l": 4, "r": margin, "t": above, "b": below},
+        margin={"l": 4, "r": round(max([90.0, *right])), "t": above, "b": below},
         dragmode=False,
         clickmode="event+select",
-        annotations=texts,
+        annotations=[
+            NOTE | {"x": x, "y": y, "text": lines(*texts).replace(count, bold(count), 1), "xshift": shift}
+            for x, y, texts, count, shift in notes
+        ],
     )
-
-
-def _margin(leaving: Sequence[_Leaving], labels: Mapping[Branch, list[str]], end: int, narrow: bool) -> int:
-    """Pixels for the labels right of the last column, on the narrowest page that is supported."""
-    column = (300 if narrow else 620) / end
-    needed = [90.0]
-    for one in leaving:
-        length = max(len(line) for line in labels[one.branch]) * PIXELS_PER_CHAR + 14
-        needed.append(length - (end - one.end) * column)
-    return round(max(needed))
-
-
-def _count_bold(count: int, label: Sequence[str]) -> list[str]:
-    first, *rest = label
-    return [bold(f"{count:,}") + first.removeprefix(f"{count:,}"), *rest]
-
-
-def _text(x: float, y: float, texts: Sequence[str], anchor: str, shift: int) -> dict[str, Any]:
-    return {
-        "x": x,
-        "y": y,
-        "text": BREAK.join(texts),
-        "showarrow": False,
-        "xanchor": anchor,
-        "xshift": shift,
-        "align": "left",
-        "font": {"size": 12},
-        "captureevents": False,
-    }
-
-
-def _clear(colour: str, opacity: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"
 
 
 K, TYPES, PROJECTS = "evaluate:losses:k", "evaluate:losses:types", "evaluate:losses:projects"
@@ -307,6 +233,8 @@ ALT = (
     "Flow chart of {name}: {sentence}. The band is the relevant memories still within reach, from the lists to the results; "
     "a branch leaves it at each stage that loses some."
 )
+K_HELP = "A relevant memory is lost if it is not among this many first results."
+BESIDE_HELP = "The config whose losses are shown next to those of the first."
 
 
 LOST: list[Column[LostMemory]] = [
@@ -325,12 +253,28 @@ class Chosen:
     of: Literal["first", "other", "saved", "broken"]
     branch: Branch
 
+    @property
+    def at(self) -> int:
+        """The place of the config that loses its memories."""
+        return int(self.of in ("other", "broken"))
+
+    @property
+    def key(self) -> str:
+        """Part of the keys of widgets that are drawn again after each choice."""
+        return f"{self.of}:{self.branch.stage}:{self.branch.manner}"
+
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     """Draw the sentence, the controls, the picture, and the queries of the chosen branch."""
     head = st.container()
     k, types, projects, configs = _controls(measured, choice)
-    qids = _filtered(measured[0].batch, types, projects)
+    batch = measured[0].batch
+    qids = {
+        query.qid
+        for query in batch.queries
+        if (not types or (query.type or NO_TYPE) in types)
+        and (not projects or (query.project or NO_PROJECT) in projects)
+    }
     if not qids:
         st.caption("No query matches these filters.")
         return
@@ -340,17 +284,21 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.info(plain(f"{str(error)[:1].upper()}{str(error)[1:]}."), icon=":material/rule:")
         return
     with head:
-        _draw_sentences(losses)
+        said = [line[:1].upper() + line[1:] if len(losses.maps) == 1 else line for line in losses.sentences]
+        st.markdown("  \n".join(f"**{plain(line)}.**" for line in said))
+        announce(". ".join(losses.sentences))
+        for line in losses.mistakes:
+            st.caption(plain(line[:1].upper() + line[1:]))
         if not (types or projects):  # it is counted over all queries
             draw_stale([one.evaluation.figures for one in configs])
     if not any(one.lost for one in losses.maps):
         return
     options = _options(losses)
-    kept = st.session_state.get(LOSSES_BRANCH)
-    chosen: Chosen = kept if kept in options else _largest(options)
-    st.session_state[LOSSES_BRANCH] = (
-        chosen  # also if unchanged: the browser keeps showing its number of before otherwise
-    )
+    chosen = st.session_state.get(LOSSES_BRANCH)
+    if chosen not in options:  # where the first config loses most; the other, if the first loses nothing
+        chosen = max([one for one in options if one.of == "first"] or options, key=options.__getitem__)
+    # Also if unchanged: the browser keeps showing its number of before otherwise.
+    st.session_state[LOSSES_BRANCH] = chosen
     _draw_figures(configs, losses, chosen)
     if losses.differences:
         _draw_table(losses)
@@ -362,55 +310,20 @@ def _controls(
     measured: Sequence[EvaluatedConfig], choice: Choice
 ) -> tuple[int, tuple[str, ...], tuple[str, ...], list[EvaluatedConfig]]:
     """Draw the rank, the filters and the config beside the first; the values of the first three, and the configs to show."""
-    boxes = st.columns([1, 2, 2, 2], vertical_alignment="bottom")
-    k = boxes[0].number_input(
-        "Within the first",
-        1,
-        1000,
-        DEFAULT_K,
-        key=K,
-        persist_state="session",
-        help="A relevant memory is lost if it is not among this many first results.",
-    )
-    batch = measured[0].batch
-    types = boxes[1].multiselect(
-        "Types",
-        sorted({kind or NO_TYPE for kind in batch.types}),
-        key=TYPES,
-        placeholder="all",
-        persist_state="session",
-    )
-    projects = boxes[2].multiselect(
-        "Projects",
-        sorted({query.project or NO_PROJECT for query in batch.queries}),
-        key=PROJECTS,
-        placeholder="all",
-        persist_state="session",
-    )
-    shown = [measured[0]]
-    if len(measured) < 2:
-        boxes[3].caption(choice.second("to see what it saves and breaks"))
+    first, *others = measured
+    boxes, queries = st.columns([1, 2, 2, 2], vertical_alignment="bottom"), first.batch.queries
+    k = boxes[0].number_input("Within the first", 1, 1000, DEFAULT_K, **remembered(K, K_HELP))
+    kinds = sorted({query.type or NO_TYPE for query in queries})
+    types = boxes[1].multiselect("Types", kinds, placeholder="all", **remembered(TYPES))
+    names = sorted({query.project or NO_PROJECT for query in queries})
+    projects = boxes[2].multiselect("Projects", names, placeholder="all", **remembered(PROJECTS))
+    beside: str | None = None
+    if others:
+        options = [*(one.name for one in others), NOTHING]
+        beside = boxes[3].selectbox(f"Beside {plain(first.name)}", options, **remembered(BESIDE, BESIDE_HELP))
     else:
-        others = {one.name: one for one in measured[1:]}
-        name = boxes[3].selectbox(
-            f"Beside {plain(measured[0].name)}",
-            [*others, NOTHING],
-            key=BESIDE,
-            persist_state="session",
-            help="The config whose losses are shown next to those of the first.",
-        )
-        shown += [others[name]] if name in others else []
-    return int(k), tuple(types), tuple(projects), shown
-
-
-def _filtered(batch: LabelledBatch, types: Collection[str], projects: Collection[str]) -> frozenset[str]:
-    """The qids of the queries of these types and projects; empty collections are all."""
-    return frozenset(
-        query.qid
-        for query in batch.queries
-        if (not types or (query.type or NO_TYPE) in types)
-        and (not projects or (query.project or NO_PROJECT) in projects)
-    )
+        boxes[3].caption(choice.second("to see what it saves and breaks"))
+    return int(k), tuple(types), tuple(projects), [first, *(one for one in others if one.name == beside)]
 
 
 def _losses(
@@ -418,48 +331,30 @@ def _losses(
     k: int,
     types: tuple[str, ...],
     projects: tuple[str, ...],
-    qids: frozenset[str],
+    qids: Collection[str],
 ) -> Losses:
     """The losses, cached for the session. Raises InputError if no query has a relevant memory."""
     relevant_from = configs[0].evaluation.relevant_from
 
     def make() -> Losses:
-        batches = [one.batch for one in configs]
+        batches = {id(one.batch): one.batch for one in configs}  # configs often share a batch
         if types or projects:
-            parts = {id(batch): batch.of_queries(qids) for batch in batches}  # configs often share a batch
-            batches = [parts[id(batch)] for batch in batches]
-        return losses_of(batches, [one.evaluation.config for one in configs], relevant_from, k)
+            batches = {key: batch.of_queries(qids) for key, batch in batches.items()}
+        shown = [batches[id(one.batch)] for one in configs]
+        return losses_of(shown, [one.evaluation.config for one in configs], relevant_from, k)
 
     return cached_result(configs, ("losses", k, relevant_from, types, projects), make)
 
 
-def _draw_sentences(losses: Losses) -> None:
-    """Draw what each config loses, and what the other saves and breaks."""
-    st.markdown(
-        "  \n".join(
-            f"**{plain(line[:1].upper() + line[1:] if len(losses.maps) == 1 else line)}.**" for line in losses.sentences
-        )
-    )
-    announce(". ".join(losses.sentences))
-    for line in losses.mistakes:
-        st.caption(plain(line[:1].upper() + line[1:]))
-
-
 def _options(losses: Losses) -> dict[Chosen, int]:
     """The branches with queries to list, and how many, in pipeline order."""
-    first, *rest = losses.maps
-    found = {Chosen("first", branch): count for branch, count in first.branches.items()}
-    found |= {Chosen("other", branch): count for one in rest for branch, count in one.branches.items()}
+    whose: tuple[Literal["first", "other"], ...] = ("first", "other")
+    maps = zip(whose, losses.maps, strict=False)
+    found = {Chosen(of, branch): count for of, one in maps for branch, count in one.branches.items()}
     for difference in losses.differences:
         found |= {Chosen("saved", branch): count for branch, count in difference.saved.items()}
         found |= {Chosen("broken", branch): count for branch, count in difference.broken.items()}
     return found
-
-
-def _largest(options: Mapping[Chosen, int]) -> Chosen:
-    """The branch where the first config loses most; of the other, where the first loses nothing."""
-    own = [option for option in options if option.of == "first"]
-    return max(own or list(options), key=options.__getitem__)
 
 
 def shown_stages(config: PipelineConfig, lost: Mapping[Branch, int]) -> list[str]:
@@ -473,25 +368,21 @@ def _draw_figures(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: Ch
     narrow = len(configs) > 1
     widest = max(one.relevant for one in losses.maps)
     places = st.columns(len(configs), gap="medium") if narrow else [st.container()]
-    whose: tuple[Literal["first", "other"], ...] = ("first", "other")
-    for place, of, config, one in zip(places, whose, configs, losses.maps, strict=False):
-        flow = Flow(
-            shown_stages(config.evaluation.config, one.branches), one.relevant, one.returned, one.branches, one.k
-        )
-        branches = list(one.branches)
-        same = chosen.of in ((of, "saved") if of == "first" else (of, "broken"))
+    for at, (place, config, one) in enumerate(zip(places, configs, losses.maps, strict=True)):
+        stages = shown_stages(config.evaluation.config, one.branches)
+        flow = Flow(stages, one.relevant, one.returned, one.branches, one.k)
         # A new key after each choice, since a selected point cannot be selected again.
-        key = f"evaluate:losses:{of}:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}:{one.k}"
+        key = f"evaluate:losses:{'other' if at else 'first'}:{chosen.key}:{one.k}"
         with place:
             if narrow:
                 st.markdown(f"## {plain(config.name)}")
             draw_chart(
-                flow_figure(flow, chosen.branch if same else None, widest=widest, narrow=narrow),
+                flow_figure(flow, chosen.branch if chosen.at == at else None, widest=widest, narrow=narrow),
                 key=key,
-                on_select=partial(_choose_clicked, key, of, branches),
+                on_select=partial(_choose_clicked, key, "other" if at else "first", list(one.branches)),
                 selection_mode="points",
                 alt=ALT.format(name=config.name, sentence=one.sentence()),
-                table=None if narrow else partial(_records, losses.table()),
+                table=None if narrow else lambda: losses.tables[0].records,
             )
 
 
@@ -504,27 +395,12 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
 
 def _draw_table(losses: Losses) -> None:
     """Draw how many end where; of two configs also what the other saves and breaks there."""
-    table = losses.table()
-    columns: list[Column[Sequence[Any]]] = [
-        Column(
-            name, itemgetter(i), 130 if i else 210, help=_table_help(name, losses) if i else None, pinned=not i or None
-        )
-        for i, name in enumerate(table.columns)
-    ]
-    draw_table(table.rows, columns, key="evaluate:losses:table", placeholder="–", most=len(table))
-
-
-def _table_help(name: str, losses: Losses) -> str:
-    """What a column of the table counts."""
-    if name in {one.config_name for one in losses.maps}:
-        return "Relevant memories that end there under this config"
-    one = losses.differences[0]
-    lost, returned = (one.before, one.after) if name.startswith("saved") else (one.after, one.before)
-    return plain(f"Lost there by {lost}, and returned by {returned}")
-
-
-def _records(table: Table) -> list[dict[str, Any]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    table, (change,) = losses.table(), losses.differences
+    names = table.columns
+    help = dict.fromkeys(names[1:3], "Relevant memories that end there under this config")
+    help[names[3]] = plain(f"Lost there by {change.before}, and returned by {change.after}")
+    help[names[4]] = plain(f"Lost there by {change.after}, and returned by {change.before}")
+    draw_result(table, key="evaluate:losses:table", help=help, first=210, others=130, most=len(table))
 
 
 def _draw_groups(losses: Losses) -> None:
@@ -537,85 +413,54 @@ def _draw_groups(losses: Losses) -> None:
         for one in losses.maps:
             if len(losses.maps) > 1:
                 st.markdown(f"## {plain(one.config_name)}")
-            kinds: tuple[Literal["type", "project"], ...] = ("type", "project")
-            for by in kinds:
-                table = one.groups(by)
-                columns: list[Column[Sequence[Any]]] = [
-                    Column(name, itemgetter(i), None if i else 150, pinned=not i or None)
-                    for i, name in enumerate(table.columns)
-                ]
-                draw_table(table.rows, columns, key=f"{GROUPS}:{one.config_name}:{by}", most=MAX_TABLE_ROWS)
+            for by, table in (("type", one.groups("type")), ("project", one.groups("project"))):
+                draw_result(table, key=f"{GROUPS}:{one.config_name}:{by}", first=150, most=MAX_TABLE_ROWS)
 
 
 def _draw_rows(
     configs: Sequence[EvaluatedConfig], losses: Losses, options: Mapping[Chosen, int], choice: Choice
 ) -> None:
-    """Draw the choice of a branch and its queries; a ticked row opens in Inspect."""
-    names = [one.config_name for one in losses.maps]
-    chosen = st.selectbox(
-        "Lost memories",
-        list(options),
-        key=LOSSES_BRANCH,
-        format_func=lambda option: _option_text(option, options[option], names, losses.maps[0].k),
-        help="Or click a branch of the picture.",
-    )
-    rows = _rows_in_words(configs, losses, chosen)
-    at = 1 if chosen.of in ("other", "broken") else 0
-    key = f"evaluate:losses:rows:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}"
-    picked = pick_row(rows, LOST, key=key, most=MAX_TABLE_ROWS)
+    """Draw the choice of a branch and its queries; a ticked row opens in Inspect as measured, the other config pinned."""
+    names, k = [one.config_name for one in losses.maps], losses.maps[0].k
+
+    def text(option: Chosen) -> str:
+        words = f"{options[option]:,} {option.branch.words(k)}"
+        if len(names) == 1:
+            return words
+        return (
+            f"{names[option.at]}: {words}" if option.of in ("first", "other") else f"{option.of} by {names[1]}: {words}"
+        )
+
+    help = "Or click a branch of the picture."
+    chosen = st.selectbox("Lost memories", list(options), key=LOSSES_BRANCH, format_func=text, help=help)
+    rows = _rows_in_words(configs[chosen.at], losses, chosen)
+    picked = pick_row(rows, LOST, key=f"evaluate:losses:rows:{chosen.key}", most=MAX_TABLE_ROWS)
+    other = configs[1 - chosen.at] if len(configs) > 1 else None
     if picked is not None:
-        _open(picked, configs, at, losses.maps[0].k)
+        config = configs[chosen.at]
+        query = next(one for one in config.batch.queries if one.qid == picked.qid)
+        open_measured(query, config, other, why=(picked.memory_id, k))
     first = f"The first {len(rows)} of {options[chosen]:,}. " if len(rows) < options[chosen] else ""
-    pinned = f", and {plain(names[1 - at])} pinned as the baseline" if len(configs) > 1 else ""
-    read_only = choice.opened is not None and choice.opened.reason is not None
-    elsewhere = " Inspect searches the open store, not the one this evidence was gathered from." if read_only else ""
+    pinned = f", and {plain(names[1 - chosen.at])} pinned as the baseline" if other else ""
     st.caption(
-        f"{first}Tick the box of a row to open its query in Inspect under {plain(names[at])}, with this memory followed and explained"
-        f"{pinned}.{elsewhere}"
+        f"{first}Tick the box of a row to open its query in Inspect under {plain(names[chosen.at])}, with this memory followed and "
+        f"explained{pinned}.{choice.elsewhere}"
     )
 
 
-def _option_text(option: Chosen, count: int, names: Sequence[str], k: int) -> str:
-    words = f"{count:,} {option.branch.words(k)}"
-    if len(names) == 1:
-        return words
-    if option.of in ("first", "other"):
-        return f"{names[option.of == 'other']}: {words}"
-    return f"{option.of} by {names[1]}: {words}"
-
-
-def _rows_in_words(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
+def _rows_in_words(config: EvaluatedConfig, losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
     """The first rows of the chosen branch with what happened, cached for the session."""
-    rows = _rows_of(losses, chosen)[:MAX_SHOWN]
-    config = configs[1 if chosen.of in ("other", "broken") else 0]
+    if chosen.of in ("first", "other"):
+        found: Sequence[LostMemory] = losses.maps[chosen.at].rows
+    else:
+        change = losses.differences[0]
+        found = change.saved_rows if chosen.of == "saved" else change.broken_rows
+    rows = tuple(row for row in found if row.branch == chosen.branch)[:MAX_SHOWN]
+    known = config.labelled.evidence.evidences
 
     def make() -> tuple[LostMemory, ...]:
         alone = Losses((replace(losses.maps[0], rows=rows),), ())
-        return with_words(alone, [config.evaluation.config], [_found(config)], MAX_SHOWN).maps[0].rows
+        found = [lambda qids: {qid: known[qid] for qid in qids}]
+        return with_words(alone, [config.evaluation.config], found, MAX_SHOWN).maps[0].rows
 
     return cached_result([config], ("loss words", losses.maps[0].k, rows), make)
-
-
-def _rows_of(losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
-    if chosen.of in ("first", "other"):
-        return tuple(losses.maps[chosen.of == "other"].rows_of(chosen.branch))
-    difference: LossDifference = losses.differences[0]
-    rows = difference.saved_rows if chosen.of == "saved" else difference.broken_rows
-    return tuple(row for row in rows if row.branch == chosen.branch)
-
-
-def _found(config: EvaluatedConfig) -> Found:
-    known = config.labelled.evidence.evidences
-    return lambda qids: {qid: known[qid] for qid in qids}
-
-
-def _open(row: LostMemory, configs: Sequence[EvaluatedConfig], at: int, k: int) -> None:
-    """Open a query in Inspect as measured: the config that loses the memory on the sliders, the other one pinned."""
-    config = configs[at]
-    query = next(one for one in config.batch.queries if one.qid == row.qid)
-    header = config.labelled.evidence.header
-    if config.labelled.evidence.external:
-        open_traced_in_inspect(TracedQuery(header.query_set, query.qid, query.query), why=(row.memory_id, k))
-    request = request_for(query, header.moment, header.only_project)
-    other = (configs[1 - at].name, configs[1 - at].evaluation.config) if len(configs) > 1 else None
-    open_in_inspect(request, config.evaluation.config, other, why=(row.memory_id, k))

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import breakdown, calibrate, compare, experiments, fidelity, losses, setup
+from cems_workbench.ui.evaluate import breakdown, compare, experiments, fidelity, losses, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page
@@ -20,8 +20,8 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "By type": lambda evaluated, choice, resources: breakdown.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: breakdown.draw_queries(evaluated, choice),
     "Compare judges": lambda evaluated, choice, resources: breakdown.draw_judges(evaluated),
-    "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
-    "Ablation": breakdown.draw,
+    "Calibrate": lambda evaluated, choice, resources: breakdown.draw_calibration(evaluated, choice),
+    "Ablation": breakdown.draw_ablation,
     "Experiments": experiments.draw_experiments,
 }
 

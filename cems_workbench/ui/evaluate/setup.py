@@ -1,12 +1,7 @@
-"""Setup of the Evaluate page: queries, configs, judgments, and imports from files.
+"""Setup of the Evaluate page: queries, configs, judgments, and imports from files; its parts are those of Tune too.
 
-Opening an evidence file on the Evaluate page: used if it matches this store; otherwise refused, or used read-only on request.
-
-Banner on missing evidence, with a button that adds missing reranker scores; used by Evaluate and Tune.
-
-Missing evidence of the chosen configs: what is finished, an estimate of the rest, and a gather with progress, cancel and resume.
-
-Bundled results of the sample set, shown until something is measured on the page.
+An opened evidence file is used if it matches this store; otherwise it is refused, or used read-only on request. Banners say what evidence
+lacks, with a button that adds the missing reranker scores, or gathers it with progress, cancel and resume.
 """
 
 from __future__ import annotations
@@ -14,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +16,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig, import_config
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
@@ -45,6 +39,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment
 from cems_workbench.settings import Settings
 from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import log
@@ -70,11 +65,20 @@ from cems_workbench.ui.kit.widgets import (
     offer_gather,
     offer_job,
     opened_popover,
+    remembered,
 )
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"
 """A preset without rerank or expansion models, so that a first comparison is fast."""
+CONFIGS_HELP = "The first is the baseline; the others are compared with it. “As set in Inspect” is the current state of the sliders."
+GRADE_HELP = (
+    "The lowest grade that counts as relevant. Only queries with a relevant memory are measured. Saved with the query set and used by "
+    "Inspect, Tune, the command line and exports. nDCG uses the grades themselves."
+)
+JUDGMENTS_HELP = "Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair."
+SET_HELP = "A named set of queries; each import with changes creates a new version."
+WITHIN_HELP = "Search only the query’s project, if it has one."
 
 
 def choose(resources: Resources) -> Choice | None:
@@ -84,40 +88,78 @@ def choose(resources: Resources) -> Choice | None:
     file = page.get().opened
     judgments = resources.store.judgments.read()
     if file is None and not (sets and measurable(resources.store.queries.read(), judgments)):
-        _nothing(bool(sets))
+        draw_nothing("Measure configs on judged queries", "evaluate/nothing_judged.html", bool(sets))
         _further(resources)
         return None
-    _set_options(sets, file)  # which set is chosen decides whether there are configs to choose
+    options = ([OPENED_FILE] if file else []) + sorted(sets)
+    if st.session_state.get("evaluate:set") not in options:  # it decides whether there are configs to choose
+        st.session_state["evaluate:set"] = options[0]
     traced = _traced(st.session_state["evaluate:set"], resources)
     configs = traced or _configs(resources)
-    asked = _draw_judging(sets, file, resources)
+    boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
+    name = set_box(boxes[0], "evaluate", options, sets, SET_HELP, file)
+    opened = file if name == OPENED_FILE else None
+    kind = JUDGES[boxes[1].selectbox("Judgments", list(JUDGES), **remembered("evaluate:judges", JUDGMENTS_HELP))]
+    grade = _relevant_from(boxes[2], name, sets.get(name), opened, resources)
+    within_help = f"{WITHIN_HELP} Does not apply to an opened evidence file."
+    within = within_box(boxes[3], "evaluate", within_help, disabled=opened is not None) and opened is None
     if not traced:
-        draw_effects(dict(configs), asked.only_project)
-    measures = _measures(asked.relevant_from)
+        draw_effects(dict(configs), within)
+    measures = _measures(grade)
     _further(resources)
     if not configs:
         st.info("Choose a config above. Others are compared with the first.")
         return None
     if measures is None:
         return None
-    if asked.query_set == OPENED_FILE and file is not None:
-        return _on_file(file, configs, asked.kind, measures)
-    selection = judged_selection(asked.query_set, resources, judgments, asked.only_project)
+    if opened is not None:
+        return _on_file(opened, configs, kind, measures)
+    selection = chosen_selection(name, resources, judgments, within)
+    return None if selection is None else Choice(selection, configs, kind, measures)
+
+
+def set_box(
+    box: DeltaGenerator,
+    of: str,
+    options: Sequence[str],
+    sets: Mapping[str, QuerySet],
+    help: str,
+    file: OpenedFile | None = None,
+) -> str:
+    """Draw the choice of a query set on the page `of`; the opened evidence file is one of the options."""
+
+    def shown(name: str) -> str:
+        if file is not None and name == OPENED_FILE:
+            return f"file {file.name}"
+        return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
+
+    name: str = box.selectbox("Query set", options, format_func=shown, **remembered(f"{of}:set", help))
+    return name
+
+
+def within_box(box: DeltaGenerator, of: str, help: str = WITHIN_HELP, *, disabled: bool = False) -> bool:
+    """Draw the choice to search only the project of each query on the page `of`."""
+    return bool(box.toggle("Within the project", disabled=disabled, **remembered(f"{of}:only_project", help)))
+
+
+def chosen_selection(
+    query_set: str, resources: Resources, judgments: Sequence[Judgment], within: bool
+) -> QuerySelection | None:
+    """The judged queries of a set; None without one, with a line on how to judge them."""
+    selection = judged_selection(query_set, resources, judgments, within)
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some results, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     if selection.without_project:
         st.caption(f"{selection.without_project[0].upper()}{selection.without_project[1:]}.")
-    return Choice(selection, configs, asked.kind, measures)
+    return selection
 
 
-def _set_options(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> list[str]:
-    """The choices of queries; the first is chosen if none is."""
-    options = ([OPENED_FILE] if file else []) + sorted(sets)
-    if st.session_state.get("evaluate:set") not in options:
-        st.session_state["evaluate:set"] = options[0]
-    return options
+def draw_nothing(title: str, template: str, has_queries: bool) -> None:
+    """Draw an empty state for a store without judged queries."""
+    lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
+    empty(title, render(template, lacking=lacking))
 
 
 def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
@@ -133,62 +175,13 @@ def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineCo
 
 
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
-    options = config_options(resources).configs
+    """The chosen configs; at first the preset and the config as set in Inspect, or, while unchanged, another preset."""
+    options, preset = config_options(resources).configs, state.present().preset
+    other = PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"
     names = st.multiselect(
-        "Configs",
-        list(options),
-        default=_first(),
-        key="evaluate:configs",
-        persist_state="session",
-        help="The first is the baseline; the others are compared with it. “As set in Inspect” is the current state of the sliders.",
+        "Configs", list(options), default=[preset, other], **remembered("evaluate:configs", CONFIGS_HELP)
     )
     return tuple((name, options[name]) for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judging:
-    """The judgments that count: name of the query set, or `OPENED_FILE`; kind of judge; lowest relevant grade."""
-
-    query_set: str
-    kind: str | None
-    relevant_from: int
-    only_project: bool
-
-
-def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resources: Resources) -> _Judging:
-    """Draw the row of boxes under the configs."""
-
-    def shown(name: str) -> str:
-        if file is not None and name == OPENED_FILE:
-            return f"file {file.name}"
-        return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
-
-    boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
-    name = boxes[0].selectbox(
-        "Query set",
-        _set_options(sets, file),
-        key="evaluate:set",
-        persist_state="session",
-        format_func=shown,
-        help="A named set of queries; each import with changes creates a new version.",
-    )
-    on_file = name == OPENED_FILE
-    kind = boxes[1].selectbox(
-        "Judgments",
-        list(JUDGES),
-        key="evaluate:judges",
-        persist_state="session",
-        help="Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair.",
-    )
-    grade = _relevant_from(boxes[2], name, None if on_file else sets[name], file, resources)
-    within = boxes[3].toggle(
-        "Within the project",
-        key="evaluate:only_project",
-        persist_state="session",
-        disabled=on_file,
-        help="Search only the query’s project, if it has one. Does not apply to an opened evidence file.",
-    )
-    return _Judging(name, JUDGES[kind], int(grade), bool(within) and not on_file)
 
 
 def _relevant_from(
@@ -214,31 +207,29 @@ def _relevant_from(
         key=key,
         disabled=query_set is None,
         format_func="grade {}".format,
-        help="The lowest grade that counts as relevant. Only queries with a relevant memory are measured. Saved with the query set and "
-        "used by Inspect, Tune, the command line and exports. nDCG uses the grades themselves.",
+        help=GRADE_HELP,
     )
     if query_set is not None and chosen != present:
         set_relevant_from(name, chosen, resources)
-    return chosen
+    return int(chosen)
 
 
 def _on_file(
     file: OpenedFile, configs: tuple[tuple[str, PipelineConfig], ...], kind: str | None, measures: tuple[Measure, ...]
 ) -> Choice | None:
     """Draw the opened file with a button to close it; None if it cannot be read."""
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    right.button("Close the file", key="evaluate:file_close", on_click=close, width="stretch")
     try:
         evidence = read_file(file)
     except InputError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        st.button("Close the file", key="evaluate:file_close", on_click=close)
+        left.error(plain(str(error)), icon=":material/block:")
         return None
     header = evidence.header
     searched = f"{len(evidence.evidences)} of {len(evidence.queries)} queries"
     about = f"{searched}, gathered {header.created_at[:10]} for {plain(header.config.name)}"
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
-    left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
-    right.button("Close the file", key="evaluate:file_close", on_click=close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.only_project), configs, kind, measures, file)
 
 
@@ -251,13 +242,8 @@ def _further(resources: Resources) -> None:
 
 
 def _config_file() -> None:
-    box = opened_popover(
-        "Config file",
-        "evaluate:config",
-        ":material/upload_file:",
-        "Compare a config from a file, in any export format",
-        width=360,
-    )
+    help = "Compare a config from a file, in any export format"
+    box = opened_popover("Config file", "evaluate:config", ":material/upload_file:", help, width=360)
     if box is None:
         return
     with box:
@@ -268,21 +254,18 @@ def _config_file() -> None:
             help="An .env changes only the parameters it names; the others are those set in Inspect.",
         )
         if upload and st.button("Add to comparison", key="evaluate:config_add", type="primary"):
-            _bring_in(upload.name, upload.getvalue())
+            with errors_shown():
+                _bring_in(upload.name, upload.getvalue())
         for line in page.get().file_warnings:
             st.warning(plain(line))
 
 
 def _bring_in(file: str, content: bytes) -> None:
-    """Add the config of a file to the chosen ones, under the file's name."""
+    """Add the config of a file to the chosen ones, under the file's name. Raises InputError."""
     try:
         result = import_config(content.decode("utf-8-sig"), state.present_config(), source=file)
     except UnicodeDecodeError:
-        st.error(plain(f"{file}: not UTF-8 text"))
-        return
-    except InputError as error:
-        st.error(plain(str(error)))
-        return
+        raise InputError(f"{file}: not UTF-8 text") from None
     name = file_name(file)
     chosen = tuple(st.session_state.get("evaluate:configs", ()))
     page.update(
@@ -293,104 +276,63 @@ def _bring_in(file: str, content: bytes) -> None:
     st.rerun()
 
 
-def _first() -> list[str]:
-    """The preset and the config as set in Inspect; while unchanged, another preset."""
-    name = state.present().preset
-    return (
-        [name, PRESENT_NAME]
-        if state.changed_parameters()
-        else [name, FAST_PRESET]
-        if name != FAST_PRESET
-        else [name, "cems"]
-    )
-
-
 def _measures(grade: int) -> tuple[Measure, ...] | None:
     names = st.multiselect(
         "Measures",
         offered_measures(),
         default=list(DEFAULT_MEASURES),
-        key="evaluate:measures",
         accept_new_options=True,
-        persist_state="session",
-        help="You can type others, such as hit@3 or nDCG@5. " + measures_help(),
+        **remembered("evaluate:measures", f"You can type others, such as hit@3 or nDCG@5. {measures_help()}"),
     )
     with errors_shown():
         return parse_measures(" ".join(names), grade)
     return None
 
 
-def _nothing(has_queries: bool) -> None:
-    lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
-    empty("Measure configs on judged queries", render("evaluate/nothing_judged.html", lacking=lacking))
-
-
 CHUNK_BYTES = 1 << 20
 MAX_UPLOAD_MB = 2000
+PATH_HELP = "A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS"
+READ_ONLY_HELP = "Configs are measured on the evidence and judgments in the file. The file is not changed, and the store is not searched."
 
 
 def draw_files(resources: Resources) -> None:
     """Draw a popover with a path and an upload, and the reason if the file is refused."""
-    box = opened_popover(
-        "Evidence file",
-        "evaluate:file",
-        ":material/folder_open:",
-        "Measure on a file written by the command gather, here or elsewhere; no models are called",
-        width=420,
-    )
+    help = "Measure on a file written by the command gather, here or elsewhere; no models are called"
+    box = opened_popover("Evidence file", "evaluate:file", ":material/folder_open:", help, width=420)
     if box is None:
         return
     with box:
-        path = st.text_input(
-            "Path",
-            key="evaluate:file_path",
-            placeholder="/…/team.evidence",
-            persist_state="session",
-            help="A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS",
-        )
+        typed = remembered("evaluate:file_path", PATH_HELP)
+        path = st.text_input("Path", placeholder="/…/team.evidence", **typed).strip()
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MAX_UPLOAD_MB)
-        if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
-            _offer(path.strip(), upload, resources)
-        _decide()
+        if st.button("Open the file", key="evaluate:file_open", disabled=not (path or upload)):
+            page.update(offered=None)
+            with errors_shown():
+                _offer(path, upload, resources)
+        offered = page.get().offered
+        if offered is None:
+            return
+        st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
+        key = "evaluate:file_use"
+        st.button("Use it read-only", key=key, type="primary", on_click=use, args=(offered,), help=READ_ONLY_HELP)
 
 
 def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
-    """Check the file: use it if it matches this store, else remember the reason."""
-    page.update(offered=None)
+    """Check the file: use it if it matches this store, else remember the reason. Raises WorkbenchError."""
+    path = allowed_path(typed, Settings()) if typed else None
+    name = path.name if path else str(getattr(upload, "name", "upload"))
+    place = path or _saved(upload)
     try:
-        path = allowed_path(typed, Settings()) if typed else None
-        name = path.name if path else str(getattr(upload, "name", "upload"))
-        place = path or _saved(upload)
-        try:
-            evidence = read_file(OpenedFile(place, name, None))
-        except InputError as error:
-            raise InputError(str(error).replace(str(place), name)) from None
-        if not evidence.judgments:
-            raise InputError(f"{name}: it contains no judgments, so nothing can be measured on it")
-        file = OpenedFile(place, name, store_mismatch(evidence.header, resources))
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        return
+        evidence = read_file(OpenedFile(place, name, None))
+    except InputError as error:
+        raise InputError(str(error).replace(str(place), name)) from None
+    if not evidence.judgments:
+        raise InputError(f"{name}: it contains no judgments, so nothing can be measured on it")
+    file = OpenedFile(place, name, store_mismatch(evidence.header, resources))
     if file.reason is None:
         use(file)
         st.rerun()
     page.update(offered=file)
-
-
-def _decide() -> None:
-    offered = page.get().offered
-    if offered is None:
-        return
-    st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
-    st.button(
-        "Use it read-only",
-        key="evaluate:file_use",
-        type="primary",
-        on_click=use,
-        args=(offered,),
-        help="Configs are measured on the evidence and judgments in the file. The file is not changed, and the store is not "
-        "searched.",
-    )
 
 
 def use(file: OpenedFile) -> None:
@@ -424,26 +366,19 @@ MAX_BANNER_LINES = 3
 """Maximum lines in the banner; if there are more, all are listed below it."""
 SERVER_CACHE_S = 30
 """Cache time of the servers' availability."""
+SCORE_HELP = (
+    "The reranker scores only these pairs. Their scores are added to the evidence, and everything is measured again."
+)
 
 
 def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
     """The missing scores of each config that has any."""
+    found = [(row.evaluation, row.labelled.evidence) for row in measured]
     return [
-        Lacking(
-            row.evaluation.config.name,
-            row.evaluation.config,
-            row.labelled.evidence,
-            row.evaluation.rankings.needs,
-            row.evaluation.qids,
-        )
-        for row in measured
-        if row.evaluation.rankings.needs
+        Lacking(one.config.name, one.config, evidence, one.rankings.needs, one.qids)
+        for one, evidence in found
+        if one.rankings.needs
     ]
-
-
-def banner_lines(lacking: Sequence[Lacking]) -> list[str]:
-    """The lines of the banner, as plain text."""
-    return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def draw_missing_scores(
@@ -453,52 +388,34 @@ def draw_missing_scores(
 
     `locked`: why the evidence must not change. If nothing can be scored, the reason replaces the button.
     """
-    lines = banner_lines(lacking)
+    lines = [f"- {plain(line)}" for line in missing_score_lines((one.name, one.needs) for one in lacking)]
     if not lines:
         return False
     scorable = [one for one in lacking if one.scorable]
     why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
-    parts = [
-        "The evidence is incomplete. The numbers use the available part.",
-        _listed(lines[:MAX_BANNER_LINES]),
-    ]
-    if len(lines) > MAX_BANNER_LINES + 1:
-        parts[-1] += f"\n- and {len(lines) - MAX_BANNER_LINES} more, below"
-    else:
-        parts[-1] = _listed(lines)
+    more = len(lines) > MAX_BANNER_LINES + 1
+    shown = [*lines[:MAX_BANNER_LINES], f"- and {len(lines) - MAX_BANNER_LINES} more, below"] if more else lines
+    parts = ["The evidence is incomplete. The numbers use the available part.", "\n".join(shown)]
     if why_not:
         parts.append(f"The scores cannot be added here: {plain(why_not)}.")
     if any(len(one.needs) > one.scorable for one in lacking):
         parts.append("Evidence gathered with other values must be gathered again for that config.")
     message = "\n\n".join(parts)
-    done = False
+
+    def score(progress: Progress) -> None:
+        for report in score_lacking(scorable, resources, progress):
+            for why, count in report.failed.items():
+                st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
+
+    done, kept = False, "Computed scores are kept; scoring can be resumed."
     if scorable and not why_not:
-        done = offer_job(
-            f"{key}:score",
-            message,
-            label,
-            lambda progress: _score(scorable, resources, progress),
-            icon=ICON,
-            warn=True,
-            kept="Computed scores are kept; scoring can be resumed.",
-            help="The reranker scores only these pairs. Their scores are added to the evidence, and everything is measured again.",
-        )
+        done = offer_job(f"{key}:score", message, label, score, icon=ICON, warn=True, kept=kept, help=SCORE_HELP)
     else:
         st.warning(message, icon=ICON)
-    if len(lines) > MAX_BANNER_LINES + 1:
+    if more:
         with st.expander(f"All {len(lines)} gaps in the evidence"):
-            st.markdown(_listed(lines))
+            st.markdown("\n".join(lines))
     return done
-
-
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {plain(line)}" for line in lines)
-
-
-def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress) -> None:
-    for report in score_lacking(lacking, resources, progress):
-        for why, count in report.failed.items():
-            st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
 
 
 @st.cache_resource(ttl=SERVER_CACHE_S, show_spinner=False)
@@ -538,23 +455,18 @@ def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources
 
 
 def draw_sample(choice: Choice, resources: Resources) -> None:
-    """Draw the bundled comparison if the store holds the unmodified sample set; else nothing."""
+    """Draw the bundled comparison, until something is measured here, if the store holds the unmodified sample set; else nothing."""
     if choice.opened is not None or choice.selection.only_project or choice.kind == "model":
         return
     figures = sample_figures(resources, choice.selection.query_set)
     if figures is None:
         return
-    names = list(figures.measured.presets)
     st.markdown("## Presets on the sample set")
     draw_bundled_notice(
         "evaluate",
         figures,
         "Gather measures the configs chosen above on this machine.",
         "Choose these presets",
-        lambda: _choose(names),
+        lambda: st.session_state.update({"evaluate:configs": list(figures.measured.presets)}),
     )
     draw_saved(read_comparison(figures.experiment.card or {}))
-
-
-def _choose(names: list[str]) -> None:
-    st.session_state["evaluate:configs"] = names

@@ -29,9 +29,9 @@ from cems_workbench.jobs.evaluation import (
     labelled_selection,
 )
 from cems_workbench.jobs.kept_resources import RecentCache
-from cems_workbench.jobs.query_set_evidence import QuerySelection
+from cems_workbench.jobs.query_set_evidence import QuerySelection, request_for
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import RowError
+from cems_workbench.records import Query, RowError
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import PageState, for_all_sessions
@@ -142,11 +142,29 @@ class Choice:
         return f"{'Add a second config' if len(self.configs) < 2 else 'Gather the other config'} above {purpose}."
 
     @property
+    def elsewhere(self) -> str:
+        """A sentence if Inspect does not search what was measured."""
+        return " Inspect searches the open store, not the one this evidence was gathered from." if self.locked else ""
+
+    @property
     def locked(self) -> str | None:
         """Why the evidence must not change; None if it may."""
         return (
             f"the file is read-only, {self.opened.reason}" if self.opened is not None and self.opened.reason else None
         )
+
+
+def open_measured(
+    query: Query, config: EvaluatedConfig, pinned: EvaluatedConfig | None, why: tuple[str, int] | None = None
+) -> None:
+    """Open a query in Inspect as measured: `config` on the sliders, `pinned` as the baseline, `why` as in `inspect.state.show`."""
+    evidence = config.labelled.evidence
+    header = evidence.header
+    if evidence.external:
+        state.open_traced_in_inspect(state.TracedQuery(header.query_set, query.qid, query.query), why=why)
+    request = request_for(query, header.moment, header.only_project)
+    baseline = None if pinned is None else (pinned.name, pinned.evaluation.config)
+    state.open_in_inspect(request, config.evaluation.config, baseline, why=why)
 
 
 def config_options(resources: Resources) -> Catalogue:

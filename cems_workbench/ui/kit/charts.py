@@ -150,6 +150,42 @@ def dashed_diagonal(figure: Figure) -> None:
     )
 
 
+def reliability_chart(
+    points: Sequence[tuple[float, float, float, float]],
+    hovertext: Sequence[str],
+    across: str,
+    up: str,
+    size: Any = 9,
+    height: int = 340,
+) -> Figure:
+    """Observed shares by probability: (probability, share, ends of its interval); the dashed diagonal is perfect calibration."""
+    import plotly.graph_objects as go
+
+    x, y, low, high = zip(*points, strict=True) if points else ((), (), (), ())
+    figure = go.Figure()
+    dashed_diagonal(figure)
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines+markers",
+        line={"color": LIST_COLOURS[0], "width": 1},
+        marker={"color": LIST_COLOURS[0], "size": size},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "color": GREY,
+            "thickness": 1.5,
+            "array": [end - share for share, end in zip(y, high, strict=True)],
+            "arrayminus": [share - end for share, end in zip(y, low, strict=True)],
+        },
+        hovertext=hovertext,
+        hovertemplate=HOVERTEXT,
+    )
+    shares = {"title": up, "range": [-0.03, 1.04], "tickformat": ".0%"}
+    figure.update_layout(layout(height, {"title": across, "range": [-0.03, 1.03]}, shares))
+    return figure
+
+
 MAX_ROWS = 12
 """Rows shown before the table scrolls."""
 

@@ -15,12 +15,13 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories import parse_memory
 from cems_workbench.jobs.importing import FileImport, import_options, took_nothing
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Memory, RowError
 from cems_workbench.store import ImportOptions, ImportReport
 from cems_workbench.store.imports import KINDS
 from cems_workbench.store.query_matching import MATCHES
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.ui.kit.html import csv_bytes, excerpt
+from cems_workbench.ui.kit.html import csv_bytes, excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import download, errors_shown
 
@@ -34,59 +35,51 @@ MATCH_HELP = (
 )
 
 
+OPTIONS = (
+    ("set", "Query set", "as the file", "Query set that receives the queries (`--query-set`)."),
+    ("scale", "Scale", "0..3", "Grade scale of the set, LOW..HIGH, such as -2..3 (`--scale`)."),
+    ("relevant", "Relevant from", "1", "Lowest grade of the set that counts as relevant (`--relevant-from`)."),
+    (
+        "grades",
+        "Grades",
+        "0.5..1=1, Relevant=2",
+        "Grades of ratings that are fractions or words, VALUE=GRADE, with commas between them (`--grade`).",
+    ),
+    (
+        "queue",
+        "Queue",
+        "none",
+        "Labelling queue to make of the pairs that the file lists without a judgment (`--queue`).",
+    ),
+)
+"""Options of an import that are typed: key, label, placeholder and help."""
+
+
 def draw_options(key: str) -> ImportOptions | None:
     """Draw the options of an import; None after an error, which is drawn. `key` begins the keys of the widgets."""
     replace = st.checkbox("Replace what others brought", key=f"{key}:replace", help=REPLACE_HELP)
+    typed: dict[str, str] = {}
     with st.expander("Query set, scale and grades", key=f"{key}:more"):
-        name, scale, relevant, match, grades, queue = st.columns(
-            [1.2, 0.8, 0.9, 0.9, 1.5, 1], vertical_alignment="bottom"
-        )
-        texts = {
-            "query_set": name.text_input(
-                "Query set",
-                key=f"{key}:set",
-                placeholder="as the file",
-                help="Query set that receives the queries (`--query-set`).",
-            ),
-            "scale": scale.text_input(
-                "Scale",
-                key=f"{key}:scale",
-                placeholder="0..3",
-                help="Grade scale of the set, LOW..HIGH, such as -2..3 (`--scale`).",
-            ),
-            "relevant_from": relevant.text_input(
-                "Relevant from",
-                key=f"{key}:relevant",
-                placeholder="1",
-                help="Lowest grade of the set that counts as relevant (`--relevant-from`).",
-            ),
-            "match": match.selectbox("Match", MATCHES, key=f"{key}:match", help=MATCH_HELP),
-            "queue": queue.text_input(
-                "Queue",
-                key=f"{key}:queue",
-                placeholder="none",
-                help="Labelling queue to make of the pairs that the file lists without a judgment (`--queue`).",
-            ),
-            "grades": grades.text_input(
-                "Grades",
-                key=f"{key}:grades",
-                placeholder="0.5..1=1, Relevant=2",
-                help="Grades of ratings that are fractions or words, VALUE=GRADE, with commas between them (`--grade`).",
-            ),
-        }
+        boxes = st.columns([1.2, 0.8, 0.9, 1.5, 1, 0.9], vertical_alignment="bottom")
+        for box, (name, label, hint, help) in zip(boxes, OPTIONS, strict=False):
+            typed[name] = box.text_input(label, key=f"{key}:{name}", placeholder=hint, help=help).strip()
+        match = boxes[-1].selectbox("Match", MATCHES, key=f"{key}:match", help=MATCH_HELP)
     with errors_shown():
         return import_options(
-            texts["query_set"].strip() or None,
-            texts["scale"].strip() or None,
-            texts["match"],
-            [each.strip() for each in texts["grades"].split(",") if each.strip()],
-            texts["relevant_from"].strip() or None,
+            typed["set"] or None,
+            typed["scale"] or None,
+            match,
+            [each.strip() for each in typed["grades"].split(",") if each.strip()],
+            typed["relevant"] or None,
             replace=replace,
-            queue=texts["queue"].strip() or None,
+            queue=typed["queue"] or None,
         )
     return None
 
 
+MAX_ERROR_ROWS = 1_000
+MAX_NOTES = 5
+"""More are drawn in a box that scrolls."""
 CountRow = tuple[str, ImportReport | None, str, RowCounts]
 """A file, its report (only in its first row), a kind of rows, and how many were added, updated and unchanged."""
 
@@ -111,6 +104,35 @@ ERRORS: list[Column[tuple[str, RowError]]] = [
 ]
 
 
+def draw_report(imports: Sequence[FileImport], key: str, file: str) -> None:
+    """Draw what an import brought: problems, counts, notes, and the rows that were left out or taken in part, with `file` to download.
+
+    `key` begins the keys of the tables.
+    """
+    reports = [(imported.name, imported.report) for imported in imports if imported.report is not None]
+    nothing = took_nothing([report for _, report in reports])
+    for line in [*(one.problem for one in imports if one.problem), *([nothing] if nothing and reports else [])]:
+        st.error(plain(line), icon=":material/block:")
+    if rows := count_rows(imports):
+        draw_table(rows, COUNTS, key=f"{key}:counts", most=len(rows))
+    if notes := list(dict.fromkeys(note for _, report in reports for note in report.notes)):
+        if len(notes) <= MAX_NOTES:
+            st.caption("  \n".join(map(plain, notes)))
+        else:
+            st.caption(f"{len(notes)} notes on replaced, repeated or conflicting rows")
+            draw_lines(notes)
+    errors = _errors(imports)
+    if not errors:
+        return
+    head, button = st.columns([4, 1], vertical_alignment="bottom")
+    head.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or taken in part")
+    if len(errors) > MAX_ERROR_ROWS:
+        head.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
+    more: dict[str, Any] = {"help": "All rows that were left out, or taken in part, with reasons.", "width": "stretch"}
+    download("Download as CSV", errors_csv(imports), file, f"{key}:errors:csv", button, **more)
+    draw_table(errors[:MAX_ERROR_ROWS], ERRORS, key=f"{key}:errors", most=12)
+
+
 def count_rows(imports: Sequence[FileImport]) -> list[CountRow]:
     """One row per file and kind."""
     rows: list[CountRow] = []
@@ -122,49 +144,20 @@ def count_rows(imports: Sequence[FileImport]) -> list[CountRow]:
     return rows
 
 
-def problems(imports: Sequence[FileImport]) -> list[str]:
-    """A line for each file that could not be read, and one if the others brought nothing."""
-    nothing = took_nothing([imported.report for imported in imports if imported.report is not None])
-    read = any(imported.report is not None for imported in imports)
-    return [*(imported.problem for imported in imports if imported.problem), *([nothing] if nothing and read else [])]
-
-
-def notes(imports: Sequence[FileImport]) -> list[str]:
-    """The notes of the reports, without duplicates."""
-    return list(dict.fromkeys(note for imported in imports if imported.report for note in imported.report.notes))
-
-
-def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, RowError]]:
-    """Every row that was left out or taken in part, with the name of its file."""
+def _errors(imports: Sequence[FileImport]) -> list[tuple[str, RowError]]:
     return [(imported.name, error) for imported in imports if imported.report for error in imported.report.errors]
 
 
-def draw_errors(imports: Sequence[FileImport], title: str, key: str, file: str, most: int, shown: int) -> None:
-    """Draw the rows that were left out or taken in part, the first `shown` of them, with a download of all; nothing without one."""
-    errors = error_rows(imports)
-    if not errors:
-        return
-    head, button = st.columns([4, 1], vertical_alignment="bottom")
-    head.markdown(title.format(count=f"{len(errors):,} row{'s' if len(errors) != 1 else ''}"))
-    if len(errors) > shown:
-        head.caption(f"The first {shown:,} are shown; the CSV has all of them.")
-    download(
-        "Download as CSV",
-        errors_csv(imports),
-        file,
-        f"{key}:csv",
-        width="stretch",
-        help="All rows that were left out, or taken in part, with reasons.",
-        box=button,
-    )
-    draw_table(errors[:shown], ERRORS, key=key, most=most)
-
-
 def errors_csv(imports: Sequence[FileImport]) -> bytes:
-    """These rows as CSV, safe against formula injection."""
-    return csv_bytes(
-        [column.name for column in ERRORS], [[column.cell(row) for column in ERRORS] for row in error_rows(imports)]
-    )
+    """The rows that were left out or taken in part as CSV, safe against formula injection."""
+    cells = [[column.cell(row) for column in ERRORS] for row in _errors(imports)]
+    return csv_bytes([column.name for column in ERRORS], cells)
+
+
+def draw_lines(lines: Sequence[str]) -> None:
+    """Draw lines in a box that scrolls."""
+    height = min(200, 28 + 21 * len(lines))
+    st.code(neutralise("\n".join(lines)), language=None, wrap_lines=True, height=height)
 
 
 DATES = ("created_at", "last_accessed", "valid_from", "valid_until")

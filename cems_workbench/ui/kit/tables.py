@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import streamlit as st
 
 from cems_workbench.platform.bidi import neutralise
+from cems_workbench.results import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,6 +98,37 @@ def draw_table(
         column_config={neutralise(column.name): column.config for column in columns},
         **options,
     )
+
+
+def draw_values(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    key: str,
+    help: Mapping[str, str] | None = None,
+    first: int | None = None,
+    others: int | None = None,
+    format: str | Mapping[str, str] = "%.3f",
+    **options: Any,
+) -> None:
+    """Draw rows that have a value for each name, such as those of a `results.Table`; `help` is by name, and `format` of real numbers.
+
+    A format by name leaves the others at three digits. `first` and `others` are widths; if `first` is given, the first column is pinned.
+    Options as for `draw_table`.
+    """
+    about, columns = help or {}, list[Column[Sequence[Any]]]()
+    for i, name in enumerate(names):
+        form = format if isinstance(format, str) else format.get(name, "%.3f")
+        real = any(isinstance(row[i], float) for row in rows)
+        wide = first if first is not None and not i else others
+        pinned = True if first is not None and not i else None
+        columns.append(Column(name, itemgetter(i), wide, form if real else None, about.get(name), pinned))
+    draw_table(rows, columns, key=key, placeholder="–", **options)
+
+
+def draw_result(table: Table, *, key: str, **options: Any) -> None:
+    """Draw a table of a result, as many rows as it shows; options as for `draw_values`."""
+    draw_values(table.columns, table.rows[: table.shown], key=key, **options)
 
 
 def pick_row(

@@ -38,6 +38,11 @@ REDRAW_INTERVAL_S = 0.7
 """Interval between redraws of work in the background."""
 
 
+def remembered(key: str, help: str | None = None) -> dict[str, Any]:
+    """Arguments of a widget whose value survives a visit to another page."""
+    return {"key": key, "help": help, "persist_state": "session"}
+
+
 def switch(
     label: str,
     options: Sequence[Option],
@@ -197,6 +202,9 @@ class BackgroundWork(Protocol):
     @property
     def over(self) -> bool: ...
 
+    @property
+    def stopping(self) -> bool: ...
+
     def stop(self) -> None: ...
 
 
@@ -205,20 +213,25 @@ def watch_work(
     works: Callable[[], Mapping[str, BackgroundWork]],
     name: str,
     key: str,
-    text: str,
+    text: str | Callable[[], str],
     stop: str,
     help: str | None = None,
+    more: Callable[[], None] = lambda: None,
 ) -> None:
-    """Draw the progress of the work of this name and a button `stop`, as a fragment; reruns the whole page when it ends.
+    """Draw the progress of the work of this name, a button `stop` and what `more` draws, as a fragment; reruns the page when it ends.
 
-    `text` has the places {done} and {total}; `key` is the button's.
+    A `text` that is given as it is has the places {done} and {total}; `key` is the button's.
     """
-    at_work = works()[name]
-    if at_work.over:
+    at_work = works().get(name)
+    if at_work is None or at_work.over:
         st.rerun()
     bar, button = st.columns([5, 1], vertical_alignment="center")
-    bar.progress(at_work.done / max(1, at_work.total), text=text.format(done=at_work.done, total=at_work.total))
-    button.button(stop, key=key, on_click=at_work.stop, width="stretch", help=help)
+    said = text.format(done=at_work.done, total=at_work.total) if isinstance(text, str) else text()
+    bar.progress(min(1.0, at_work.done / max(1, at_work.total)), text=said)
+    label = "Stopping…" if at_work.stopping else stop
+    icon, stopping = ":material/stop:", at_work.stopping
+    button.button(label, on_click=at_work.stop, width="stretch", disabled=stopping, icon=icon, key=key, help=help)
+    more()
 
 
 Wanted: TypeAlias = "Sequence[tuple[str, PipelineConfig, QuerySelection]]"

@@ -6,8 +6,9 @@ The card is a fragment, so that a key press reruns only the card. Keys press the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -27,6 +28,9 @@ CARD_WIDTH_PX = 900
 """Pixels; longer lines are hard to read."""
 MIN_MARKED_CHARS = 3
 """Minimum length of a marked word: shorter ones occur in every text."""
+OTHERS_HOLD = (
+    "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."
+)
 KEYS_HELP = (
     "**U** undoes the last grade, **S** skips the card, **N** opens the note (Esc leaves it), **Q** marks the query as unclear, "
     "**X** records that nothing in the store answers the query, "
@@ -34,13 +38,9 @@ KEYS_HELP = (
 )
 
 
+@st.fragment
 def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     """Draw the current card with its buttons and keys, or that none is left."""
-    _draw(queue, resources, reviewer)
-
-
-@st.fragment
-def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     with FOREGROUND.foreground_work(), st.container(width=CARD_WIDTH_PX):
         if state.present().problem:
             st.error(plain(state.present().problem), icon=":material/block:")
@@ -48,8 +48,7 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             card, snapshot = state.card(queue, reviewer)
         except WorkbenchError as error:  # the page's handler does not run when only the fragment reruns
             if str(error) != state.present().problem:
-                st.error(plain(str(error)), icon=":material/cloud_off:")
-            st.button("Try again", key="label:again", icon=":material/refresh:")
+                draw_lost_connection(error, "label:again")
             return
         shown = state.present()
         progress = queue.progress(reviewer, snapshot)
@@ -58,13 +57,22 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         now = datetime.now(UTC)
         drawn = "" if card is None else card_html(card, shown.card_no, now, spoken, _standing(card, resources, now))
         st.html(progress_html(progress) + drawn)
-        if card is None:
-            _draw_finished(progress)
-        else:
+        if card is not None:
             _draw_grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
+        elif progress.left:
+            st.info(OTHERS_HOLD)
+        else:
+            done = f"{progress.graded} graded, {progress.skipped} skipped"
+            st.success(f"Nothing is left for you in this queue: {done}.", icon=":material/task_alt:")
         _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
             draw_help(help_text(None if card is None else queue.scale(card.query.qid)), state.toggle_help)
+
+
+def draw_lost_connection(error: WorkbenchError, key: str) -> None:
+    """Draw why nothing can be read, and a button to try again."""
+    st.error(plain(str(error)), icon=":material/cloud_off:")
+    st.button("Try again", key=key, icon=":material/refresh:")
 
 
 def _standing(card: Card, resources: Resources, now: datetime) -> str:
@@ -80,20 +88,15 @@ def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, 
     `standing` says that the memory is superseded or has expired.
     """
     query, memory = card.query, card.memory
-    asked = [f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"]
-    asked += [f"in {query.project}"] if query.project else []
+    asked = f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"
     return render(
         "label/card.html",
         card_no=card_no,
-        place=card.place,
-        query=query.query,
-        asked=" ".join(asked),
+        card=card,
+        asked=asked,
         written=dates_text(memory, query.as_of or now),
         standing=standing,
-        title=memory.title,
         content=mark_words(memory.content, query.query, language),
-        facts=[fact for fact in (memory.category, memory.project, memory.author) if fact],
-        memory_id=memory.id,
     )
 
 
@@ -155,7 +158,12 @@ def progress_html(progress: QueueProgress) -> Markup:
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
         parts.append(f"{progress.seconds_per_label:.0f} s per card, about {max(1, round(minutes))} min left")
-    return render("label/progress.html", share=f"{share:.1f}", graded=progress.graded, parts=parts)
+    return progress_bar(share, f"{progress.graded}", "graded by you", parts)
+
+
+def progress_bar(share: float, count: str, of: str, parts: Sequence[str]) -> Markup:
+    """A bar of `share` percent, and a line that begins with a count."""
+    return render("label/progress.html", share=f"{share:.1f}", count=count, of=of, parts=parts)
 
 
 def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
@@ -167,7 +175,7 @@ def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no
             f"**{grade}** {plain(name)}",
             key=f"label:grade:{grade}:{card_no}",
             width="stretch",
-            on_click=state.label,
+            on_click=state.answer,
             args=(resources, reviewer, card_no, grade),
         )
         column.caption(plain(rest))
@@ -182,42 +190,26 @@ def split_meaning(meaning: str) -> tuple[str, str]:
 def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     """The other buttons, the note and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
-    box.button(
-        with_key("Undo", "U"),
-        key="label:undo",
-        icon=":material/undo:",
-        on_click=state.undo,
-        args=(resources, queue, reviewer),
-    )
+    undo: dict[str, Any] = {"on_click": state.undo, "args": (resources, queue, reviewer)}
+    box.button(with_key("Undo", "U"), key="label:undo", icon=":material/undo:", **undo)
     if card is not None:
         unclear = "It is not clear what the query asks for: you get no more cards of it."
         nothing = "Nothing in the store answers the query. Saved with the memories you looked at; you get no more cards of it."
-        for words, key, name, icon, press, help in (
-            ("Skip", "S", "skip", ":material/skip_next:", state.skip, None),
-            ("Query is unclear", "Q", "unclear", ":material/help_center:", state.unclear, unclear),
-            ("Nothing answers this", "X", "nothing", ":material/block:", state.no_answer, nothing),
-        ):
-            box.button(
-                with_key(words, key),
-                key=f"label:{name}:{shown.card_no}",
-                icon=icon,
-                on_click=press,
-                args=(resources, reviewer, shown.card_no),
-                help=help,
-            )
-        box.button(
-            with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
+        rows: tuple[tuple[str, str, str, str, state.Press, str | None], ...] = (
+            ("Skip", "S", "skip", ":material/skip_next:", "skip", None),
+            ("Query is unclear", "Q", "unclear", ":material/help_center:", "unclear", unclear),
+            ("Nothing answers this", "X", "nothing", ":material/block:", "no answer", nothing),
         )
+        for words, key, name, icon, press, help in rows:
+            common: dict[str, Any] = {"on_click": state.answer, "args": (resources, reviewer, shown.card_no, press)}
+            box.button(with_key(words, key), key=f"label:{name}:{shown.card_no}", icon=icon, help=help, **common)
+        icon = ":material/edit_note:"
+        box.button(with_key("Note", "N"), key="label:open_note", icon=icon, on_click=state.toggle_note)
     box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=state.toggle_help)
     box.caption(shown.message)
     if card is not None and shown.note_open:
-        st.text_area(
-            "Note",
-            key=state.NOTE,
-            height=80,
-            placeholder="saved with the next label",
-            help="Saved with your next grade.",
-        )
+        hint, help = "saved with the next label", "Saved with your next grade."
+        st.text_area("Note", key=state.NOTE, height=80, placeholder=hint, help=help)
 
 
 def draw_help(text: str, toggle: Callable[[], None]) -> None:
@@ -230,15 +222,3 @@ def draw_help(text: str, toggle: Callable[[], None]) -> None:
 def with_key(words: str, key: str) -> str:
     """A button label with its key."""
     return f"{words} :gray-badge[{key}]"
-
-
-def _draw_finished(progress: QueueProgress) -> None:
-    if progress.left:
-        st.info(
-            "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."
-        )
-        return
-    st.success(
-        f"Nothing is left for you in this queue: {progress.graded} graded, {progress.skipped} skipped.",
-        icon=":material/task_alt:",
-    )

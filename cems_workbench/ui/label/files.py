@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import streamlit as st
 
-from cems_workbench.evaluation.labelling.agreement import Chosen, Rule, choose_judgments
-from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
+from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments
+from cems_workbench.formats import FORMATS, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.forms import COUNTS, count_rows, draw_errors, draw_options, notes, problems
+from cems_workbench.ui.kit.forms import draw_lines, draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.widgets import cancellable, download, errors_shown
 from cems_workbench.ui.label import state
 
@@ -40,13 +37,10 @@ FEEDBACK = (
 )
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The export: the judgments, the written file, and the format's name."""
-
-    chosen: Chosen
-    written: Written
-    form: str
+FILES_HELP = (
+    "Judgments refer to queries and memories in the store; the files may contain queries too. Labels given in this app are never "
+    "replaced; earlier imports are, with a note."
+)
 
 
 def draw(resources: Resources) -> None:
@@ -55,30 +49,19 @@ def draw(resources: Resources) -> None:
     if session.draw_right("reviewer"):
         _import(resources)
     st.markdown("## Export judgments")
-    choice = _choose(resources)
-    if choice is not None:
-        _export(choice, resources)
+    with errors_shown():
+        _export(resources)
 
 
 def _import(resources: Resources) -> None:
-    files = st.file_uploader(
-        "Files with judgments",
-        accept_multiple_files=True,
-        key=f"label:files:{state.present().uploads}",
-        help="Judgments refer to queries and memories in the store; the files may contain queries too. Labels given in this app are never "
-        "replaced; earlier imports are, with a note.",
-    )
+    key = f"label:files:{state.present().uploads}"
+    files = st.file_uploader("Files with judgments", accept_multiple_files=True, key=key, help=FILES_HELP)
     whose = None if session.may("operator") else session.reviewer()
     if whose is not None:
         st.caption(f"Only your own labels ({plain(whose)}) are imported; an operator can import those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     known = [name for name, form in FORMATS.items() if form.order == JUDGMENTS]
-    chosen = kind.selectbox(
-        "Format",
-        [AUTO, *known],
-        key="label:files:format",
-        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in known),
-    )
+    chosen = kind.selectbox("Format", [AUTO, *known], key="label:files:format", help=_descriptions(known))
     options = draw_options("label:files")
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files and options is not None:
@@ -92,87 +75,50 @@ def _import(resources: Resources) -> None:
         state.close_queue()
         state.update(uploads=state.present().uploads + 1)
         st.rerun()
-    _report(state.present().imports)
+    draw_report(state.present().imports, "label:files", "left-out-judgments.csv")
 
 
-def _report(imports: Sequence[FileImport]) -> None:
-    """Draw the report of the last import: counts, conflicts, and rejected rows with reasons."""
-    for line in problems(imports):
-        st.error(plain(line), icon=":material/block:")
-    if counts := count_rows(imports):
-        draw_table(counts, COUNTS, key="label:files:counts", most=len(counts))
-    if remarks := notes(imports):
-        st.caption(f"{len(remarks)} notes on replaced, repeated or conflicting rows")
-        st.code(neutralise("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
-    draw_errors(imports, "{count} left out", "label:files:errors", "left-out-judgments.csv", 8, MAX_ROWS)
+def _descriptions(formats: Iterable[str]) -> str:
+    return "\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in formats)
 
 
-def _choose(resources: Resources) -> _Choice | None:
-    """The chosen judgments and format; None after an error, which is drawn."""
-    boxes = st.columns(5, vertical_alignment="bottom")
-    sets = [ALL_QUERIES, *sorted(known.name for known in resources.store.query_sets.latest())]
+def _export(resources: Resources) -> None:
+    """Draw the choice of judgments and format, and their export. Raises InputError."""
+    boxes, store = st.columns(5, vertical_alignment="bottom"), resources.store
+    sets = [ALL_QUERIES, *sorted(known.name for known in store.query_sets.latest())]
     query_set = boxes[0].selectbox("Query set", sets, key="label:out:set")
     kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="label:out:kind")]
-    judgments = resources.store.judgments.read(kind=None if kind == "all" else kind)
+    judgments = store.judgments.read(kind=None if kind == "all" else kind)
     names = sorted({judgment.judge for judgment in judgments})
     judge = boxes[2].selectbox("Judge", [ANY_JUDGE, *names], key="label:out:judge")
     rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=RULE_HELP)]
-    form = boxes[4].selectbox(
-        "Format",
-        list(judgment_writers()),
-        key="label:out:form",
-        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
-    )
-    queries = {query.qid: query for query in resources.store.queries.read()}
-    qids = (
-        set(queries)
-        if query_set == ALL_QUERIES
-        else {query.qid for query in resources.store.query_sets.queries(query_set)}
-    )
-    with errors_shown():
-        chosen = choose_judgments(resources.store, qids, None if judge == ANY_JUDGE else judge, kind, rule)
-        return _Choice(chosen, write_judgments(form, chosen.judgments, queries), form)
-    return None
-
-
-def _export(choice: _Choice, resources: Resources) -> None:
-    written, left_out = choice.written, (*choice.chosen.still_open, *choice.written.left_out)
+    forms = list(judgment_writers())
+    form = boxes[4].selectbox("Format", forms, key="label:out:form", help=_descriptions(forms))
+    queries = {query.qid: query for query in store.queries.read()}
+    qids = set(queries)
+    if query_set != ALL_QUERIES:
+        qids = {query.qid for query in store.query_sets.queries(query_set)}
+    chosen = choose_judgments(store, qids, None if judge == ANY_JUDGE else judge, kind, rule)
+    written = write_judgments(form, chosen.judgments, queries)
+    left_out = (*chosen.still_open, *written.left_out)
     line, button, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
-    line.caption(
-        f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments can be exported"
-        + (f"; {len(left_out):,} are left out, listed below." if left_out else ".")
-    )
-    suffix = FORMATS[choice.form].suffixes[0]
-    download(
-        "Download",
-        written.text.encode(),
-        f"{choice.form}{suffix}",
-        "label:out:get",
-        type="primary",
-        width="stretch",
-        disabled=not written.rows,
-        box=button,
-    )
-    feedback = cems_feedback.feedback_of(choice.chosen.judgments)
+    more = f"; {len(left_out):,} are left out, listed below." if left_out else "."
+    total = len(chosen.judgments) + len(chosen.still_open)
+    line.caption(f"{written.rows:,} of {total:,} judgments can be exported{more}")
+    file, text = f"{form}{FORMATS[form].suffixes[0]}", written.text.encode()
+    off = not written.rows
+    download("Download", text, file, "label:out:get", button, type="primary", width="stretch", disabled=off)
+    feedback, icon = cems_feedback.feedback_of(chosen.judgments), ":material/thumbs_up_down:"
+    off = not feedback or not session.may("operator")
     if feedback_box.button(
-        "Count as feedback",
-        key="label:out:feedback",
-        icon=":material/thumbs_up_down:",
-        width="stretch",
-        help=FEEDBACK,
-        disabled=not feedback or not session.may("operator"),
+        "Count as feedback", key="label:out:feedback", icon=icon, width="stretch", help=FEEDBACK, disabled=off
     ):
         session.require("operator")
-        changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
-        st.success(
-            f"The counts of {changed:,} memories changed; evidence that depends on them will be gathered again.",
-            icon=":material/task_alt:",
-        )
+        changed = store.memories.count_feedback(cems_feedback.counts(feedback))
+        said = f"The counts of {changed:,} memories changed; evidence that depends on them will be gathered again."
+        st.success(said, icon=":material/task_alt:")
     if left_out:
-        lines = [
-            *left_out[:MAX_ROWS],
-            *([f"and {len(left_out) - MAX_ROWS:,} more"] if len(left_out) > MAX_ROWS else []),
-        ]
-        st.code(neutralise("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
+        cut = [f"and {len(left_out) - MAX_ROWS:,} more"] if len(left_out) > MAX_ROWS else []
+        draw_lines([*left_out[:MAX_ROWS], *cut])
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

@@ -1,15 +1,304 @@
-"""The Label page: grade pooled results blind and by keyboard, measure reviewer agreement, resolve conflicts."""
+"""The Label page: grade pooled results blind and by keyboard, measure reviewer agreement, resolve conflicts.
+
+A labelling queue holds the top results of chosen configs, or the unjudged results of a comparison; it is chosen, created and inspected
+here. Its view shows its settings, progress per reviewer and the share of judged results per query, and can have the model judge pre-label
+its pairs. A ready-made queue is created in the background when the page is first opened on a store without queues.
+"""
 
 from __future__ import annotations
 
-import streamlit as st
+from collections import Counter
+from functools import partial
+from typing import Any
 
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged, prelabel
+from cems_workbench.evaluation.labelling.queue import LabelQueue
+from cems_workbench.jobs.background import BackgroundQueue, ready_plan
+from cems_workbench.jobs.labelling import QueuePlan, assemble
+from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection
 from cems_workbench.jobs.store_status import team_status
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import session
+from cems_workbench.pipeline.stages import JUDGE
+from cems_workbench.platform.bidi import neutralise
+from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
+from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
-from cems_workbench.ui.kit.widgets import errors_shown, switch
-from cems_workbench.ui.label import agreement, card, files, queues, state, superseded
+from cems_workbench.ui.kit.session import require
+from cems_workbench.ui.kit.tables import Column, draw_table, draw_values
+from cems_workbench.ui.kit.widgets import cancellable, draw_effects, errors_shown, remembered, switch
+from cems_workbench.ui.label import agreement, card, files, state, superseded
+
+
+@st.cache_resource(show_spinner=False)
+def _background_queues() -> dict[str, BackgroundQueue]:
+    """The last ready-made queue of each open store, by its folder; shared by all sessions."""
+    return {}
+
+
+def draw_ready(resources: Resources) -> None:
+    """Draw the progress of the ready-made queue; the first session starts it."""
+    store = str(resources.store.path)
+    if store not in _background_queues() and not _start(resources):
+        widgets.empty(
+            "Nothing to judge yet",
+            "A queue holds the top results of some configs for the queries of a set, and this store has no queries. Import queries on the "
+            "Memories page.",
+        )
+        return
+    at_work = _background_queues()[store]
+    config, selection = next(iter(at_work.plan.configs)), at_work.plan.selection
+    contents = (
+        f"A ready-made queue holds the top results of the preset {config} for {len(selection.queries)} queries of {selection.query_set}, "
+        "without pairs that people have judged. New queue creates one from your configs."
+    )
+    if not at_work.over:
+        widgets.empty("Creating a first queue", contents)
+        text = "{done} of {total} queries searched"
+        widgets.watch_work(_background_queues, store, "label:ready:cancel", text, "Cancel")
+        return
+    why = f"It could not be created: {at_work.problem}" if at_work.problem else "It was deleted."
+    widgets.empty("There is no queue", f"{why} {contents}")
+    if st.button("Create the ready-made queue", key="label:ready:again", icon=":material/playlist_add:"):
+        _start(resources)
+        st.rerun()
+
+
+def _start(resources: Resources) -> bool:
+    """Start creating the ready-made queue of a store; False if the store has no queries for one."""
+    if (plan := ready_plan(resources)) is not None:
+        _background_queues()[str(resources.store.path)] = BackgroundQueue(resources, plan).start()
+    return plan is not None
+
+
+ORDERS: dict[str, tuple[Strategy, str]] = {
+    "By query": ("query", "All cards of a query in a row, in an order that does not reveal the rank."),
+    "Top first": ("top", "Results ranked high by any config come first."),
+    "Shuffled": ("shuffled", "Random order, different for each reviewer; it does not reveal the rank."),
+    "Decisive first": (
+        "decisive",
+        "Pairs that could change which of the first two configs is better come first, re-ranked after each label; others are left out.",
+    ),
+    "Uncertain first": ("uncertain", "Pairs that the model judge is least sure of come first."),
+}
+QUEUE_HELP = "The app creates a ready-made queue when the store has none; New queue creates one from your configs."
+UNJUDGED_DEPTH = 10
+"""Depth of a queue made from a comparison: the cutoff of its measures."""
+JUDGED_HELP = (
+    "Judged@k: the share of the first k results that is judged. Unjudged results count as not relevant in every measure, so low "
+    "coverage underestimates a config."
+)
+CANCEL_HELP = "Can be cancelled; finished judgments are kept."
+PRELABEL_HELP = (
+    "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are stored as "
+    "judgments of a model and never replace people’s. Evaluate shows whose judgments it uses."
+)
+
+
+def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
+    """The open queue, chosen in `left` or created in `right`; None while there is none."""
+    if (created := state.present().created_queue) is not None:
+        # Before the widgets are drawn: their values cannot be set afterwards.
+        st.session_state[state.QUEUE], st.session_state[state.NEW_QUEUE] = created, False
+        state.update(created_queue=None)
+    queues = {queue.name: queue for queue in resources.store.queues.read()}
+
+    def title(name: str) -> str:
+        queue = queues[name]
+        mark = " · ready-made" if queue.settings.get("ready_made") else ""
+        return f"{neutralise(name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} per pair"
+
+    name: str | None = None
+    if queues:
+        name = left.selectbox("Queue", list(queues), format_func=title, **remembered(state.QUEUE, QUEUE_HELP))
+    else:
+        draw_ready(resources)
+    box = right.popover("New queue", icon=":material/add:", width="stretch", key=state.NEW_QUEUE, on_change="rerun")
+    if box.open:
+        with box:
+            plan = _form(resources)
+        if plan is not None:
+            _create(plan, resources)
+    _offer_unjudged(resources)
+    return name
+
+
+def _create(plan: QueuePlan, resources: Resources) -> None:
+    """Create a queue and open it; after a cancel, gathering can be resumed."""
+    with errors_shown():
+        require("reviewer")
+        with cancellable("label:cancel:queue") as progress:
+            queue = assemble(plan, resources, progress)
+        resources.store.queues.save(queue)
+        state.close_queue()
+        state.update(created_queue=plan.name)
+        st.rerun()
+
+
+def _offer_unjudged(resources: Resources) -> None:
+    """Draw the offer to queue the unjudged results of the comparison chosen on the Evaluate page."""
+    comparison = chosen_comparison()
+    sets = {query_set.name for query_set in resources.store.query_sets.latest()} if comparison is not None else set()
+    if comparison is None or comparison.query_set not in sets:
+        return
+    label = f"Queue unjudged results of {', '.join(plain(name) for name in comparison.configs)}"
+    help = (
+        f"The comparison on the Evaluate page: the first {UNJUDGED_DEPTH} results of these configs for the judged queries of "
+        f"{plain(comparison.query_set)} that no person has judged."
+    )
+    if not st.button(label, key="label:unjudged", icon=":material/playlist_add:", type="tertiary", help=help):
+        return
+    options = config_options(resources).configs
+    configs = {name: options[name] for name in comparison.configs if name in options}
+    judgments = resources.store.judgments.read()
+    selection = judged_selection(comparison.query_set, resources, judgments, comparison.only_project)
+    _create(QueuePlan(f"{comparison.query_set}-unjudged", selection, configs, UNJUDGED_DEPTH), resources)
+
+
+def _form(resources: Resources) -> QueuePlan | None:
+    """The form of a new queue; its plan once submitted."""
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
+    if not sets:
+        st.caption("This store has no queries. Import queries on the Memories page first.")
+        return None
+    options = config_options(resources).configs
+
+    def size(name: str) -> str:
+        return f"{neutralise(name)} · {sets[name].size} queries"
+
+    query_set = st.selectbox("Query set", sorted(sets), key="label:new:set", format_func=size)
+    usual = [name for name in ("cems", "recollection") if name in options]
+    help = "The queue holds every result that any of these configs ranks within the depth."
+    configs = st.multiselect("Configs", list(options), default=usual, key="label:new:configs", help=help)
+    draw_effects({config: options[config] for config in configs})
+    help = "Results of each config and query that are pooled."
+    depth = st.number_input("Depth", 1, 100, 10, key="label:new:depth", help=help)
+    help = "  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items())
+    order = st.selectbox("Order", list(ORDERS), key="label:new:order", help=help)
+    help = "More than one lets you measure agreement."
+    overlap = st.number_input("Reviewers per pair", 1, 10, 1, key="label:new:overlap", help=help)
+    fresh = st.toggle("Leave out pairs that people have already judged", value=overlap == 1, key="label:new:fresh")
+    hint, help = f"{query_set}-{ORDERS[order][0]}", "A queue of the same name is replaced; labels stay."
+    name = st.text_input("Name", key="label:new:name", max_chars=120, placeholder=hint, help=help)
+    if not st.button("Create queue", key="label:new:make", type="primary", width="stretch"):
+        return None
+    selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
+    chosen = {config: options[config] for config in configs}
+    return QueuePlan(name.strip() or hint, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+
+
+def draw_queues(queue: LabelQueue, resources: Resources) -> None:
+    """Draw the queue, its coverage, and its actions."""
+    _draw_settings(queue)
+    _coverage(queue, resources)
+    _prelabel(queue, resources)
+    _draw_delete(queue, resources)
+
+
+def _draw_settings(queue: LabelQueue) -> None:
+    """Draw the queue's settings, and the progress per reviewer."""
+    created, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
+    order = next(
+        (name for name, (strategy, _) in ORDERS.items() if strategy == settings.get("strategy")), "in its order"
+    )
+    configs = ", ".join(plain(str(name)) for name in settings.get("configs", ()))
+    source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
+    pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
+    by_whom = "Created by the app: " if settings.get("ready_made") else ""
+    st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; created {created}.")
+    snapshot = queue.snapshot()
+    reviewers = sorted({label.judge for label in snapshot.labels})
+    if not reviewers:
+        st.caption("None of them has been graded yet.")
+        return
+    progress = [(reviewer, queue.progress(reviewer, snapshot)) for reviewer in reviewers]
+    rows = [(name, of.graded, of.skipped, of.unclear, of.left, of.seconds_per_label) for name, of in progress]
+    names = ("reviewer", "graded", "skipped", "unclear queries", "left", "seconds per card")
+    draw_values(names, rows, key="label:reviewers", help=REVIEWERS_HELP, format="%.1f", most=8)
+
+
+REVIEWERS_HELP = {
+    "left": "Pairs that this reviewer can still get",
+    "seconds per card": "Median over the latest labels, without pauses",
+}
+
+
+def _coverage(queue: LabelQueue, resources: Resources) -> None:
+    """Draw Judged@k of each query under each config of the queue."""
+    recorded = resources.store.queues.rankings(queue.record.name)
+    rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
+    st.markdown("## Coverage", help=JUDGED_HELP)
+    if not rankings:
+        st.caption("This queue predates saved rankings; create a new one to see them.")
+        return
+    deepest = max(len(results) for ranked in rankings.values() for results in ranked.values())
+    left, right, _ = st.columns([1, 1.4, 2], vertical_alignment="bottom")
+    most = max(deepest, 1)
+    k = int(left.number_input("k", 1, most, min(10, most), **remembered("label:cover:k")))
+    whose = right.selectbox("Judged by", ["people", "people or models"], **remembered("label:cover:by"))
+    judgments = resources.store.judgments.read(kind="human" if whose == "people" else None)
+    covered = coverage(rankings, {(judgment.qid, judgment.memory_id) for judgment in judgments}, k)
+    means = mean_judged(covered)
+    parts = " · ".join(f"{plain(name)} **{share:.0%}**" for name, share in means.items())
+    full = sum(not query.unjudged for query in covered)
+    st.markdown(f"Judged@{k}: {parts} · {full} of {len(covered)} queries fully judged")
+    words = {query.qid: query.query for query in resources.store.queries.read()}
+
+    def share(config: str, query: QueryCoverage) -> float | None:
+        return 100 * query.judged[config] if config in query.judged else None
+
+    columns: list[Column[QueryCoverage]] = [
+        Column("query", lambda query: words.get(query.qid, query.qid)),
+        *(Column(name, partial(share, name), 130, "%.0f %%", bar=100.0) for name in rankings),
+        Column("unjudged", lambda query: len(query.unjudged), 86, help="Distinct unjudged results within k"),
+    ]
+    draw_table(covered, columns, key="label:coverage", most=10, placeholder="–")
+
+
+def _prelabel(queue: LabelQueue, resources: Resources) -> None:
+    """Draw the offer to grade every pair with the judge set in Inspect, stored as a model's judgments."""
+    st.markdown("## Pre-label with the model judge", help=PRELABEL_HELP)
+    pairs = set(queue.pairs)
+    counts = Counter(
+        judgment.judge
+        for judgment in resources.store.judgments.read(kind="model")
+        if (judgment.qid, judgment.memory_id) in pairs
+    )
+    found = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(counts.items())) or "none yet"
+    box, button = st.columns([4, 1.2], vertical_alignment="center")
+    box.caption(f"Judgments of models on these pairs: {found}. People’s labels and cards are not touched.")
+    off = JUDGE.is_off(inspect_state.present_config())
+    help = "The judge is off in Inspect; choose one under Judge." if off else CANCEL_HELP
+    common: dict[str, Any] = {"icon": ":material/gavel:", "width": "stretch", "disabled": off, "help": help}
+    if button.button(f"Judge {len(pairs):,} pairs", key="label:prelabel", **common):
+        with cancellable("label:cancel:prelabel") as progress:
+            scores = prelabel(queue.pairs, inspect_state.present_config(), resources, progress)
+        state.update(prelabelled=(queue.record.name, scores))
+        st.rerun()
+    done = state.present().prelabelled
+    if done is not None and done[0] == queue.record.name:
+        scores = done[1]
+        why = plain(next(iter(scores.failed.values()), ""))
+        failed = f" {len(scores.failed):,} have no score: {why}." if scores.failed else ""
+        said = f"{len(scores.scores):,} pairs judged by {plain(scores.judge)}.{failed}"
+        st.success(said, icon=":material/task_alt:")
+        if scores.instead:
+            st.warning(plain(scores.instead), icon=":material/swap_horiz:")
+
+
+def _draw_delete(queue: LabelQueue, resources: Resources) -> None:
+    with st.popover("Delete this queue", icon=":material/delete:", key="label:forget"):
+        st.caption("Deletes the queue; all labels are kept.")
+        if st.button("Delete the queue", key="label:forget:sure", type="primary"):
+            require("reviewer")
+            resources.store.queues.remove(queue.record.name)
+            st.session_state.pop(state.QUEUE, None)
+            state.update(queue=None, dealt=None)
+            st.rerun()
+
 
 CACHE_S = 60
 """Cache time of the lines."""
@@ -37,7 +326,7 @@ def draw_label(resources: Resources) -> None:
     with name_box:
         session.ask()
     draw(resources)
-    queue = queues.choose(resources, queue_box, new_box)
+    queue = choose(resources, queue_box, new_box)
     name = session.reviewer()
     if queue is None:
         return
@@ -52,9 +341,9 @@ def draw_queue(resources: Resources) -> None:
     """Draw the queue's settings, progress and coverage."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
     draw(resources)
-    queue = queues.choose(resources, queue_box, new_box)
+    queue = choose(resources, queue_box, new_box)
     if queue is not None:
-        queues.draw_queues(state.open_queue(resources, queue), resources)
+        draw_queues(state.open_queue(resources, queue), resources)
 
 
 VIEWS = {

@@ -5,31 +5,22 @@ Each button press carries the number of the card it was pressed for, and can onl
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.judge_calibration import Calibration, GradedScore
 from cems_workbench.evaluation.labelling.pooling import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.labelling import give_grade, give_no_answer
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.store import Store
 from cems_workbench.ui.kit.session import PageState, require
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
 """Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenQueue:
-    """An open queue, with the store and name it was opened from."""
-
-    store: str
-    name: str
-    queue: LabelQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +32,11 @@ class DealtCard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JudgeScores:
-    """The judge's scores of labelled pairs; `key` identifies judge and store content."""
-
-    key: object
-    scores: PairScores
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgeComparison:
-    """People and the judge on the same pairs; `key` identifies the inputs.
-
-    A grade of `relevant_from` or more means relevant.
-    """
-
-    key: object
-    scores: PairScores
-    pairs: list[GradedScore]
-    relevant_from: int
-    calibration: Calibration
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class LabelState:
     """What the page remembers between reruns, besides widget values."""
 
-    queue: OpenQueue | None = None
+    queue: tuple[str, str, LabelQueue] | None = None
+    """The open queue, after the store and the name that it was opened from."""
     dealt: DealtCard | None = None
     card_no: int = 0
     """Number of the current card, part of its buttons' keys, so that a late press cannot reach another card."""
@@ -80,8 +50,8 @@ class LabelState:
     """A queue just created, to be opened before the widgets are drawn."""
     prelabelled: tuple[str, PairScores] | None = None
     """The queue that was last pre-labelled, and the judge's scores."""
-    judge_scores: JudgeScores | None = None
-    comparison: JudgeComparison | None = None
+    judge_scores: tuple[object, PairScores] | None = None
+    """The judge's scores of labelled pairs, with the judge and the store content."""
     difference_problem: str = ""
     """Why the last write in the list of differences was refused."""
     imports: tuple[FileImport, ...] = ()
@@ -91,16 +61,16 @@ class LabelState:
 
 
 _page = PageState("label", LabelState)
-present, update = _page.get, _page.update
+present, update, guarded = _page.get, _page.update, _page.guarded
 
 
 def open_queue(resources: Resources, name: str) -> LabelQueue:
     """The queue, opened once per session, store and name. Raises InputError if it no longer exists."""
     store, opened = str(resources.store.path), present().queue
-    if opened is None or (opened.store, opened.name) != (store, name):
-        opened = OpenQueue(store, name, LabelQueue(resources.store, name))
+    if opened is None or opened[:2] != (store, name):
+        opened = (store, name, LabelQueue(resources.store, name))
         update(queue=opened, dealt=None)
-    return opened.queue
+    return opened[2]
 
 
 def close_queue() -> None:
@@ -123,50 +93,44 @@ def _show_card(reviewer: str, next_card: Card) -> None:
     update(dealt=DealtCard(reviewer, next_card), card_no=present().card_no + 1)
 
 
-def label(resources: Resources, reviewer: str, card_no: int, grade: int) -> None:
-    """Grade a card; the next card is dealt once the label is on disk."""
-    answered = _card_of(reviewer, card_no)
-    if answered is None:
+Press = int | Literal["skip", "unclear", "no answer"]
+"""A grade, or what else a press says of a card."""
+
+
+def answer(resources: Resources, reviewer: str, card_no: int, press: Press) -> None:
+    """Answer the card that a press was made for; the next one is dealt, and the press confirmed, once it is on disk."""
+    state = present()
+    # A press on an earlier card must not label the next one.
+    if state.dealt is None or state.dealt.reviewer != reviewer or state.card_no != card_no:
+        update(message="Ignored: that card is no longer shown.")
         return
-    qid, memory_id = answered.query.qid, answered.memory.id
-    _write(
-        lambda: give_grade(resources.store, qid, memory_id, grade, reviewer, shown=answered.shown(), note=_note()),
-        f"Graded {grade}.",
-    )
-
-
-def skip(resources: Resources, reviewer: str, card_no: int) -> None:
-    """Skip the card, leaving it to other reviewers."""
-    answered = _card_of(reviewer, card_no)
-    if answered is not None:
-        pair = answered.query.qid, answered.memory.id
-        _write(lambda: resources.store.labels.skip(*pair, reviewer, _note()), "Skipped.")
-
-
-def unclear(resources: Resources, reviewer: str, card_no: int) -> None:
-    """Mark the card's query as unclear, which removes its cards for this reviewer."""
-    answered = _card_of(reviewer, card_no)
-    if answered is not None:
-        qid = answered.query.qid
-        _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query marked as unclear.")
-
-
-def no_answer(resources: Resources, reviewer: str, card_no: int) -> None:
-    """Record that nothing in the store answers the card's query, which removes its other cards."""
-    answered = _card_of(reviewer, card_no)
-    if answered is None:
+    try:
+        require("reviewer")
+        message = _write(resources.store, state.dealt.card, reviewer, press)
+    except WorkbenchError as error:
+        update(problem=str(error), card_no=card_no + 1)  # the card stays, and can be answered again
         return
-    relevant: list[str] = []
+    update(dealt=None, problem="", message=message)
+    st.session_state[NOTE] = ""
 
-    def commit() -> None:
-        qid, at_hand = answered.query.qid, answered.memory.id
-        relevant.extend(
-            give_no_answer(resources.store, qid, reviewer, at_hand=at_hand, shown=answered.shown(), note=_note())
-        )
 
-    _write(commit, "Recorded: nothing answers the query.")
-    if relevant and not present().problem:
-        update(message=f"Recorded, but {len(relevant)} of its memories were judged relevant; those judgments count.")
+def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
+    """Save what a press says of a card, with the note; what was done. An unclear query, or one without an answer, has no more cards."""
+    qid, memory_id, shown = card.query.qid, card.memory.id, card.shown()
+    note = str(st.session_state.get(NOTE) or "").strip() or None
+    if isinstance(press, int):
+        give_grade(store, qid, memory_id, press, reviewer, shown=shown, note=note)
+        return f"Graded {press}."
+    if press == "skip":
+        store.labels.skip(qid, memory_id, reviewer, note)
+        return "Skipped."
+    if press == "unclear":
+        store.labels.unclear(qid, reviewer, note)
+        return "Query marked as unclear."
+    relevant = give_no_answer(store, qid, reviewer, at_hand=memory_id, shown=shown, note=note)
+    if relevant:
+        return f"Recorded, but {len(relevant)} of its memories were judged relevant; those judgments count."
+    return "Recorded: nothing answers the query."
 
 
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
@@ -191,29 +155,3 @@ def toggle_note() -> None:
 def toggle_help() -> None:
     """Show or hide the help."""
     update(help_open=not present().help_open)
-
-
-def _card_of(reviewer: str, card_no: int) -> Card | None:
-    """The card that a press was made for; None if it is no longer the current one."""
-    state = present()
-    # A press on an earlier card must not label the next one.
-    if state.dealt is None or state.dealt.reviewer != reviewer or state.card_no != card_no:
-        update(message="Ignored: that card is no longer shown.")
-        return None
-    return state.dealt.card
-
-
-def _note() -> str | None:
-    return str(st.session_state.get(NOTE) or "").strip() or None
-
-
-def _write(commit: Callable[[], object], message: str) -> None:
-    """Run a write; the card is removed and confirmed only after the commit."""
-    try:
-        require("reviewer")
-        commit()
-    except WorkbenchError as error:
-        update(problem=str(error), card_no=present().card_no + 1)  # the card stays, and can be answered again
-        return
-    update(dealt=None, problem="", message=message)
-    st.session_state[NOTE] = ""

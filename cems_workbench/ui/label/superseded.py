@@ -6,6 +6,7 @@ a key press reruns only the pair. Keys press its buttons (`ui/assets/label_keys.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
-from cems_workbench.ui.label.card import draw_help, with_key
+from cems_workbench.ui.label.card import draw_help, draw_lost_connection, progress_bar, with_key
 
 MOST = 500
 """Pairs of a review, best first."""
@@ -54,31 +55,17 @@ _view = PageState("label-superseded", ReviewState)
 present, update = _view.get, _view.update
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What is left of the proposals for a reviewer, in order, and the counts of decisions."""
-
-    pending: tuple[ProposedEdge, ...]
-    accepted: int
-    rejected: int
-    skipped: int
-
-
 def draw(resources: Resources) -> None:
     """Draw the reviewer's name, the search for pairs, and the pair."""
     write_script("label_keys")  # before the pair, so that no early key press is lost
     name_box, minimum_box, button_box = st.columns([2, 2, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewers.ask()
-    minimum = minimum_box.number_input(
-        "Minimum score",
-        0.0,
-        1.0,
-        MINIMUM,
-        0.05,
-        key="label:superseded:minimum",
-        help="Pairs with a lower score are not shown: lower finds more, of which fewer are right.",
+    key, help = (
+        "label:superseded:minimum",
+        "Pairs with a lower score are not shown: lower finds more, of which fewer are right.",
     )
+    minimum = minimum_box.number_input("Minimum score", 0.0, 1.0, MINIMUM, 0.05, key=key, help=help)
     asked = button_box.button("Find pairs", key="label:superseded:find", width="stretch", icon=":material/search:")
     if asked:
         update(found=None, pair=None, message="", problem="")
@@ -113,52 +100,58 @@ def _draw(found: Proposals, resources: Resources, name: str) -> None:
         if shown.problem:
             st.error(plain(shown.problem), icon=":material/block:")
         try:
-            review = review_of(found, resources, name)
-            dealt = _deal(review, resources)
+            pending, counts = review_of(found, resources, name)
+            dealt = _deal(pending, resources)
         except WorkbenchError as error:  # the page's handler does not run when only the fragment reruns
-            st.error(plain(str(error)), icon=":material/cloud_off:")
-            st.button("Try again", key="label:superseded:again", icon=":material/refresh:")
+            draw_lost_connection(error, "label:superseded:again")
             return
-        progress = progress_html(review, len(found.edges))
-        if dealt is None:
-            st.html(progress)
-            _draw_finished(found, review)
-            _draw_undo(resources, name)
-        else:
+        total = len(found.edges)
+        share = 100 * (total - len(pending)) / total if total else 100
+        skipped = [f"{counts['skipped']} skipped"] if counts["skipped"] else []
+        parts = [f"{counts['rejected']} rejected", *skipped, f"{len(pending)} left"]
+        progress = progress_bar(share, f"{counts['accepted']}", "accepted", parts)
+        if dealt is not None:
             edge, older, newer = dealt
             # One element, so that the browser never shows a new count with an old pair.
             st.html(progress + pair_html(edge, older, newer, present().pair_no))
             _draw_answers(edge, resources, name)
+        else:
+            st.html(progress)
+            if found.edges:
+                done = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("accepted", "rejected", "skipped"))
+                st.success(f"Nothing is left for you: {done}.", icon=":material/task_alt:")
+            else:
+                st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
+        box = st.container(horizontal=True, vertical_alignment="center")
+        common: dict[str, Any] = {"icon": ":material/undo:", "on_click": undo, "args": (resources, name)}
+        box.button(with_key("Undo", "U"), key="label:undo", **common)
+        box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=toggle_help)
+        box.caption(plain(present().message))
         if present().help_open:
             draw_help(KEYS_HELP, toggle_help)
 
 
-def review_of(found: Proposals, resources: Resources, name: str) -> Review:
-    """What is left for a reviewer. Raises StoreError if the team's database is unreachable."""
+def _pair(edge: ProposedEdge) -> frozenset[str]:
+    return frozenset((edge.newer, edge.older))
+
+
+def review_of(found: Proposals, resources: Resources, name: str) -> tuple[list[ProposedEdge], Counter[str]]:
+    """What is left for a reviewer, in order, and the counts of verdicts. Raises StoreError if the team's database is unreachable."""
     supersessions = resources.store.supersessions
-    standing = {one.pair: one.verdict for one in supersessions.standing()}
-    skipped = {one.pair for one in supersessions.skipped(name)}
-    pairs = [frozenset((edge.newer, edge.older)) for edge in found.edges]
-    verdicts = [standing.get(pair) for pair in pairs]
-    pending = tuple(
-        edge
-        for edge, pair, verdict in zip(found.edges, pairs, verdicts, strict=True)
-        if verdict is None and pair not in skipped
-    )
-    put_off = sum(pair in skipped and verdict is None for pair, verdict in zip(pairs, verdicts, strict=True))
-    return Review(pending, verdicts.count("accepted"), verdicts.count("rejected"), put_off)
+    verdicts: dict[frozenset[str], str] = {one.pair: "skipped" for one in supersessions.skipped(name)}
+    verdicts |= {one.pair: one.verdict for one in supersessions.standing()}
+    pending = [edge for edge in found.edges if _pair(edge) not in verdicts]
+    return pending, Counter(verdicts[_pair(edge)] for edge in found.edges if _pair(edge) in verdicts)
 
 
-def _deal(review: Review, resources: Resources) -> tuple[ProposedEdge, Memory, Memory] | None:
+def _deal(pending: Sequence[ProposedEdge], resources: Resources) -> tuple[ProposedEdge, Memory, Memory] | None:
     """The pair shown and its memories as they are now, older first; the shown one stays while it is pending."""
     shown = present()
-    ordered = sorted(review.pending, key=lambda edge: frozenset((edge.newer, edge.older)) != shown.pair)
-    for edge in ordered:
+    for edge in sorted(pending, key=lambda edge: _pair(edge) != shown.pair):
         texts = resources.store.memories.read([edge.older, edge.newer])
         if len(texts) == 2:  # neither was deleted meanwhile
-            pair = frozenset((edge.newer, edge.older))
-            if pair != shown.pair:
-                update(pair=pair, pair_no=shown.pair_no + 1)
+            if _pair(edge) != shown.pair:
+                update(pair=_pair(edge), pair_no=shown.pair_no + 1)
             return edge, texts[edge.older], texts[edge.newer]
     return None
 
@@ -181,58 +174,18 @@ def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[s
     return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
 
 
-def progress_html(review: Review, total: int) -> Markup:
-    """Progress bar and line."""
-    done = total - len(review.pending)
-    return render(
-        "label/superseded_progress.html",
-        share=f"{100 * done / total if total else 100:.1f}",
-        accepted=review.accepted,
-        parts=[
-            f"{review.rejected} rejected",
-            *([f"{review.skipped} skipped"] if review.skipped else []),
-            f"{len(review.pending)} left",
-        ],
-    )
-
-
 def _draw_answers(edge: ProposedEdge, resources: Resources, name: str) -> None:
     number = present().pair_no
-    answers: list[tuple[str, str, tuple[Any, ...], str]] = [
-        ("Accept", "A", ("accepted",), "The newer memory replaces the older one."),
-        ("Reject", "X", ("rejected",), "Neither replaces the other."),
-        ("Other way", "W", ("accepted", True), "The older memory replaces the newer one."),
-        ("Skip", "S", ("skipped",), "Leave the pair to others."),
+    answers: list[tuple[str, str, str, tuple[Any, ...], str]] = [
+        ("accept", "Accept", "A", ("accepted",), "The newer memory replaces the older one."),
+        ("reject", "Reject", "X", ("rejected",), "Neither replaces the other."),
+        ("swap", "Other way", "W", ("accepted", True), "The older memory replaces the newer one."),
+        ("skip", "Skip", "S", ("skipped",), "Leave the pair to others."),
     ]
     columns = st.container(key="label:grades").columns(len(answers))
-    keys = ("accept", "reject", "swap", "skip")
-    for column, key, (words, letter, verdict, about) in zip(columns, keys, answers, strict=True):
-        column.button(
-            with_key(words, letter),
-            key=f"label:{key}:p{number}",
-            width="stretch",
-            help=about,
-            on_click=decide,
-            args=(resources, name, number, edge, *verdict),
-        )
-    _draw_undo(resources, name)
-
-
-def _draw_undo(resources: Resources, name: str) -> None:
-    box = st.container(horizontal=True, vertical_alignment="center")
-    box.button(with_key("Undo", "U"), key="label:undo", icon=":material/undo:", on_click=undo, args=(resources, name))
-    box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=toggle_help)
-    box.caption(plain(present().message))
-
-
-def _draw_finished(found: Proposals, review: Review) -> None:
-    if not found.edges:
-        st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
-        return
-    st.success(
-        f"Nothing is left for you: {review.accepted} accepted, {review.rejected} rejected, {review.skipped} skipped.",
-        icon=":material/task_alt:",
-    )
+    for column, (key, words, letter, verdict, about) in zip(columns, answers, strict=True):
+        common: dict[str, Any] = {"on_click": decide, "args": (resources, name, number, edge, *verdict)}
+        column.button(with_key(words, letter), key=f"label:{key}:p{number}", width="stretch", help=about, **common)
 
 
 def decide(
@@ -261,7 +214,7 @@ def undo(resources: Resources, name: str) -> None:
             update(message="There is nothing to undo.")
             return
         found = present().found
-        known = found is not None and any(undone.pair == {edge.newer, edge.older} for edge in found.edges)
+        known = found is not None and any(undone.pair == _pair(edge) for edge in found.edges)
         words = "Undone." if known else f"Undone: {undone.newer} and {undone.older}; find pairs again to see them."
         update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
 

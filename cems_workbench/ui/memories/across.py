@@ -5,7 +5,7 @@ All judged queries of a set are replayed under one config. That is done when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,16 +25,20 @@ from cems_workbench.jobs.query_set_evidence import (
 )
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import offer_gather
+from cems_workbench.ui.kit.widgets import offer_gather, remembered
 from cems_workbench.ui.memories import state
 
 MAX_QUERIES_UNASKED = 1_000
 """With more queries they are counted on request: the replay takes longer than a page may."""
+SET_HELP = "Its judged queries are counted."
+CONFIG_HELP = "The config that the queries are replayed under."
+K_HELP = "A memory counts as returned if it is among this many first results. Empty: the result limit."
 MAX_ROWS = 8
 MAX_LISTED = 200
 """Hubs, and orphans, listed."""
@@ -108,7 +112,8 @@ def count(resources: Resources, key: str, followed: tuple[str, ...], first: str 
     if not asked.selection.queries:
         st.caption("No query of this set is judged yet. Judge some results on the Label page, or import judgments.")
         return None
-    labelled = _labelled(asked, resources)
+    grades = agreed(resources.store.judgments.read(), None)
+    labelled = labelled_selection(asked.config, asked.selection, grades, resources, for_all_sessions)
     if labelled is None:
         wanted = [(asked.name, asked.config, asked.selection)]
         if offer_gather(key, wanted, "Evaluate and Tune use the same evidence", resources):
@@ -117,13 +122,8 @@ def count(resources: Resources, key: str, followed: tuple[str, ...], first: str 
     cached = (*labelled.key, asked.config, asked.k, asked.relevant_from, followed)
     total = len(asked.selection.queries)
     if total > MAX_QUERIES_UNASKED and state.present().last_use != cached:
-        pressed = st.button(
-            f"Count over {total:,} queries",
-            key=f"{key}:count",
-            icon=":material/query_stats:",
-            help="Replays every judged query of the set under the config.",
-        )
-        if not pressed:
+        label, help = f"Count over {total:,} queries", "Replays every judged query of the set under the config."
+        if not st.button(label, key=f"{key}:count", icon=":material/query_stats:", help=help):
             return None
         state.update(last_use=cached)
     return Counted(asked, labelled, state.present().uses(cached, lambda: _uses(asked, labelled, followed)))
@@ -137,46 +137,21 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
             "No query of this store is judged. With judgments, this shows which of them want, return and lose a memory."
         )
         return None
-    configs = dict(config_options(resources).configs)
-    compared = chosen_comparison()
-    names, options = sorted(sets), list(configs)
-    kept = compared.configs[0] if compared is not None and compared.configs[0] in configs else PRESENT_NAME
+    configs, compared = dict(config_options(resources).configs), chosen_comparison()
+    names, options, at = sorted(sets), list(configs), 0
+    kept = first or PRESENT_NAME
+    if compared is not None:
+        at = names.index(compared.query_set) if compared.query_set in sets else 0
+        kept = first or (compared.configs[0] if compared.configs[0] in configs else PRESENT_NAME)
     boxes = st.columns([3, 3, 2], vertical_alignment="bottom")
-    query_set = boxes[0].selectbox(
-        "Query set",
-        names,
-        names.index(compared.query_set) if compared is not None and compared.query_set in sets else 0,
-        key=f"{key}:set",
-        persist_state="session",
-        help="Its judged queries are counted.",
-    )
-    name = boxes[1].selectbox(
-        "Config",
-        options,
-        options.index(first or kept),
-        key=f"{key}:config",
-        persist_state="session",
-        help="The config that the queries are replayed under.",
-    )
-    limit = target_rank(configs[name])
-    k = boxes[2].number_input(
-        "Within the first",
-        1,
-        1000,
-        None,
-        key=f"{key}:k",
-        persist_state="session",
-        placeholder=str(limit),
-        help="A memory counts as returned if it is among this many first results. Empty: the result limit.",
-    )
+    query_set = boxes[0].selectbox("Query set", names, at, **remembered(f"{key}:set", SET_HELP))
+    common = remembered(f"{key}:config", CONFIG_HELP)
+    name = boxes[1].selectbox("Config", options, options.index(kept), **common)
+    limit, common = target_rank(configs[name]), remembered(f"{key}:k", K_HELP)
+    k = boxes[2].number_input("Within the first", 1, 1000, None, placeholder=str(limit), **common)
     selection = judged_selection(query_set, resources, judgments)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     return Asked(name, named(name, configs[name]), selection, relevant_from, k or limit)
-
-
-def _labelled(asked: Asked, resources: Resources) -> LabelledEvidence | None:
-    grades = agreed(resources.store.judgments.read(), None)
-    return labelled_selection(asked.config, asked.selection, grades, resources, for_all_sessions)
 
 
 def _uses(asked: Asked, labelled: LabelledEvidence, followed: tuple[str, ...]) -> MemoryUses:
@@ -209,14 +184,36 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     uses = counted.uses
     found = UsesOf(counted.asked.selection.query_set, uses, known=resources.store.memories.ids())
     hubs, orphans = uses.hubs(), found.orphans()
-    st.markdown("## Hubs")
-    st.caption(plain(found.hubs_sentence) + _cut(len(hubs)))
     none = "No memory is returned for many queries that judge it irrelevant."
-    _list(hubs[:MAX_LISTED], HUBS, f"{key}:hubs", none, open_memory, resources)
-    st.markdown("## Orphans")
-    st.caption(plain(found.orphans_sentence) + _cut(len(orphans)))
-    none = "Every memory is returned for some query."
-    _list(orphans[:MAX_LISTED], ORPHANS, f"{key}:orphans", none, open_memory, resources)
+    lists: list[tuple[str, str, Sequence[MemoryUse], list[Column[MemoryUse]], str]] = [
+        ("Hubs", found.hubs_sentence, hubs, HUBS, none),
+        ("Orphans", found.orphans_sentence, orphans, ORPHANS, "Every memory is returned for some query."),
+    ]
+    for title, sentence, uses_of, counts, nothing in lists:
+        st.markdown(f"## {title}")
+        cut = f" The first {MAX_LISTED} are listed." if len(uses_of) > MAX_LISTED else ""
+        st.caption(plain(sentence) + cut)
+        shown = uses_of[:MAX_LISTED]
+        if not shown:
+            st.caption(nothing)
+            continue
+        memories = resources.store.memories.read([use.memory_id for use in shown])
+        text = partial(_text, memories)
+        columns: list[Column[MemoryUse]] = [
+            Column("memory", lambda use: use.memory_id, 84, help="Its id; select a row to open it"),
+            Column("text", text, 520),
+            *counts,
+        ]
+        picked = partial(_opened, open_memory)
+        draw_table(shown, columns, key=f"{key}:{title.lower()}", on_pick=picked, most=MAX_ROWS)
+
+
+def _text(memories: Mapping[str, Memory], use: MemoryUse) -> str:
+    return title_and_text(memories[use.memory_id]) if use.memory_id in memories else ""
+
+
+def _opened(open_memory: Callable[[str], None], use: MemoryUse) -> None:
+    open_memory(use.memory_id)
 
 
 HUBS: list[Column[MemoryUse]] = [
@@ -228,27 +225,3 @@ ORPHANS: list[Column[MemoryUse]] = [
     Column("wanted", lambda use: use.wanted, 64, help="Queries that judge it relevant"),
     Column("found by lists", lambda use: use.candidate, 92, help="Queries whose lists find it"),
 ]
-
-
-def _cut(count: int) -> str:
-    return f" The first {MAX_LISTED} are listed." if count > MAX_LISTED else ""
-
-
-def _list(
-    uses: Sequence[MemoryUse],
-    counts: list[Column[MemoryUse]],
-    key: str,
-    none: str,
-    open_memory: Callable[[str], None],
-    resources: Resources,
-) -> None:
-    if not uses:
-        st.caption(none)
-        return
-    memories = resources.store.memories.read([use.memory_id for use in uses])
-    columns: list[Column[MemoryUse]] = [
-        Column("memory", lambda use: use.memory_id, 84, help="Its id; select a row to open it"),
-        Column("text", lambda use: title_and_text(memories[use.memory_id]) if use.memory_id in memories else "", 520),
-        *counts,
-    ]
-    draw_table(uses, columns, key=key, on_pick=lambda use: open_memory(use.memory_id), most=MAX_ROWS)

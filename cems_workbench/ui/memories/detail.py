@@ -1,12 +1,10 @@
-"""One memory in full: text, fields, relations and judgments; edit and delete.
-
-Edit form of a memory.
-"""
+"""One memory in full: text, fields, relations and judgments; edit and delete, and the form of an edit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 import streamlit as st
 from markupsafe import Markup
@@ -19,13 +17,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, NEWER_FIRST, OLDER_FIRST, Chunk, Judgment, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import html, session
-from cems_workbench.ui.kit.forms import (
-    DAY_HELP,
-    FIELDS,
-    edited_memory,
-    form_values,
-    optional_choice,
-)
+from cems_workbench.ui.kit.forms import DAY_HELP, FIELDS, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.memories import across, state
@@ -56,9 +48,8 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
     for name, value in values.items():
         st.session_state.setdefault(keys[name], value)
     with st.form(f"memories:form:{generation}"):
-        st.text_area(
-            "Content", key=keys["content"], height=180, help="The text that is searched and passed to the agent."
-        )
+        help = "The text that is searched and passed to the agent."
+        st.text_area("Content", key=keys["content"], height=180, help=help)
         st.text_input("Title", key=keys["title"], help="A few words; searched with the content.")
         left, right = st.columns(2)
         with left:
@@ -68,18 +59,11 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
         left, right = st.columns(2)
         left.text_input("Session", key=keys["session"], help="Conversation it was written in.")
         right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
-        st.multiselect(
-            "Tags",
-            values["tags"],
-            key=keys["tags"],
-            accept_new_options=True,
-            placeholder="type a tag",
-            help="Keywords for this page. Type one and press Enter.",
-        )
+        help, hint = "Keywords for this page. Type one and press Enter.", "type a tag"
+        st.multiselect("Tags", values["tags"], key=keys["tags"], accept_new_options=True, placeholder=hint, help=help)
         left, right = st.columns(2)
-        left.number_input(
-            "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the search score."
-        )
+        help = "1 to 2: a factor of the search score."
+        left.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help=help)
         right.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="How much it matters.")
         left, right = st.columns(2)
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
@@ -91,21 +75,10 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
         if problem := state.present().problem:
             st.error(plain(problem), icon=":material/block:")
         with st.container(horizontal=True):
-            st.form_submit_button(
-                "Save",
-                type="primary",
-                key="memories:save",
-                on_click=_save,
-                args=(resources, memory, keys),
-                help="Save the changes and refresh the search indexes.",
-            )
-            st.form_submit_button(
-                "Cancel",
-                key="memories:edit:cancel",
-                on_click=state.edit,
-                args=(False,),
-                help="Discard the changes.",
-            )
+            save, cancel = partial(_save, resources, memory, keys), partial(state.edit, False)
+            help = "Save the changes and refresh the search indexes."
+            st.form_submit_button("Save", help, save, key="memories:save", type="primary")
+            st.form_submit_button("Cancel", "Discard the changes.", cancel, key="memories:edit:cancel")
 
 
 def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None:
@@ -122,6 +95,8 @@ def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None
 RELATIONS_HELP = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
 CHUNKS_HELP = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
 JUDGMENTS_HELP = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
+EDIT_HELP = "Change the text or the fields of this memory."
+DELETE_HELP = "Hide it from every search. You can restore it at any time."
 MAX_TABLE_ROWS = 6
 ACROSS = "memories:across"
 ACROSS_ABOUT = (
@@ -138,33 +113,13 @@ def draw_detail(resources: Resources, memory_id: str | None) -> None:
     shown = state.present()
     with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
         html.draw("memories/title.html", id=memory.id, title=memory.title)
-        st.button(
-            "Edit",
-            key="memories:edit",
-            on_click=state.edit,
-            args=(True,),
-            icon=":material/edit:",
-            disabled=shown.editing or not session.may("operator"),
-            help="Change the text or the fields of this memory.",
-        )
-        st.button(
-            "Delete",
-            key="memories:delete",
-            on_click=state.delete,
-            args=(resources, memory.id),
-            icon=":material/delete:",
-            disabled=not session.may("operator"),
-            help="Hide it from every search. You can restore it at any time.",
-        )
-        st.button(
-            "Close",
-            key="memories:close",
-            on_click=state.select,
-            args=(None,),
-            type="tertiary",
-            icon=":material/close:",
-            help="Back to the table.",
-        )
+        locked, delete = not session.may("operator"), partial(state.delete, resources, memory.id)
+        edit, icon, off = partial(state.edit, True), ":material/edit:", shown.editing or locked
+        st.button("Edit", key="memories:edit", icon=icon, on_click=edit, disabled=off, help=EDIT_HELP)
+        icon = ":material/delete:"
+        st.button("Delete", key="memories:delete", icon=icon, on_click=delete, disabled=locked, help=DELETE_HELP)
+        close, icon, help = partial(state.select, None), ":material/close:", "Back to the table."
+        st.button("Close", key="memories:close", type="tertiary", icon=icon, on_click=close, help=help)
     # The form needs more width than a text, whose lines should stay short.
     left, right = st.columns([3, 2] if shown.editing else 2, gap="medium")
     with left:
@@ -265,16 +220,14 @@ def _relations(resources: Resources, memory: Memory) -> None:
     def other(edge: Relation) -> str:
         return edge.target_id if edge.source_id == memory.id else edge.source_id
 
+    def content(edge: Relation) -> str:
+        return excerpt(others[other(edge)].content) if other(edge) in others else ""
+
     columns: list[Column[Relation]] = [
         Column("", lambda edge: "→" if edge.source_id == memory.id else "←", 30, help="→ from this memory, ← to it"),
         Column("kind", lambda edge: edge.kind, 86, help="Kind of the relation"),
         Column("memory", other, 66, help="Its id; select a row to open it"),
-        Column(
-            "content",
-            lambda edge: excerpt(others[other(edge)].content) if other(edge) in others else "",
-            220,
-            help="First words of the other memory",
-        ),
+        Column("content", content, 220, help="First words of the other memory"),
         Column("weight", lambda edge: edge.weight, 64, "%.2f", "Strength, 0 to 1"),
     ]
     key = f"memories:relations:{state.present().generation}:{memory.id}"
@@ -315,21 +268,10 @@ def undo_bar(resources: Resources) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", key="memories:undo"):
         st.html(html.render("memories/undo.html", id=memory_id), width="content")
-        st.button(
-            "Undo",
-            key="memories:undo:button",
-            on_click=state.restore,
-            args=(resources, memory_id),
-            icon=":material/undo:",
-            help="Restore this memory.",
-        )
-        st.button(
-            "Dismiss",
-            key="memories:undo:dismiss",
-            on_click=state.dismiss_undo,
-            type="tertiary",
-            help="Hide this line. The memory stays under Deleted.",
-        )
+        undo, icon = partial(state.restore, resources, memory_id), ":material/undo:"
+        st.button("Undo", key="memories:undo:button", on_click=undo, icon=icon, help="Restore this memory.")
+        key, help = "memories:undo:dismiss", "Hide this line. The memory stays under Deleted."
+        st.button("Dismiss", key=key, on_click=state.dismiss_undo, type="tertiary", help=help)
 
 
 def problem_line() -> None:

@@ -1,22 +1,276 @@
-"""The Memories page: import, sources, browse, edit, statistics, index health, and opening another store."""
+"""The Memories page: import, sources, edit, statistics, index health, and opening another store.
+
+Its views Browse (search, filters, table, and the selected memory) and Deleted, whose memories can be restored, are here.
+"""
 
 from __future__ import annotations
 
-import streamlit as st
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
 
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import html, session
+from cems_workbench.records import IMPORTANCE, Memory
+from cems_workbench.store import Facets, Selection
+from cems_workbench.store.memories import DeletedMemory
+from cems_workbench.store.statistics import Sort
+from cems_workbench.ui.kit import html, session, widgets
+from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.html import begin_page, plain
-from cems_workbench.ui.kit.widgets import switch
-from cems_workbench.ui.memories import browse, detail, sources, state, store
+from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.widgets import remembered, switch
+from cems_workbench.ui.memories import detail, sources, state, store
+
+MAX_ROWS = 1_000
+
+
+def draw_deleted(resources: Resources, _: DeltaGenerator) -> None:
+    """Draw a table of deleted memories; selected ones can be restored."""
+    deleted, total = resources.store.memories.deleted(MAX_ROWS)
+    if not deleted:
+        widgets.empty(
+            "No deleted memories",
+            "Deleted memories are kept here, hidden from every search, until you restore them.",
+        )
+        return
+    key = f"memories:deleted:{state.present().generation}"
+    ids = [entry.memory.id for entry in deleted]
+    event = st.session_state.get(key)  # as last reported by the browser
+    marked = [ids[row] for row in (event["selection"]["rows"] if event else ()) if row < len(ids)]
+    text, button = st.columns([4, 1], vertical_alignment="bottom")
+    shown = f" The latest {MAX_ROWS:,} are shown." if total > len(deleted) else ""
+    text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
+    label, help = f"Restore {len(marked)}" if marked else "Restore", "Restore the selected memories."
+    common: dict[str, Any] = {"on_click": state.restore, "args": (resources, *marked), "disabled": not marked}
+    button.button(label, key="memories:restore", icon=":material/undo:", width="stretch", help=help, **common)
+    draw_table(deleted, DELETED, key=key, on_select="rerun", selection_mode="multi-row", most=14)
+
+
+DELETED: list[Column[DeletedMemory]] = [
+    Column("id", lambda entry: entry.memory.id, 84, help=FIELDS["id"], pinned=True),
+    Column("deleted", lambda entry: f"{entry.deleted_at:%Y-%m-%d %H:%M}", 124, help="When it was deleted, UTC"),
+    Column("memory", lambda entry: title_and_text(entry.memory), 400, help=FIELDS["memory"]),
+    Column("category", lambda entry: entry.memory.category, 96, help=FIELDS["category"]),
+    Column("project", lambda entry: entry.memory.project, 90, help=FIELDS["project"]),
+]
+
+
+PAGE_SIZE = 200
+MAX_TABLE_ROWS = 12
+NONE = "(none)"
+OUT_OF_DATE = "out of date"
+SORTS: dict[str, tuple[Sort, bool]] = {
+    "Newest first": ("created", True),
+    "Oldest first": ("created", False),
+    "Last accessed": ("accessed", True),
+    "Most accessed": ("accesses", True),
+    "Highest priority": ("priority", True),
+    "Most important": ("importance", True),
+    "Longest": ("length", True),
+    "Shortest": ("length", False),
+    "By id": ("id", False),
+}
+FILTER_HELP = {
+    "categories": ("Category", "Memories of these categories."),
+    "projects": ("Project", f"Memories of these projects; {NONE} has no project."),
+    "sessions": (
+        "Session",
+        "Memories written in these sessions. The most frequent are listed; you can type others.",
+    ),
+}
+FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
+
+
+def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
+    """Draw filters, table and the selected memory; an empty state if the store is empty."""
+    total = resources.store.memories.count()
+    if not total:
+        _empty(resources, place)
+        return
+    selection = filters(resources.store.memories.facets())
+    number = max(1, int(st.session_state.get(state.PAGE, 1)))
+    summary = st.container()
+    # Draw the rows first: counting the matches of a frequent text takes longer.
+    soon = resources.store.memories.soon(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+    if soon:
+        _table(resources, soon, selection.sort)
+    page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+    pages = max(1, math.ceil(page.total / PAGE_SIZE))
+    if number > pages:  # memories were deleted since
+        st.session_state[state.PAGE] = number = pages
+        page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+    with summary:
+        _summary(page.total, total, number)
+    if page.memories and not soon:
+        _table(resources, page.memories, selection.sort)
+    if pages > 1:
+        st.pagination(pages, key=state.PAGE)
+    picked = state.present().selected
+    if page.memories or picked is not None:  # without rows there is nothing to select
+        detail.draw_detail(resources, picked)
+
+
+def filters(facets: Facets) -> Selection:
+    """Draw the search box and filters; their selection. They keep their values across views and pages."""
+
+    def common(name: str, help: str) -> dict[str, Any]:
+        return remembered(f"memories:find:{name}", help) | {"on_change": _first_page}
+
+    def several(box: DeltaGenerator, name: str, values: Sequence[tuple[str | None, int]]) -> tuple[str | None, ...]:
+        label, help = FILTER_HELP[name]
+        options = [NONE if value is None else value for value, _ in values]
+        more = common(name, help)
+        chosen = box.multiselect(label, options, placeholder="any", accept_new_options=True, **more)
+        return tuple(None if value == NONE else value for value in chosen)
+
+    search, order = st.columns([4, 1], vertical_alignment="bottom")
+    more = common("text", "Finds this exact text, ignoring case, in id, title, content and tags.")
+    text = search.text_input("Search", placeholder="exact text", icon=":material/search:", **more)
+    sort = order.selectbox("Order", list(SORTS), **common("order", "Order of the table; undated memories come last."))
+    boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
+    categories = several(boxes[0], "categories", facets.categories)
+    projects = several(boxes[1], "projects", facets.projects)
+    sessions = several(boxes[2], "sessions", facets.sessions)
+    more = common("importance", "Memories of this importance.")
+    importance = boxes[3].multiselect("Importance", list(reversed(IMPORTANCE)), placeholder="any", **more)
+    more = common("pinned", "Pinned or unpinned memories.")
+    pinned = boxes[4].selectbox("Pinned", ["pinned", "not pinned"], index=None, placeholder="any", **more)
+    limits: dict[str, Any] = {"min_value": date(1970, 1, 1), "max_value": date(2100, 12, 31), "format": "YYYY-MM-DD"}
+    more = common("created", "First and last day of creation (UTC), both included.")
+    days = boxes[5].date_input("Created", value=[], **limits, **more)
+    span = tuple(days) if isinstance(days, tuple) else (days,)
+    column, descending = SORTS[sort]
+    return Selection(
+        text=text.strip(),
+        categories=categories,
+        projects=projects,
+        sessions=sessions,
+        importance=tuple(importance),
+        pinned=None if pinned is None else pinned == "pinned",
+        created_from=span[0] if span else None,
+        created_to=span[1] if len(span) > 1 else None,
+        sort=column,
+        descending=descending,
+    )
+
+
+def _first_page() -> None:
+    st.session_state[state.PAGE] = 1
+
+
+def clear_filters() -> None:
+    """Clear all filters."""
+    cleared: dict[str, Any] = {"text": "", "pinned": None, "created": []}
+    for name in FILTERS:
+        st.session_state.pop(f"memories:find:{name}", None)
+        st.session_state[f"memories:find:{name}"] = cleared.get(name, [])
+    _first_page()
+
+
+def _summary(matching: int, total: int, number: int) -> None:
+    """Draw the number of memories, the range shown, and Clear filters."""
+    first, last = (number - 1) * PAGE_SIZE + 1, min(number * PAGE_SIZE, matching)
+    counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
+    shown = f" · {first:,}–{last:,} shown" if matching > PAGE_SIZE else ""
+    with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
+        st.html(html.render("memories/hint.html", text=counted + shown), width="content")
+        common: dict[str, Any] = {"on_click": clear_filters, "disabled": matching == total, "type": "tertiary"}
+        st.button("Clear filters", key="memories:clear", help="Show all memories again.", **common)
+    if not matching:
+        widgets.empty("No memory matches", "Use fewer words, or clear the filters.")
+
+
+def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str]:
+    """By id, which of these memories are superseded or have expired, in words."""
+    relations, now = resources.store.relations, datetime.now(UTC)
+    edges = relations.superseding([memory.id for memory in memories]) if relations.has_superseding() else []
+    return stored_standings(memories, edges, now)
+
+
+def _day(moment: datetime | None) -> date | None:
+    return None if moment is None else moment.date()
+
+
+COLUMNS: list[Column[Memory]] = [
+    Column("id", lambda memory: memory.id, 84, help=FIELDS["id"], pinned=True),
+    Column("memory", title_and_text, 350, help=FIELDS["memory"]),
+    Column("created", lambda memory: _day(memory.created_at), 92, "YYYY-MM-DD", "Day, UTC."),
+    Column("category", lambda memory: memory.category, 112, help=FIELDS["category"]),
+    Column("project", lambda memory: memory.project, 118, help=FIELDS["project"]),
+    Column("session", lambda memory: memory.session, 92, help=FIELDS["session"]),
+    Column("accessed", lambda memory: _day(memory.last_accessed), 92, "YYYY-MM-DD", "Day of the last access, UTC."),
+    Column("accesses", lambda memory: memory.access_count, 78, "localized", FIELDS["accesses"]),
+    Column("priority", lambda memory: memory.priority, 70, "%.2f", FIELDS["priority"]),
+    Column("pinned", lambda memory: "pinned" if memory.pinned else None, 66, help=FIELDS["pinned"]),
+    Column("importance", lambda memory: memory.importance, 88, help=FIELDS["importance"]),
+]
+LENGTH: Column[Memory] = Column("length", lambda memory: len(memory.content), 70, "localized", FIELDS["length"])
+"""Shown if the table is sorted by it."""
+
+
+def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[Column[Memory]]:
+    """The columns in order: the sort column is next to the memory, visible on narrow screens.
+
+    So is "out of date" (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is,
+    and left out if none is.
+    """
+    by_name = {column.name: column for column in (*COLUMNS, LENGTH)}
+    first = [by_name[name] for name in dict.fromkeys(("id", "memory", sort))]
+    others = [column for column in COLUMNS if column not in first]
+    if not standing:
+        return [*first, *others]
+    words = Column[Memory](OUT_OF_DATE, lambda memory: standing.get(memory.id), 220, help=FIELDS[OUT_OF_DATE])
+    visible = any(memory_id in standing for memory_id in ids[:MAX_TABLE_ROWS])
+    return [*first, words, *others] if visible else [*first, *others, words]
+
+
+def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None:
+    ids = [memory.id for memory in memories]
+    shown = state.present()
+    # The selection is a row index, so a table of other rows needs another key.
+    key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
+    draw_table(
+        memories,
+        columns(sort, ids, standings(resources, memories)),
+        key=key,
+        on_select=lambda: _select_row(key, ids),
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
+        most=MAX_TABLE_ROWS,
+    )
+
+
+def _select_row(key: str, ids: Sequence[str]) -> None:
+    rows = st.session_state[key]["selection"]["rows"]
+    state.select(ids[rows[0]] if rows else None)
+
+
+def _empty(resources: Resources, place: DeltaGenerator) -> None:
+    widgets.empty("This store has no memories yet", "Import your own from a file, or start with the sample.")
+    with st.container(horizontal=True):
+        st.button(
+            "Import files",
+            key="memories:go-import",
+            type="primary",
+            help="Choose files with memories, queries or judgments.",
+            on_click=lambda: st.session_state.update({state.VIEW: "Import"}),
+        )
+        sources.offer_sample(resources, place, "browse")
+
 
 VIEWS = {
-    "Browse": browse.draw_browse,
+    "Browse": draw_browse,
     "Import": sources.draw_importing,
     "Sources": sources.draw,
     "Statistics": store.draw_statistics,
-    "Deleted": browse.draw_deleted,
+    "Deleted": draw_deleted,
     "Store": store.draw,
 }
 

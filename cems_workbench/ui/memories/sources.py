@@ -5,11 +5,10 @@ A password moves at once from the page to the resources, which hold it in memory
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import IO, Any
 
 import streamlit as st
@@ -17,11 +16,10 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS
 from cems_workbench.jobs.connecting import (
     ConnectReport,
-    SnapshotReport,
     SourceSpec,
     connect,
     forget,
@@ -30,7 +28,7 @@ from cems_workbench.jobs.connecting import (
     saved_spec,
     source_specs,
 )
-from cems_workbench.jobs.importing import FileImport, import_files, plan_undo, undo_import
+from cems_workbench.jobs.importing import import_files, plan_undo, undo_import
 from cems_workbench.jobs.store_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -43,9 +41,9 @@ from cems_workbench.store.importing import DEFAULT_OPTIONS
 from cems_workbench.store.imports import ImportEvent
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import html, session
-from cems_workbench.ui.kit.forms import COUNTS, count_rows, draw_errors, draw_options, notes, problems
+from cems_workbench.ui.kit.forms import draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.tables import Column, draw_table, draw_values
 from cems_workbench.ui.memories import state
 
 MAX_ROWS = 200
@@ -71,133 +69,111 @@ def draw_imports(resources: Resources, place: DeltaGenerator) -> None:
         _undo(resources, place, chosen)
 
 
-def _undone(event: ImportEvent) -> str:
-    return f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
-
-
 EVENTS: list[Column[ImportEvent]] = [
     Column("import", lambda event: event.number, 64, "%d"),
     Column("when", lambda event: f"{event.imported_at:%Y-%m-%d %H:%M}", 124, help="UTC"),
     Column("file", lambda event: event.name, "medium"),
-    Column("what it did", lambda event: event.words + _undone(event), "large"),
+    Column(
+        "what it did",
+        lambda event: event.words + (f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""),
+        "large",
+    ),
 ]
 
 
 def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None) -> None:
     """Draw the button that opens what the undo of an import will do, and does it once that is confirmed."""
-    plan, problem = None, ""
+    plan, label, problem = None, "Undo", "Remove what this import added and restore what it replaced"
     if event is not None:
+        label = f"Undo import {event.number}"
         try:
             plan = plan_undo(resources.store, event.number)
         except InputError as error:  # it was undone, and no later undo has brought rows of it back
             problem = str(error)
-    label = f"Undo import {event.number}" if event is not None else "Undo"
-    with st.popover(
-        label,
-        icon=":material/undo:",
-        key="memories:undo",
-        disabled=plan is None,
-        width="stretch",
-        help=f"{problem or 'Remove what this import added and restore what it replaced'}. Select another one in the table.",
-    ):
+    common: dict[str, Any] = {"icon": ":material/undo:", "disabled": plan is None, "width": "stretch"}
+    with st.popover(label, key="memories:undo", help=f"{problem}. Select another one in the table.", **common):
         if event is None or plan is None:
             return
         st.markdown(f"The undo of **import {event.number}** ({plain(event.name)}) {plain(plan.words)}.")
         for line in plan.stay:
             st.caption(plain(line))
-        confirmed = st.button(
-            f"Undo import {event.number} now", key=f"memories:undo:{event.number}", type="primary", width="stretch"
-        )
-    if confirmed:
-        _run(resources, place, event)
-
-
-def _run(resources: Resources, place: DeltaGenerator, event: ImportEvent) -> None:
-    try:
-        session.require("operator")
+        key = f"memories:undo:{event.number}"
+        confirmed = st.button(f"{label} now", key=key, type="primary", width="stretch")
+    if not confirmed:
+        return
+    with state.guarded("operator"):
         with state.cancellable_job(place, "undo", "Stop here. Undo this import again to continue.") as progress:
             done = undo_import(resources.store, event.number, progress)
-    except WorkbenchError as error:
-        state.update(problem=str(error))
-        st.rerun()
-    stay = f" {'. '.join(done.stay)}." if done.stay else ""
-    state.update(imports=(), undone=f"Import {event.number} ({event.name}) is undone: {done.done_words}.{stay}")
-    state.changed()
+        stay = f" {'. '.join(done.stay)}." if done.stay else ""
+        state.update(imports=(), undone=f"Import {event.number} ({event.name}) is undone: {done.done_words}.{stay}")
+        state.changed()
     st.rerun()
 
 
-MAX_ERROR_ROWS = 1_000
 AUTO = "recognise"
 LANGUAGE_NAMES = {
     language.AUTO: "detect from the texts",
     CJK: "Chinese, Japanese, Korean",
     NO_LANGUAGE: "none: unmodified words",
 }
+FILES_HELP = (
+    "Memories, relations, queries, judgments or logs of queries and answers; one or several files, in any order. Importing a file again "
+    "changes nothing; changed rows are updated."
+)
+IMPORT_HELP = "Import the files above. Rows that are left out are listed; all others are stored."
+SEARCHED_HELP = (
+    "Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it."
+)
+LANGUAGE_HELP = (
+    "Language of stemmer and stop words. Detected from the first texts if they are clear, otherwise English. Danish and Norwegian are too "
+    "similar to be detected: choose one of them. You can change it later in the view Store."
+)
 TITLES = {True: "title and content", False: "content alone"}
 """The label of a text rule with the title or without."""
 
 
 def draw_importing(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the uploader, and the report of the last import. Progress is drawn in `place`."""
-    files = st.file_uploader(
-        "Files to import",
-        accept_multiple_files=True,
-        key=f"memories:upload:{state.present().generation}",
-        help="Memories, relations, queries, judgments or logs of queries and answers; one or several files, in any order. "
-        "Importing a file again changes nothing; changed rows are updated.",
-    )
+    store, new = resources.store, not resources.store.memories.count()
+    key = f"memories:upload:{state.present().generation}"
+    files = st.file_uploader("Files to import", accept_multiple_files=True, key=key, help=FILES_HELP)
     kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")
-    chosen = kind.selectbox(
-        "Format",
-        [AUTO, *FORMATS],
-        key="memories:format",
-        help="Format of the files (`--format`). “recognise” detects it per file.\n\n"
-        + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
-    )
-    start = button.button(
-        "Import",
-        key="memories:import",
-        type="primary",
-        disabled=not files,
-        width="stretch",
-        help="Import the files above. Rows that are left out are listed; all others are stored.",
-    )
-    spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
-    rule = resources.store.texts.rule
-    if not resources.store.memories.count():
-        with_title = st.selectbox(
-            "Searched text",
-            (True, False),
-            0 if rule.title else 1,
-            key="memories:import:title",
-            format_func=lambda on: TITLES[on],
-            help="Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it.",
-        )
-        rule = replace(rule, title=with_title)
+    formats = "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values())
+    help = f"Format of the files (`--format`). “recognise” detects it per file.\n\n{formats}"
+    chosen = kind.selectbox("Format", [AUTO, *FORMATS], key="memories:format", help=help)
+    common: dict[str, Any] = {"type": "primary", "width": "stretch", "help": IMPORT_HELP}
+    start = button.button("Import", key="memories:import", disabled=not files, **common)
+    spoken, rule = language.AUTO, store.texts.rule
+    if new:
+        spoken = _language(store.language)
+        rule = replace(rule, title=title_box(st, rule, "memories:import", SEARCHED_HELP))
     options = draw_options("memories:import")
     if start and files and options is not None:
         reader_name = "auto" if chosen == AUTO else chosen
         _import([(file.name, file) for file in files], resources, place, reader_name, spoken, rule, options)
-    if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
+    if new and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
-    _report(state.present().imports)
+    if imports := state.present().imports:
+        st.markdown("## Last import")
+        draw_report(imports, "memories", "left-out-rows.csv")
+    else:
+        html.draw("memories/import_hint.html")
     draw_imports(resources, place)
+
+
+def title_box(box: Any, rule: TextRule, key: str, help: str | None = None) -> bool:
+    """Draw whether the title of a memory is searched with its content."""
+    at, key = 0 if rule.title else 1, f"{key}:title"
+    return bool(box.selectbox("Searched text", (True, False), at, key=key, format_func=TITLES.__getitem__, help=help))
 
 
 def _language(present: language.Language) -> str:
     """Draw the choice of the language for a store without memories; auto is offered until it has one."""
     before = present.current if present.given else language.AUTO
     names = LANGUAGES if present.given else (language.AUTO, *LANGUAGES)
-    return st.selectbox(
-        "Language of the memories",
-        names,
-        names.index(before),
-        key=f"memories:import:language:{before}",
-        format_func=language_name,
-        help="Language of stemmer and stop words. Detected from the first texts if they are clear, otherwise English. "
-        "Danish and Norwegian are too similar to be detected: choose one of them. You can change it later in the view Store.",
-    )
+    key, at = f"memories:import:language:{before}", names.index(before)
+    return st.selectbox("Language of the memories", names, at, key=key, format_func=language_name, help=LANGUAGE_HELP)
 
 
 def language_name(name: str) -> str:
@@ -207,11 +183,8 @@ def language_name(name: str) -> str:
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
     """Draw a button that imports the sample data."""
-    if st.button(
-        "Load the sample memories",
-        key=f"memories:sample:{key}",
-        help="Memories of a fictional engineer, with judged queries.",
-    ):
+    help = "Memories of a fictional engineer, with judged queries."
+    if st.button("Load the sample memories", key=f"memories:sample:{key}", help=help):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
             files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]
@@ -242,25 +215,25 @@ def _import(
     st.rerun()
 
 
-def _report(files: tuple[FileImport, ...]) -> None:
-    if not files:
-        html.draw("memories/import_hint.html")
-        return
-    st.markdown("## Last import")
-    for line in problems(files):
-        st.error(plain(line), icon=":material/block:")
-    if rows := count_rows(files):
-        draw_table(rows, COUNTS, key="memories:counts", most=len(rows))
-    for note in notes(files):
-        st.caption(plain(note))
-    title = "## {count} left out, or taken in part"
-    draw_errors(files, title, "memories:errors", "left-out-rows.csv", 12, MAX_ERROR_ROWS)
-
-
 ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
     f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
 READ_ONLY = "Read-only: nothing is written to the source. A source without any vectors is embedded here."
+PASSWORD_HELP = (
+    "Held in memory until the app ends, and nowhere else. Empty: from the environment ({variables}) or .pgpass."
+)
+EMBEDDER_HELP = (
+    "A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Empty: the configured one, if it reproduces 20 of "
+    "the stored vectors."
+)
+RATE_HELP = "For busy systems: at most so many chunks (or memories without chunks) are read per second on average. Also for Import changes."
+MAPPING_HELP = (
+    "YAML that names the table and its columns id, text and vector, or single fields; not needed for tables of memory libraries. "
+    "docs/use/sources.md has the fields."
+)
+MAPPING_HINT = "table: public.notes\nid: note_id\ntext: body\nvector: embedding"
+LOOK_HELP = "Show engine, counts, index, settings and what is missing. Nothing is imported."
+TAKE_HELP = "Import memories, chunks, vectors and relations into this store. Later imports read only changes."
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -270,101 +243,48 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if present.source_problem:
         st.error(plain(present.source_problem), icon=":material/block:")
     if present.looked is not None:
-        _draw_probe(*present.looked)
+        st.markdown("## What the source has")
+        with st.container(border=True):
+            st.html(probe_html(*present.looked))
     if present.connected is not None:
         _draw_connected(present.connected)
     if resources.store.sources.read():
         _cards(resources, place)
     elif present.looked is None and not present.source_problem:
-        html.draw("memories/source_forms.html", forms=_address_forms())
-
-
-def _address_forms() -> list[tuple[str, str, str]]:
-    """System, form of address, what it is; a row for each form."""
-    rows = [(kind.title, form, kind.description) for kind in importable() for form in kind.addresses]
-    return [*rows, ("Any", ANY, "the address in an environment variable, such as env:DATABASE_URL")]
+        rows = [(kind.title, form, kind.description) for kind in importable() for form in kind.addresses]
+        forms = [*rows, ("Any", ANY, "the address in an environment variable, such as env:DATABASE_URL")]
+        html.draw("memories/source_forms.html", forms=forms)
 
 
 def _form(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Connect a live system", help=f"{READ_ONLY} The role needs the right to read and no other.")
     box, password = st.columns([3, 1])
-    box.text_input(
-        "Address",
-        key=ADDRESS,
-        placeholder="postgresql://reader@db.example/cems",
-        help=f"{', '.join(kind.title for kind in importable())}, or `{ANY}` for an address in an environment variable. `?user=ID` takes "
-        "the memories of one user.",
-    )
-    password.text_input(
-        "Password or key",
-        key=PASSWORD,
-        type="password",
-        autocomplete="off",
-        help="Held in memory until the app ends, and nowhere else. Empty: from the environment "
-        f"({', '.join(credential_variables())}) or .pgpass.",
-    )
+    help = f"{', '.join(kind.title for kind in importable())}, or `{ANY}` for an address in an environment variable. "
+    help += "`?user=ID` takes the memories of one user."
+    box.text_input("Address", key=ADDRESS, placeholder="postgresql://reader@db.example/cems", help=help)
+    help = PASSWORD_HELP.format(variables=", ".join(credential_variables()))
+    password.text_input("Password or key", key=PASSWORD, type="password", autocomplete="off", help=help)
     with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
-        st.text_input(
-            "Embedder that made its vectors",
-            key=EMBEDDER,
-            placeholder=f"{Settings().embedder}, if it reproduces them",
-            help="A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Empty: the configured one, if it "
-            "reproduces 20 of the stored vectors.",
-        )
-        st.number_input(
-            "Rows per second, at most",
-            min_value=1,
-            value=None,
-            step=100,
-            key=RATE,
-            placeholder="no limit",
-            help="For busy systems: at most so many chunks (or memories without chunks) are read per second on average. Also for Import "
-            "changes.",
-        )
-        st.text_area(
-            "Mapping",
-            key=MAPPING,
-            height=120,
-            placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
-            help="YAML that names the table and its columns id, text and vector, or single fields; not needed for tables of memory "
-            "libraries. docs/use/sources.md has the fields.",
-        )
+        hint = f"{Settings().embedder}, if it reproduces them"
+        st.text_input("Embedder that made its vectors", key=EMBEDDER, placeholder=hint, help=EMBEDDER_HELP)
+        limits: dict[str, Any] = {"min_value": 1, "value": None, "step": 100, "placeholder": "no limit"}
+        st.number_input("Rows per second, at most", key=RATE, help=RATE_HELP, **limits)
+        st.text_area("Mapping", key=MAPPING, height=120, placeholder=MAPPING_HINT, help=MAPPING_HELP)
+    typed = bool(st.session_state[ADDRESS].strip())
+    common: dict[str, Any] = {"on_click": _keep_secret, "args": (resources,), "disabled": not typed}
     with st.container(horizontal=True, vertical_alignment="center"):
-        typed = bool(st.session_state[ADDRESS].strip())
-        looking = st.button(
-            "Preview",
-            key="memories:source:look",
-            on_click=_keep_secret,
-            args=(resources,),
-            disabled=not typed,
-            help="Show engine, counts, index, settings and what is missing. Nothing is imported.",
-        )
-        taking = st.button(
-            "Import memories",
-            key="memories:source:take",
-            type="primary",
-            on_click=_keep_secret,
-            args=(resources,),
-            disabled=not typed,
-            help="Import memories, chunks, vectors and relations into this store. Later imports read only changes.",
-        )
+        looking = st.button("Preview", key="memories:source:look", help=LOOK_HELP, **common)
+        taking = st.button("Import memories", key="memories:source:take", type="primary", help=TAKE_HELP, **common)
         st.caption(READ_ONLY)
     if not looking and not taking:
         return
-    try:
-        session.require("operator")
-        spec = _typed(resources)
-    except InputError as error:
-        state.update(source_problem=str(error), looked=None, connected=None)
-        return
-    if taking:
-        import_source(resources, spec, place, st.session_state[EMBEDDER].strip() or None)
     state.update(source_problem="", looked=None, connected=None)
-    try:
+    with state.guarded("operator", "source_problem"):
+        spec = _typed(resources)
+        if taking:
+            import_source(resources, spec, place, st.session_state[EMBEDDER].strip() or None)
         with place, st.spinner("asking the source"):
             state.update(looked=(spec.address.plain, probe_source(spec)))
-    except WorkbenchError as error:
-        state.update(source_problem=str(error))
 
 
 def _keep_secret(resources: Resources) -> None:
@@ -398,14 +318,10 @@ def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator,
     # Before the import: a cancelled one has changed the store too.
     state.changed()
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
-    try:
-        with state.cancellable_job(
-            place, "source", "Stop here. What was imported stays; Resume continues from there."
-        ) as progress:
-            report = connect(resources, Settings(), [spec], progress, embedder, st.session_state.get(RATE))
+    stop = "Stop here. What was imported stays; Resume continues from there."
+    with state.guarded("operator", "source_problem"), state.cancellable_job(place, "source", stop) as progress:
+        report = connect(resources, Settings(), [spec], progress, embedder, st.session_state.get(RATE))
         state.update(connected=report)
-    except WorkbenchError as error:
-        state.update(source_problem=str(error))
     st.rerun()
 
 
@@ -422,42 +338,30 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _draw_probe(address: str, probe: SourceInfo) -> None:
-    st.markdown("## What the source has")
-    with st.container(border=True):
-        st.html(probe_html(address, probe))
-
-
 def _draw_connected(report: ConnectReport) -> None:
     st.markdown("## Last import")
-    rows = [row for snapshot, _ in report.sources for row in snapshot.counts]
-    draw_table(rows, SOURCE_COUNTS, key="memories:source:counts", most=len(rows))
+    rows = [tuple(map(row.get, COUNTED)) for snapshot, _ in report.sources for row in snapshot.counts]
+    draw_values(list(COUNTED), rows, key="memories:source:counts", help=COUNTED, most=len(rows))
     for snapshot, embedder_line in report.sources:
         read, *notes = snapshot.lines
         html.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
-        _problems(snapshot)
+        count = len(snapshot.problems) + snapshot.more_problems
+        if count:
+            st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")
+            if snapshot.more_problems:
+                st.caption(f"The first {len(snapshot.problems):,} are listed.")
+            draw_table(snapshot.problems, PROBLEMS, key="memories:source:problems", most=12)
     if report.problem:
         st.warning(plain(f"Not searchable yet: {report.problem}"), icon=":material/warning:")
 
 
-def _problems(report: SnapshotReport) -> None:
-    """The rows that were left out, or taken in part."""
-    count = len(report.problems) + report.more_problems
-    if not count:
-        return
-    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")
-    if count > len(report.problems):
-        st.caption(f"The first {len(report.problems):,} are listed.")
-    draw_table(report.problems, PROBLEMS, key="memories:source:problems", most=12)
-
-
-SOURCE_COUNTS: list[Column[Mapping[str, Any]]] = [
-    Column("rows", itemgetter("rows"), "small", help="What was imported"),
-    Column("added", itemgetter("added"), help="New in this store"),
-    Column("updated", itemgetter("updated"), help="Changed in the source since the last import"),
-    Column("unchanged", itemgetter("unchanged"), help="Same in both; not read again"),
-    Column("deleted", itemgetter("deleted"), help="No longer in the source, so deleted here"),
-]
+COUNTED = {
+    "rows": "What was imported",
+    "added": "New in this store",
+    "updated": "Changed in the source since the last import",
+    "unchanged": "Same in both; not read again",
+    "deleted": "No longer in the source, so deleted here",
+}
 PROBLEMS: list[Column[RowProblem]] = [
     Column("memory", lambda each: each.memory_id, "medium", help="Its id there"),
     Column("field", lambda each: each.field, "small"),
@@ -468,13 +372,8 @@ PROBLEMS: list[Column[RowProblem]] = [
 def _cards(resources: Resources, place: DeltaGenerator) -> None:
     title, again = st.columns([5, 1], vertical_alignment="bottom")
     title.markdown("## Sources of this store")
-    again.button(
-        "Ask again",
-        key="memories:source:ask",
-        on_click=forget_answers,
-        width="stretch",
-        help="Ask each source again whether it answers and how many memories it holds.",
-    )
+    help = "Ask each source again whether it answers and how many memories it holds."
+    again.button("Ask again", key="memories:source:ask", on_click=forget_answers, width="stretch", help=help)
     now = datetime.now(UTC)
     for status in asked(resources, place):
         with st.container(border=True, key=f"memories:source:card:{status.record.id}"):
@@ -484,7 +383,8 @@ def _cards(resources: Resources, place: DeltaGenerator) -> None:
 
 def asked(resources: Resources, place: DeltaGenerator) -> list[SourceStatus]:
     """The status of each source, asked once per content version of the store."""
-    ready = _ready(resources)
+    embedder = resources.embedder
+    ready = not isinstance(embedder, TokenEmbedder) or embedder.loaded  # the page does not wait for weights
     key = (str(resources.store.path), resources.store.content_version, resources.embedder.line if ready else "")
     last = state.present().sources_asked
     if last is None or last[0] != key:
@@ -499,21 +399,18 @@ def forget_answers() -> None:
     state.update(sources_asked=None)
 
 
-def _ready(resources: Resources) -> bool:
-    """Whether the embedder is loaded: the page does not wait for weights."""
-    embedder = resources.embedder
-    return not isinstance(embedder, TokenEmbedder) or embedder.loaded
-
-
 def card_html(status: SourceStatus, now: datetime) -> Markup:
     """The status of a source: reachable, counts, snapshot, vectors, settings."""
     record, probe = status.record, status.probe
+    vectors = "good" if status.match is not None and status.match.same else "ok"
+    if status.other_embedder or status.contradicted:
+        vectors = "warning"
     answers = ("Reachable", "answers", "good") if probe is not None else ("Reachable", status.problem, "warning")
     facts = [
         answers,
         ("Memories", status.rows.removeprefix("memories: "), "warning" if status.difference else "ok"),
         ("Snapshot", snapshot_line(record, now), "ok" if record.complete else "warning"),
-        ("Vectors", status.embedder, _vectors_state(status)),
+        ("Vectors", status.embedder, vectors),
         *([("Not of their texts", "; ".join(status.mismatched), "warning")] if status.mismatched else []),
         *([] if probe is None else _drawn(probe.engine_facts)),
     ]
@@ -521,39 +418,26 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
     return html.render("memories/source.html", address=record.address, engine=engine, facts=facts)
 
 
-def _vectors_state(status: SourceStatus) -> str:
-    if status.other_embedder or status.contradicted:
-        return "warning"
-    return "good" if status.match is not None and status.match.same else "ok"
+CHANGES_HELP = "Import new and changed memories, and delete those that the source no longer has."
+NAMED_HELP = "A path, hub id, `ollama:MODEL` or `openai:MODEL`. It is compared with 20 of the stored vectors."
 
 
 def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenerator) -> None:
     key = f"memories:source:{record.id}"
     with st.container(horizontal=True, vertical_alignment="center"):
-        taking = st.button(
-            "Import changes" if record.complete else "Resume",
-            key=f"{key}:take",
-            icon=":material/sync:",
-            help="Import new and changed memories, and delete those that the source no longer has.",
-        )
+        label, help = "Import changes" if record.complete else "Resume", CHANGES_HELP
+        taking = st.button(label, key=f"{key}:take", icon=":material/sync:", help=help)
         with st.popover("Name its embedder", key=f"{key}:naming", help="Name the embedder that made its vectors."):
-            named = st.text_input(
-                "Embedder that made its vectors",
-                record.embedder or "",
-                key=f"{key}:embedder",
-                help="A path, hub id, `ollama:MODEL` or `openai:MODEL`. It is compared with 20 of the stored vectors.",
-            ).strip()
+            label, value = "Embedder that made its vectors", record.embedder or ""
+            named = st.text_input(label, value, key=f"{key}:embedder", help=NAMED_HELP).strip()
             naming = st.button("Compare and use it", key=f"{key}:name", disabled=not named)
         with st.popover("Forget", key=f"{key}:forgetting", help="Remove this source and its memories from the store."):
             st.caption(f"Deletes its {record.memories:,} memories from this store. The source itself is not touched.")
             st.button("Delete them and forget it", key=f"{key}:forget", on_click=_forget, args=(resources, record))
     if taking or naming:
-        try:
-            spec = saved_spec(resources, record)
-        except InputError as error:
-            state.update(source_problem=str(error))
-            st.rerun()
-        import_source(resources, spec, place, named if naming else None)
+        with state.guarded("operator", "source_problem"):
+            import_source(resources, saved_spec(resources, record), place, named if naming else None)
+        st.rerun()
 
 
 def _forget(resources: Resources, record: SourceRecord) -> None:

@@ -25,7 +25,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
 from cems_workbench.sources.source import SourceInfo
-from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
@@ -34,10 +33,6 @@ VIEW, PAGE = "memories:view", "memories:page"
 """Keys of widgets set from elsewhere: the view, and the page of the table."""
 MAX_USES = 12
 """Maximum counts over a query set cached per session."""
-
-
-Counted = tuple[Statistics, list[Duplicates], int]
-"""Statistics of the store, its exact duplicates and their number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +54,6 @@ class MemoriesState:
     """Reports of the last import."""
     undone: str = ""
     """Outcome of the last undo of an import."""
-    counted: tuple[object, Counted] | None = None
-    """With the store content and day they were counted for."""
     compared: tuple[object, NearDuplicates] | None = None
     """Near duplicates, with the store content, embedder and threshold they were compared for."""
     index_message: str = ""
@@ -117,10 +110,15 @@ def select(memory_id: str | None) -> None:
     update(selected=memory_id, editing=False, problem="", notice="")
 
 
-def open_in_memories(memory_id: str) -> None:
-    """Go to the Memories page and show this memory in full; does not return. Called from another page."""
+def show_in_browse(memory_id: str) -> None:
+    """Show a memory in full in the view Browse; before the page is drawn."""
     select(memory_id)
     st.session_state[VIEW] = "Browse"
+
+
+def open_in_memories(memory_id: str) -> None:
+    """Go to the Memories page and show this memory in full; does not return. Called from another page."""
+    show_in_browse(memory_id)
     st.switch_page("pages/memories.py")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,15 @@ from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule, TextRule
-from cems_workbench.store import Duplicates, IndexState, RefreshReport, Statistics
+from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule
+from cems_workbench.store import Duplicates, IndexState, Statistics
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
 from cems_workbench.ui.kit import html, session, widgets
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, layout
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.memories import across, sources, state
-from cems_workbench.ui.memories.sources import TITLES, language_name
+from cems_workbench.ui.memories.sources import language_name, title_box
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -66,6 +67,21 @@ LANGUAGE_HELP = (
 )
 
 
+FOLDER_HELP = "A folder on the machine that runs this app: next to its store, or in one of CEMS_WORKBENCH_FOLDERS."
+OPEN_HELP = "Close the current store and open the one in this folder."
+CREATE_HELP = "Create an empty store in this folder, which may not exist yet, and open it."
+INDEXES_HELP = (
+    "Derived from the memories, and can be rebuilt at any time. The version numbers the store's changes: an index is up to date if it was "
+    "built from the latest one. Vectors are searched exactly; a config that asks for Chroma's graph (lists.vector.index) has it made when "
+    "it is asked."
+)
+REFRESH_HELP = (
+    "Index the latest changes. After a change of the embedding model all memories are embedded; the vectors of the previous model are "
+    "kept."
+)
+REBUILD_HELP = "Delete both indexes and rebuild them. All memories are embedded again."
+
+
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the folder, the indexes, and the sources if there are any."""
     folder(resources.store.path)
@@ -73,10 +89,8 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     indexes(resources, place)
     if resources.store.sources.read():
         st.space("small")
-        st.markdown(
-            "## Sources",
-            help="Live systems that memories were imported from; update them in the view Sources.",
-        )
+        help = "Live systems that memories were imported from; update them in the view Sources."
+        st.markdown("## Sources", help=help)
         checks = source_checks(sources.asked(resources, place), datetime.now(UTC))
         html.draw("memories/checks.html", checks=checks)
 
@@ -86,29 +100,12 @@ def folder(present: Path | None) -> None:
     st.markdown("## Folder")
     if present is not None:
         html.draw("memories/open_folder.html", path=present.resolve())
-    box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
-    box.text_input(
-        "Another folder",
-        key="memories:folder",
-        placeholder="/path/to/a/store",
-        help="A folder on the machine that runs this app: next to its store, or in one of CEMS_WORKBENCH_FOLDERS.",
-    )
-    open_button.button(
-        "Open",
-        key="memories:folder:open",
-        on_click=_switch,
-        args=(False,),
-        width="stretch",
-        help="Close the current store and open the one in this folder.",
-    )
-    create_button.button(
-        "Create",
-        key="memories:folder:create",
-        on_click=_switch,
-        args=(True,),
-        width="stretch",
-        help="Create an empty store in this folder, which may not exist yet, and open it.",
-    )
+    box, *buttons = st.columns([6, 1, 1], vertical_alignment="bottom")
+    box.text_input("Another folder", key="memories:folder", placeholder="/path/to/a/store", help=FOLDER_HELP)
+    rows = (("Open", "open", False, OPEN_HELP), ("Create", "create", True, CREATE_HELP))
+    for button, (label, name, create, help) in zip(buttons, rows, strict=True):
+        common: dict[str, Any] = {"on_click": _switch, "args": (create,), "width": "stretch", "help": help}
+        button.button(label, key=f"memories:folder:{name}", **common)
     if problem := state.present().folder_problem:
         st.error(plain(problem), icon=":material/block:")
 
@@ -134,12 +131,7 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the health of both indexes, with Refresh and Rebuild."""
-    st.markdown(
-        "## Search indexes",
-        help="Derived from the memories, and can be rebuilt at any time. The version numbers the store's changes: an index is "
-        "up to date if it was built from the latest one. Vectors are searched exactly; a config that "
-        "asks for Chroma's graph (lists.vector.index) has it made when it is asked.",
-    )
+    st.markdown("## Search indexes", help=INDEXES_HELP)
     model, problem = _vector_model(resources)
     states = resources.store.indexes.states(model)
     if problem:
@@ -151,20 +143,10 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
     _text(resources)
     _language(resources)
+    fresh, icon = all(index.fresh for index in states), ":material/refresh:"
     with st.container(horizontal=True, vertical_alignment="center"):
-        refresh = st.button(
-            "Refresh",
-            key="memories:refresh",
-            disabled=all(index.fresh for index in states),
-            help="Index the latest changes. After a change of the embedding model all memories are embedded; the vectors of the "
-            "previous model are kept.",
-        )
-        rebuild = st.button(
-            "Rebuild",
-            key="memories:rebuild",
-            icon=":material/refresh:",
-            help="Delete both indexes and rebuild them. All memories are embedded again.",
-        )
+        refresh = st.button("Refresh", key="memories:refresh", disabled=fresh, help=REFRESH_HELP)
+        rebuild = st.button("Rebuild", key="memories:rebuild", icon=icon, help=REBUILD_HELP)
         if message := state.present().index_message:
             st.caption(plain(message))
     if refresh or rebuild:
@@ -173,7 +155,11 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             # Marked outdated until done, so that the next rerun resumes an interrupted refresh.
             state.update(indexes_behind=True, compared=None)
             report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
-        state.update(indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Refreshed", report))
+        message = "Everything is up to date."
+        if report is not None:
+            done, notes = "Rebuilt" if rebuild else "Refreshed", "".join(f" {note}." for note in report.notes)
+            message = f"{done} in {report.seconds:.1f} s: {report.embedded:,} texts embedded.{notes}"
+        state.update(indexes_behind=False, index_message=message)
         st.rerun()
 
 
@@ -183,16 +169,10 @@ def _text(resources: Resources) -> None:
     st.caption(f"Searched text: **{rule}**.", help=TEXT_HELP)
     title, fields, most, button = st.columns([2, 3, 2, 2], vertical_alignment="bottom")
     key = f"memories:text:{rule}"
-    with_title = title.selectbox(
-        "Searched text", (True, False), 0 if rule.title else 1, key=f"{key}:title", format_func=lambda on: TITLES[on]
-    )
+    with_title = title_box(title, rule, key)
+    help = "A line “name: value” for each of these fields that a memory has."
     names = fields.multiselect(
-        "Lines before it",
-        TEXT_FIELDS,
-        rule.fields,
-        key=f"{key}:fields",
-        placeholder="none",
-        help="A line “name: value” for each of these fields that a memory has.",
+        "Lines before it", TEXT_FIELDS, rule.fields, key=f"{key}:fields", placeholder="none", help=help
     )
     tokens = most.number_input(
         "First tokens",
@@ -205,22 +185,17 @@ def _text(resources: Resources) -> None:
         help="Only the first tokens of that text are embedded and searched; empty is all.",
     )
     chosen = known_text_rule(with_title, names, tokens)
-    button.button(
-        "Change text",
-        key="memories:text:change",
-        disabled=chosen == rule,
-        width="stretch",
-        on_click=_change_text,
-        args=(resources, chosen),
-        help="Use this text from now on. Texts that differ are embedded again.",
-    )
 
+    def change() -> None:
+        with state.guarded("operator", "index_message"):
+            if resources.store.texts.choose(chosen):
+                state.changed()
+                said = f"Searched is now: {chosen}. The indexes are refreshed."
+                state.update(index_message=said, indexes_behind=True)
 
-def _change_text(resources: Resources, rule: TextRule) -> None:
-    with state.guarded("operator", "index_message"):
-        if resources.store.texts.choose(rule):
-            state.changed()
-            state.update(index_message=f"Searched is now: {rule}. The indexes are refreshed.", indexes_behind=True)
+    help, same = "Use this text from now on. Texts that differ are embedded again.", chosen == rule
+    common: dict[str, Any] = {"disabled": same, "width": "stretch", "on_click": change, "help": help}
+    button.button("Change text", key="memories:text:change", **common)
 
 
 def _language(resources: Resources) -> None:
@@ -228,47 +203,31 @@ def _language(resources: Resources) -> None:
     spoken = resources.store.language.choice()
     st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE_HELP)
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
-    key = f"memories:language:{spoken.language}"
     chosen = box.selectbox(
         "Another language",
         LANGUAGES,
         LANGUAGES.index(spoken.language),
-        key=key,
+        key=f"memories:language:{spoken.language}",
         format_func=language_name,
         help="Memories, labels and vectors stay; only the lexical index is rebuilt.",
     )
-    button.button(
-        "Change language",
-        key="memories:language:change",
-        disabled=chosen == spoken.language,
-        width="stretch",
-        on_click=_change_language,
-        args=(resources, key),
-        help="Use this language for lexical search, and rebuild its index.",
-    )
 
+    def change() -> None:
+        with state.guarded("operator", "index_message"):
+            if resources.store.language.choose(chosen):
+                state.changed()
+                state.update(index_message=f"Lexical search now uses {chosen}; its index is being rebuilt.")
 
-def _change_language(resources: Resources, key: str) -> None:
-    with state.guarded("operator", "index_message"):
-        name = st.session_state[key]
-        if resources.store.language.choose(name):
-            state.changed()
-            state.update(index_message=f"Lexical search now uses {name}; its index is being rebuilt.")
+    help, same = "Use this language for lexical search, and rebuild its index.", chosen == spoken.language
+    common: dict[str, Any] = {"disabled": same, "width": "stretch", "on_click": change, "help": help}
+    button.button("Change language", key="memories:language:change", **common)
 
 
 def chunks_line(cut: ChunkStatistics) -> str:
     """The store's chunk rule and its chunk counts, as Markdown."""
     imported = f" ({cut.given:,} imported with the memories)" if cut.given else ""
-    there = (
-        "no memory is split"
-        if not cut.chunks
-        else f"{_count_text(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{imported}"
-    )
-    return f"Chunks: **{cut.rule}**, {RULES[cut.rule]}; {there}."
-
-
-def _count_text(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"
+    split = f"{cut.memories:,} {'memory' if cut.memories == 1 else 'memories'} in {cut.chunks:,} chunks{imported}"
+    return f"Chunks: **{cut.rule}**, {RULES[cut.rule]}; {split if cut.chunks else 'no memory is split'}."
 
 
 def _vector_model(resources: Resources) -> tuple[str | None, str]:
@@ -281,13 +240,6 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
     except ModelError as error:
         return None, f"The embedding model cannot be reached: {error}"
     return model, ""
-
-
-def _outcome(done: str, report: RefreshReport | None) -> str:
-    if report is None:
-        return "Everything is up to date."
-    notes = "".join(f" {note}." for note in report.notes)
-    return f"{done} in {report.seconds:.1f} s: {report.embedded:,} texts embedded.{notes}"
 
 
 COLUMN_HEIGHT_PX = 230
@@ -313,49 +265,48 @@ NUMBERS_HELP = {
 
 def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
     """Draw numbers, charts and duplicates."""
-    statistics, duplicates, duplicated = _cached_statistics(resources)
+    now, memories = datetime.now(UTC), resources.store.memories
+    # Ages depend on the day.
+    statistics, duplicates, duplicated = session.kept(
+        "memories:counted",
+        (resources.store.content_version, now.date()),
+        lambda: (memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS)),
+    )
     if not statistics.memories:
         widgets.empty("Nothing to count yet", "Import memories first, under Import.")
         return
     st.html(numbers_html(statistics))
-    left, right = st.columns(2, gap="large")
-    _chart(
-        left,
-        "Categories",
-        "Memories of each category.",
-        first_and_rest(statistics.categories, "(none)"),
-        bars,
-    )
-    _chart(
-        right,
-        "Projects",
-        "Memories of each project; (none) belongs to no project.",
-        first_and_rest(statistics.projects, "(none)"),
-        bars,
-    )
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
-    left, right = st.columns(2, gap="large")
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
-    _chart(left, "Created", f"Memories by month of creation.{undated}", months, columns)
-    _chart(
-        right,
-        "Length",
-        f"Characters of the content; half have at most {statistics.median_length:,}.",
-        statistics.lengths,
-        bars,
-    )
-    left, right = st.columns(2, gap="large")
-    _chart(
-        left,
-        "Age",
-        f"Time since creation, each bar up to the given age.{undated}",
-        statistics.ages,
-        bars,
-    )
-    with right:
+    half = f"Characters of the content; half have at most {statistics.median_length:,}."
+    categories, projects = (first_and_rest(counts, "(none)") for counts in (statistics.categories, statistics.projects))
+    charts: list[tuple[str, str, Sequence[tuple[str, int]]]] = [
+        ("Categories", "Memories of each category.", categories),
+        ("Projects", "Memories of each project; (none) belongs to no project.", projects),
+        ("Created", f"Memories by month of creation.{undated}", months),
+        ("Length", half, statistics.lengths),
+        ("Age", f"Time since creation, each bar up to the given age.{undated}", statistics.ages),
+    ]
+    for i, (title, caption, counts) in enumerate(charts):
+        if i % 2 == 0:
+            places = st.columns(2, gap="large")
+        with places[i % 2]:
+            st.markdown(f"## {title}")
+            st.caption(caption)
+            draw_chart(
+                (columns if title == "Created" else bars)(counts),
+                key=f"memories:chart:{title}",
+                alt=caption,
+                table=partial(_counts_rows, title.lower(), counts),
+            )
+    with places[1]:
         _exact(duplicates, duplicated)
     _near(resources, place)
     _hubs(resources)
+
+
+def _counts_rows(of: str, counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{of: name, "memories": count} for name, count in counts]
 
 
 def _hubs(resources: Resources) -> None:
@@ -367,24 +318,7 @@ def _hubs(resources: Resources) -> None:
     panel = st.expander("Count over a query set", key=HUBS, icon=":material/query_stats:", on_change="rerun")
     if panel.open:
         with panel:
-            across.draw_hubs(resources, HUBS, _open_in_browse)
-
-
-def _open_in_browse(memory_id: str) -> None:
-    state.select(memory_id)
-    st.session_state[state.VIEW] = "Browse"
-
-
-def _cached_statistics(resources: Resources) -> state.Counted:
-    """Statistics of the store, recomputed when its content or the day changes (ages depend on the day)."""
-    now = datetime.now(UTC)
-    key = (resources.store.content_version, now.date())
-    counted = state.present().counted
-    if counted is None or counted[0] != key:
-        memories = resources.store.memories
-        counted = (key, (memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS)))
-        state.update(counted=counted)
-    return counted[1]
+            across.draw_hubs(resources, HUBS, state.show_in_browse)
 
 
 def numbers_html(statistics: Statistics) -> Markup:
@@ -404,20 +338,6 @@ def numbers_html(statistics: Statistics) -> Markup:
         "longest": f"{statistics.longest:,}",
     }
     return widgets.numbers((name, value, NUMBERS_HELP[name]) for name, value in figures.items())
-
-
-def _chart(
-    place: DeltaGenerator, title: str, caption: str, counts: Sequence[tuple[str, int]], figure: Callable[..., Figure]
-) -> None:
-    with place:
-        st.markdown(f"## {title}")
-        st.caption(caption)
-        draw_chart(
-            figure(counts),
-            key=f"memories:chart:{title}",
-            alt=caption,
-            table=lambda: [{title.lower(): name, "memories": count} for name, count in counts],
-        )
 
 
 def _exact(groups: list[Duplicates], total: int) -> None:
@@ -441,36 +361,21 @@ def exact_html(groups: Sequence[Duplicates]) -> Markup:
 def _near(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Near duplicates")
     slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
-    threshold = slider.slider(
-        "Similarity from",
-        0.80,
-        1.0,
-        DEFAULT_NEAR_COSINE,
-        0.01,
-        key="memories:near:threshold",
-        help=f"{COSINE_HELP} Lower finds more pairs.",
-    )
-    asked = button.button(
-        "Compare",
-        key="memories:near:button",
-        width="stretch",
-        help=f"Compares all pairs of memories; in a larger store, the newest {MAX_MEMORIES:,}.",
-    )
-    key = (resources.store.content_version, resources.embedder.line, threshold)
+    key, help = "memories:near:threshold", f"{COSINE_HELP} Lower finds more pairs."
+    threshold = slider.slider("Similarity from", 0.80, 1.0, DEFAULT_NEAR_COSINE, 0.01, key=key, help=help)
+    help = f"Compares all pairs of memories; in a larger store, the newest {MAX_MEMORIES:,}."
+    asked = button.button("Compare", key="memories:near:button", width="stretch", help=help)
+    of = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared
-    if asked or (compared is not None and compared[0] != key):
+    if asked or (compared is not None and compared[0] != of):
         with state.cancellable_job(place, "near") as progress:
             resources.refresh(progress)
-            compared = (key, near_duplicates(resources, threshold))
+            compared = (of, near_duplicates(resources, threshold))
         state.update(compared=compared, indexes_behind=False)
     if compared is None:
         st.caption("Finds memories with nearly the same meaning. Press Compare.")
         return
-    _pairs(compared[1], threshold, resources.store.memories.count())
-
-
-def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:
-    """Draw the number of pairs, and the closest pairs side by side."""
+    near, total = compared[1], resources.store.memories.count()
     limited = (
         f" Only the newest {near.compared:,} of {total:,} memories were compared." if near.compared < total else ""
     )
@@ -479,9 +384,8 @@ def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:
         st.caption(f"No pair reaches {threshold:.2f}, not counting exact duplicates.{limited}")
         return
     shown = f" The {len(closest.pairs)} closest are shown." if len(closest.pairs) < closest.total else ""
-    st.caption(
-        f"{closest.total:,} pair{'s' if closest.total != 1 else ''} with a cosine of at least {threshold:.2f}.{shown}{limited}"
-    )
+    count = f"{closest.total:,} pair{'s' if closest.total != 1 else ''}"
+    st.caption(f"{count} with a cosine of at least {threshold:.2f}.{shown}{limited}")
     st.html(near_html(near))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import streamlit as st
 
@@ -19,8 +20,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.comparison import MeasureDifference, interval_words
-from cems_workbench.evaluation.evaluate import Summary
+from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import LabelledEvidence
@@ -37,23 +37,35 @@ from cems_workbench.jobs.scoring import Lacking
 from cems_workbench.jobs.tuning import SearchResult, card_of
 from cems_workbench.jobs.tuning_summary import headline
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate import setup
+from cems_workbench.ui.evaluate.compare import with_interval
 from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table, draw_import
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
-from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import download, empty, gather_wanted, offer_job, report_button, switch
+from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
+from cems_workbench.ui.kit.widgets import (
+    download,
+    empty,
+    errors_shown,
+    gather_wanted,
+    offer_job,
+    remembered,
+    report_button,
+    switch,
+)
 from cems_workbench.ui.tune.state import outdated, page
 
-FORM_WITHOUT_COMMENTS = "json"
-"""The format without comments: its card is a separate file."""
+KEEP_HELP = (
+    "A named config with author, date, reason and evidence card; it can be a baseline, and is restored from History."
+)
+LANGUAGES = {"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}
+"""Of the forms of a config, for highlighting; bash for the others."""
 MAX_MISSING_LINES = 4
 
 
@@ -87,48 +99,26 @@ def dated_card(result: SearchResult) -> EvidenceCard:
 def _draw_name(result: SearchResult) -> tuple[str, str, str]:
     by_name = not sign_in_configured()
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
-    usual = result.tuned.config.name
-    typed = boxes[0].text_input(
-        "Name",
-        key="tune:name",
-        placeholder=usual,
-        max_chars=80,
-        persist_state="session",
-        help="Name in presets, files and the history.",
-    )
-    why = boxes[1].text_input(
-        "Why",
-        key="tune:why",
-        placeholder="the reason, shown in the history",
-        max_chars=500,
-        persist_state="session",
-    )
-    author = reviewer() or ""
+    usual, author = result.tuned.config.name, reviewer() or ""
+    key = remembered("tune:name", "Name in presets, files and the history.")
+    typed = boxes[0].text_input("Name", placeholder=usual, max_chars=80, **key)
+    key, hint = remembered("tune:why"), "the reason, shown in the history"
+    why = boxes[1].text_input("Why", placeholder=hint, max_chars=500, **key)
     if by_name:
         st.session_state.setdefault("tune:author", author)
-        author = boxes[2].text_input("Your name", key="tune:author", max_chars=80, persist_state="session")
+        author = boxes[2].text_input("Your name", max_chars=80, **remembered("tune:author"))
     return typed.strip() or usual, why.strip(), author.strip()
 
 
 def _apply(
     config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
 ) -> None:
+    take_help = "Sets all parameters in Inspect to the proposal; undo it there."
     with st.container(horizontal=True):
-        if st.button(
-            "To the sliders",
-            key="tune:take",
-            type="primary",
-            icon=":material/tune:",
-            help="Sets all parameters in Inspect to the proposal; undo it there.",
-        ):
+        if st.button("To the sliders", key="tune:take", type="primary", icon=":material/tune:", help=take_help):
             state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
-        keep = st.button(
-            "Save to history",
-            key="tune:keep",
-            icon=":material/bookmark_add:",
-            help="A named config with author, date, reason and evidence card; it can be a baseline, and is restored from History.",
-        )
+        keep = st.button("Save to history", key="tune:keep", icon=":material/bookmark_add:", help=KEEP_HELP)
         download(
             "Preset file",
             preset_text(config, why, card),
@@ -144,25 +134,15 @@ def _apply(
             texts=False,
             what="the verdict, the gains, the changed parameters, and the card. No texts of queries or memories. ",
         )
-    if keep:
-        _save(config, why, author, card, result, resources)
-
-
-def _save(
-    config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
-) -> None:
-    if not author:
+    if keep and not author:
         st.error("Enter your name above, or sign in: the history shows who saved a config.")
-        return
-    try:
-        require("reviewer")
-        base = result.planned.plan.space.baseline.name
-        saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return
-    page.update(saved_id=saved.id, next_view="History")
-    st.rerun()
+    elif keep:
+        with errors_shown():
+            require("reviewer")
+            base = result.planned.plan.space.baseline.name
+            saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
+            page.update(saved_id=saved.id, next_view="History")
+            st.rerun()
 
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
@@ -183,7 +163,9 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
     if export.lost:
         if rankings:
             _fill(export, rankings[0], own, result, resources)
-        draw_table(export.lost, LOST, key="tune:lost", most=7, width="content")
+        lost = [(path, short_value(here), short_value(there)) for path, here, there in export.lost]
+        help = {"there": "The value in the target system after loading the file"}
+        draw_values(("parameter", "here", "there"), lost, key="tune:lost", help=help, most=7, width="content")
     else:
         for line in result.lacking:
             st.caption(plain(f"Not complete: {line}; see Result."))
@@ -195,14 +177,10 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
             card.to_json(),
             f"{file_name(config, 'card')}.json",
             "tune:card",
-            help="The card as a separate file" + (": JSON has no comments." if form == FORM_WITHOUT_COMMENTS else "."),
+            help="The card as a separate file" + (": JSON has no comments." if form == "json" else "."),
         )
     with st.container(key="tune-code"):
-        st.code(
-            text,
-            language={"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}.get(form, "bash"),
-            height=380,
-        )
+        st.code(text, language=LANGUAGES.get(form, "bash"), height=380)
 
 
 def _own_evidence(export: Export, result: SearchResult, resources: Resources) -> LabelledEvidence | None:
@@ -225,45 +203,31 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     """Draw both rankings, one row each, with the difference from the first; nothing if none was measured."""
     if not rankings:
         return
-    rows: list[RankingRow] = []
+    rows = []
     for ranking in rankings:
         for row in ranking.differences:
-            here = next(one for one in ranking.here.summaries if one.measure == row.measure)
-            there = next(one for one in ranking.there.summaries if one.measure == row.measure)
-            rows += [
-                ("in the workbench", ranking, len(ranking.here.qids), here, None),
-                (ranking.export.as_read, ranking, len(ranking.there.qids), there, row),
-            ]
-    draw_table(rows, RANKINGS, key="tune:as_read", placeholder="–", most=8, width="content")
+            here, there = (
+                next(one for one in found.summaries if one.measure == row.measure)
+                for found in (ranking.here, ranking.there)
+            )
+            for name, count, one in (
+                ("in the workbench", len(ranking.here.qids), here),
+                (ranking.export.as_read, len(ranking.there.qids), there),
+            ):
+                change = (row.difference, interval_words(row.low, row.high), row.p) if one is there else (None,) * 3
+                mean = with_interval(one.mean, one.low, one.high)
+                rows.append((name, f"{ranking.queries} ({count})", str(row.measure), mean, *change))
+    names = ("ranking", "queries", "measure", "mean", "difference", "95 % interval", "p")
+    form = {"difference": "%+.3f", "p": "%.4f"}
+    draw_values(names, rows, key="tune:as_read", help=RANKINGS_HELP, format=form, most=8, width="content")
 
 
-RankingRow = tuple[str, ExportedRanking, int, Summary, MeasureDifference | None]
-"""Whose ranking, both rankings, the number of its queries, the mean of a measure, and the difference from the row above."""
-RANKINGS: list[Column[RankingRow]] = [
-    Column("ranking", lambda row: row[0], 176),
-    Column("queries", lambda row: f"{row[1].queries} ({row[2]})", 180),
-    Column("measure", lambda row: str(row[3].measure), 76),
-    Column(
-        "mean",
-        lambda row: f"{row[3].mean:.3f} ({row[3].low:.3f}–{row[3].high:.3f})",
-        134,
-        help="In brackets: 95 % confidence interval",
-    ),
-    Column(
-        "difference",
-        lambda row: row[4] and row[4].difference,
-        80,
-        "%+.3f",
-        "As read by the target minus in the workbench, mean over the queries",
-    ),
-    Column(
-        "95 % interval",
-        lambda row: row[4] and interval_words(row[4].low, row[4].high),
-        124,
-        help="Of the mean difference, paired by query",
-    ),
-    Column("p", lambda row: row[4] and row[4].p, 60, "%.4f", "Two-sided paired randomisation test"),
-]
+RANKINGS_HELP = {
+    "mean": "In brackets: 95 % confidence interval",
+    "difference": "As read by the target minus in the workbench, mean over the queries",
+    "95 % interval": "Of the mean difference, paired by query",
+    "p": "Two-sided paired randomisation test",
+}
 
 
 def _fill(
@@ -288,11 +252,9 @@ def _fill(
         st.warning(f"{head}\n\n{lines}\n\nIt cannot be gathered here: {plain(why_not)}", icon=":material/warning:")
         return
 
-    def gather(progress: Progress) -> None:
-        gather_wanted([(export.read.name, export.read, selection)], resources, progress)
-
     message = f"{head} Gather the {len(selection.queries)} queries to measure its exact ranking.\n\n{lines}"
     kept = "Gathered evidence is kept; gathering can be resumed."
+    gather = partial(gather_wanted, [(export.read.name, export.read, selection)], resources)
     if offer_job("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
         st.rerun()
 
@@ -306,14 +268,6 @@ def _lost_text(export: Export) -> str:
         f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be expressed exactly in its file, or "
         "are not read yet. They are included as comments or under a separate heading."
     )
-
-
-LOST: list[Column[tuple[str, object, object]]] = [
-    Column("parameter", lambda row: row[0], 260),
-    Column("here", lambda row: short_value(row[1]), 180),
-    Column("there", lambda row: short_value(row[2]), 180, help="The value in the target system after loading the file"),
-]
-"""Of the parameters that are lost or changed."""
 
 
 def draw_history(resources: Resources) -> None:
@@ -395,10 +349,7 @@ def _reword(record: ConfigRecord, resources: Resources) -> None:
         name = st.text_input("Name", record.name, max_chars=80)
         why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Save", type="primary"):
-            try:
+            with errors_shown():
                 session.require("reviewer")
                 resources.store.configs.reword(record.id, name=name.strip(), why=why)
-            except WorkbenchError as error:
-                st.error(plain(str(error)))
-                return
-            st.rerun()
+                st.rerun()

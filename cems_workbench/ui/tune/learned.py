@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -27,12 +27,11 @@ from cems_workbench.tuning.learned import (
     tally_by_type,
     wins_and_losses,
 )
-from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout, lines
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import progress_in
+from cems_workbench.ui.kit.widgets import progress_in, remembered
 from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import page
 
@@ -48,23 +47,25 @@ Computed = TypeVar("Computed")
 
 def draw_learned(result: SearchResult) -> None:
     """Draw importance, the response curve of one parameter, and the response map of two."""
-    shares = _importance(result)
-    names = {axis.path: label(axis.path, result.planned.plan.space.baseline) for axis in result.planned.plan.space.axes}
-    measure = str(result.planned.plan.goal.objectives[0])
+    plan = result.planned.plan
+    shares = _computed("importance", lambda _: importance(plan.space, result.tuned.search, seed=plan.seed))
+    names = {axis.path: label(axis.path, plan.space.baseline) for axis in plan.space.axes}
+    measure = str(plan.goal.objectives[0])
     st.markdown(f"## Which parameters matter to {plain(measure)}")
+    ranked = list(names)
     if shares is None:
         st.caption("No importance can be computed: too few configs were tried, or all scored the same.")
     else:
+        ranked = [path for path, _ in shares.shares]
         draw_chart(
             importance_figure(shares, names),
             key="tune:importance",
             alt="Bar chart: share of the variance explained by each parameter alone.",
-            table=lambda: [
-                {"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares
-            ],
+            table=lambda: [{"parameter": names[path], "share": f"{share:.1%}"} for path, share in shares.shares],
         )
-        st.caption(_importance_text(shares), help=_IMPORTANCE_HELP)
-    ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
+        how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
+        said = f"Share of the variance that each explains alone, {how}. Interactions: {shares.together:.0%}."
+        st.caption(said, help=_IMPORTANCE_HELP)
     _curve(result, ranked, names, measure)
     if len(ranked) > 1:
         _surface(result, ranked, names, measure)
@@ -76,41 +77,36 @@ _IMPORTANCE_HELP = (
 )
 
 
-def _importance_text(shares: Importance) -> str:
-    how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
-    return f"Share of the variance that each explains alone, {how}. Interactions: {shares.together:.0%}."
-
-
-def _importance(result: SearchResult) -> Importance | None:
-    plan = result.planned.plan
-    return page.get().learned("importance", lambda: importance(plan.space, result.tuned.search, seed=plan.seed))
-
-
-def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
+def importance_figure(shares: Importance, names: Mapping[str, str]) -> Figure:
     """One bar per parameter, the most important first."""
     values = [share for _, share in shares.shares]
     return bar_chart(
-        [names.get(path, path) for path, _ in shares.shares],
+        [names[path] for path, _ in shares.shares],
         values,
         [f"{value:.0%}" for value in values],
-        {"range": [0, max(max(values), 0.05) * 1.12], "visible": False},
+        {"range": [0, max([*values, 0.05]) * 1.12], "visible": False},
         row=30,
         marker={"color": BLUE},
         hoverinfo="skip",
     )
 
 
-def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
+def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Computed:
+    """A value computed from the current search, with progress, and cached for the session."""
+
+    def with_progress() -> Computed:
+        place = st.empty()
+        computed = compute(progress_in(place))
+        place.empty()
+        return computed
+
+    return page.get().learned(key, with_progress)
+
+
+def _curve(result: SearchResult, ranked: list[str], names: Mapping[str, str], measure: str) -> None:
     st.markdown("## Effect of one parameter")
-    called = _label_of(names)
-    path = st.selectbox(
-        "Parameter",
-        ranked,
-        key="tune:curve_path",
-        format_func=called,
-        persist_state="session",
-        label_visibility="collapsed",
-    )
+    common: dict[str, Any] = {"format_func": names.__getitem__, "label_visibility": "collapsed"}
+    path = st.selectbox("Parameter", ranked, **common, **remembered("tune:curve_path"))
     curve = _computed(
         ("curve", path), lambda progress: response_curve(result.tuned, result.planned.score, path, progress=progress)
     )
@@ -126,35 +122,17 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     )
 
 
-def _label_of(names: dict[str, str]) -> Callable[[Any], str]:
-    return lambda path: names.get(path, str(path))
-
-
-def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Computed:
-    """A value computed from the current search, with progress, and cached for the session."""
-
-    def with_progress() -> Computed:
-        place = st.empty()
-        computed = compute(progress_in(place))
-        place.empty()
-        return computed
-
-    return page.get().learned(key, with_progress)
-
-
-def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
+def _surface(result: SearchResult, ranked: list[str], names: Mapping[str, str], measure: str) -> None:
     st.markdown("## Effect of two parameters")
-    called = _label_of(names)
     left, right = st.columns(2)
-    first = left.selectbox("Across", ranked, key="tune:map_x", format_func=called, persist_state="session")
+    first = left.selectbox("Across", ranked, format_func=names.__getitem__, **remembered("tune:map_x"))
     others = [path for path in ranked if path != first]
     if st.session_state.get("tune:map_y") not in others:
         st.session_state["tune:map_y"] = others[0]
-    second = right.selectbox("Up", others, key="tune:map_y", format_func=called, persist_state="session")
-    pair = (first, second)
+    second = right.selectbox("Up", others, format_func=names.__getitem__, **remembered("tune:map_y"))
+    tuned, score = result.tuned, result.planned.score
     surface = _computed(
-        ("surface", pair),
-        lambda progress: response_surface(result.tuned, result.planned.score, pair, progress=progress),
+        ("surface", first, second), lambda done: response_surface(tuned, score, (first, second), progress=done)
     )
     draw_chart(
         surface_figure(surface, names, measure),
@@ -169,10 +147,10 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     """Mean by value with the band of the difference; the proposal as a ring, the baseline as a line."""
     import plotly.graph_objects as go
 
-    axis = next(searched for searched in result.planned.plan.space.axes if searched.path == curve.path)
-    was = result.planned.plan.space.values_of(result.planned.plan.space.baseline)[
-        result.planned.plan.space.axes.index(axis)
-    ]
+    space = result.planned.plan.space
+    axis, was = next(
+        row for row in zip(space.axes, space.values_of(space.baseline), strict=True) if row[0].path == curve.path
+    )
     numeric = not axis.choices and None not in curve.values
     x: list[Any] = list(curve.values) if numeric else [short_value(value) for value in curve.values]
     chart = go.Figure()
@@ -198,17 +176,12 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
     chart.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
     if was in curve.values or numeric:
-        at = was if numeric else short_value(was)
-        chart.add_vline(
-            x=x.index(at) if not numeric else at,
-            line={"color": GREY, "width": 1.5, "dash": "dash"},
-            annotation_text="baseline",
-            annotation_position="top left",
-            annotation_font_size=12,
-        )
-    chart.update_layout(
-        layout(300, _titled(tick(name, 60), axis), {"title": measure, "tickformat": ".3f"}, margin={"t": 22})
-    )
+        line = {"color": GREY, "width": 1.5, "dash": "dash"}
+        said = {"annotation_text": "baseline", "annotation_position": "top left", "annotation_font_size": 12}
+        chart.add_vline(x=was if numeric else x.index(short_value(was)), line=line, **said)
+    unit = next((spec.unit for spec in field_specs() if spec.path == axis.path), None)
+    across = {"title": tick(name, 60) + (f" ({unit})" if unit else "")} | ({"type": "category"} if axis.choices else {})
+    chart.update_layout(layout(300, across, {"title": measure, "tickformat": ".3f"}, margin={"t": 22}))
     return chart
 
 
@@ -225,7 +198,7 @@ def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
     ]
 
 
-def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[dict[str, Any]]:
+def surface_rows(surface: Surface, names: Mapping[str, str], measure: str) -> list[dict[str, Any]]:
     """One row per cell of the map."""
     (across, up), (first, second) = surface.values, surface.paths
     return [
@@ -240,22 +213,17 @@ def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[
     ]
 
 
-def _titled(text: str, axis: Axis) -> dict[str, Any]:
-    unit = next((spec.unit for spec in field_specs() if spec.path == axis.path), None)
-    return {"title": f"{text} ({unit})" if unit else text} | ({"type": "category"} if axis.choices else {})
-
-
-def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Figure:
+def surface_figure(surface: Surface, names: Mapping[str, str], measure: str) -> Figure:
     """One cell per pair of values, brighter for higher values, and a ring on the proposal."""
     import plotly.graph_objects as go
 
-    across, up = surface.values
+    (across, up), (first, second) = surface.values, (tick(names[path], 60) for path in surface.paths)
     chart = go.Figure()
     texts = [
         [
             lines(
-                f"{tick(names[surface.paths[0]], 60)} {short_value(a)}",
-                f"{tick(names[surface.paths[1]], 60)} {short_value(b)}",
+                f"{first} {short_value(a)}",
+                f"{second} {short_value(b)}",
                 f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}",
             )
             for i, a in enumerate(across)
@@ -296,6 +264,7 @@ def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
 
 
 SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
+REGRESSION_HELP = "Whether the mean of this type is below the baseline’s"
 COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
 
 
@@ -307,7 +276,8 @@ def draw_queries(result: SearchResult) -> None:
         return
     changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
     whole = tally(changes)
-    st.markdown(f"## {_tally_text(whole)}, {result.planned.measure} {whole.difference:+.3f}")
+    counts = f"▲ {whole.won} won · ▼ {whole.lost} lost · = {whole.same} same"
+    st.markdown(f"## {counts}, {result.planned.measure} {whole.difference:+.3f}")
     st.caption("Tuning queries only; the hold-out stays sealed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
@@ -317,12 +287,10 @@ def draw_queries(result: SearchResult) -> None:
             table=None,
             alt=f"Bar chart: difference in {measure} of each changed query, largest gain first; the table below has the numbers.",
         )
-    _types(changes)
+    kinds = tally_by_type(changes)
+    if len(kinds) > 1:
+        draw_table(list(kinds.items()), TYPES, key="tune:types", width="content")
     _table(result, changes)
-
-
-def _tally_text(counts: Tally) -> str:
-    return f"▲ {counts.won} won · ▼ {counts.lost} lost · = {counts.same} same"
 
 
 def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
@@ -348,24 +316,13 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
     return chart
 
 
-def _types(changes: Sequence[QueryChange]) -> None:
-    kinds = tally_by_type(changes)
-    if len(kinds) > 1:
-        draw_table(list(kinds.items()), TYPES, key="tune:types", width="content")
-
-
 TYPES: list[Column[tuple[str | None, Tally]]] = [
     Column("type", lambda row: row[0] or NO_TYPE, 170),
     Column("queries", lambda row: row[1].won + row[1].lost + row[1].same, 70),
     Column("difference", lambda row: row[1].difference, 90, "%+.3f"),
     Column("won", lambda row: row[1].won, 60),
     Column("lost", lambda row: row[1].lost, 60),
-    Column(
-        "regression",
-        lambda row: "▼" if row[1].difference < 0 else "",
-        60,
-        help="Whether the mean of this type is below the baseline’s",
-    ),
+    Column("regression", lambda row: "▼" if row[1].difference < 0 else "", 60, help=REGRESSION_HELP),
 ]
 COLUMNS: list[Column[QueryChange]] = [
     Column("qid", lambda change: change.qid, 70),
@@ -379,33 +336,22 @@ COLUMNS: list[Column[QueryChange]] = [
 
 
 def _table(result: SearchResult, changes: Sequence[QueryChange]) -> None:
-    wanted = st.pills(
-        "Show",
-        list(SIGNS.values()),
-        selection_mode="multi",
-        key="tune:outcomes",
-        label_visibility="collapsed",
-        persist_state="session",
-    )
+    common: dict[str, Any] = {"selection_mode": "multi", "label_visibility": "collapsed"}
+    wanted = st.pills("Show", list(SIGNS.values()), **common, **remembered("tune:outcomes"))
     listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
     if not listed:
         st.caption("No query matches this filter.")
         return
     picked = pick_row(listed, COLUMNS, key="tune:queries", most=12, placeholder="–")
-    if picked is not None:
-        _offer(result, picked)
-    else:
+    if picked is None:
         st.caption("Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned.")
-
-
-def _offer(result: SearchResult, change: QueryChange) -> None:
+        return
     base = result.planned.plan.space.baseline
     left, right = st.columns([4, 1], vertical_alignment="center")
-    left.markdown(
-        f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned as the baseline]"
-    )
+    how = f"the proposal on the sliders, {plain(base.name)} pinned as the baseline"
+    left.markdown(f"{plain(picked.query)}  \n:small[{how}]")
     if right.button("Open in Inspect", key="tune:inspect", icon=":material/search:", width="stretch"):
-        query = next(query for query in result.planned.batch.queries if query.qid == change.qid)
+        query = next(query for query in result.planned.batch.queries if query.qid == picked.qid)
         header = result.planned.data.evidence.header
         request = request_for(query, header.moment, header.only_project)
         open_in_inspect(request, result.tuned.config, (base.name, base))

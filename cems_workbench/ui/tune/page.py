@@ -1,4 +1,7 @@
-"""The Tune page: search for better weights without overfitting, and export the result with its evidence."""
+"""The Tune page: set up a search for better weights without overfitting, and see and export its result with its evidence.
+
+The setup has the query set, the baseline, the offer to gather evidence, and tuning without judgments.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,195 @@ from collections.abc import Callable, Mapping
 
 import streamlit as st
 
+from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.tuning import SearchResult
+from cems_workbench.jobs.catalogue import PRESENT_NAME
+from cems_workbench.jobs.diagnosis import cannot_rerank
+from cems_workbench.jobs.evaluation import agreed
+from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence
+from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
+from cems_workbench.jobs.unlabelled import (
+    gather_reference,
+    store_data,
+    trust_in_lists,
+    unlabelled_selection,
+    with_reference_reranker,
+)
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.settings import Settings
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
+from cems_workbench.ui.evaluate.setup import (
+    JUDGMENTS_HELP,
+    chosen_selection,
+    draw_nothing,
+    server_answers,
+    set_box,
+    within_box,
+)
+from cems_workbench.ui.evaluate.state import JUDGES, config_options
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
-from cems_workbench.ui.kit.widgets import empty, switch
-from cems_workbench.ui.tune import export, learned, result, search, setup
+from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.widgets import (
+    draw_effects,
+    draw_provenance,
+    empty,
+    offer_gather,
+    offer_job,
+    remembered,
+    switch,
+)
+from cems_workbench.ui.tune import export, learned, result, search
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
+
+UNLABELLED_NOTICE = (
+    "Unlabelled: no judgments are used here. A reranker’s order, with its mistakes, replaces them; labels decide "
+    "better."
+)
+
+
+def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> TuningData | None:
+    """The tuning data; None while reranker scores are missing, with the offer to gather them drawn in place."""
+    data = store_data(config, selection, resources, for_all_sessions)
+    if data is not None:
+        st.info(UNLABELLED_NOTICE, icon=":material/label_off:")
+        return data
+    asking = with_reference_reranker(config)
+    why_not = cannot_rerank(Settings(), asking, server_answers)
+    if why_not:
+        lacking = "Tuning without judgments needs a reranker, and none is available"
+        st.warning(f"{lacking}: {plain(why_not)}", icon=":material/block:")
+        return None
+    size = resources.store.query_sets.get(selection.query_set).size
+    sample = f", drawn from {size}," if size > len(selection.queries) else ""
+    message = (
+        f"{UNLABELLED_NOTICE}\n\nEach of {len(selection.queries)} queries{sample} is searched once, and "
+        f"{plain(model_key(asking.rerank))} scores the top of each list: seconds per query. After that, trying a config "
+        "takes milliseconds."
+    )
+
+    if offer_job(
+        "tune:stand_in",
+        message,
+        "Gather and score",
+        lambda progress: gather_reference(config, selection, resources, progress),
+        icon=":material/label_off:",
+        kept="Gathered evidence and scores are kept; the job can be resumed.",
+    ):
+        st.rerun()
+    return None
+
+
+def draw_lists(data: TuningData) -> None:
+    """Draw the diagnostics of each list that need no judgments."""
+    trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: trust_in_lists(data))
+    st.markdown("## Reliability of each list")
+    rows = [
+        (
+            one.source,
+            one.queries,
+            one.agreement,
+            f"{one.low:.3f}–{one.high:.3f}",
+            f"{one.read:.0%}",
+            f"{one.shared:.0%}",
+            one.lead,
+        )
+        for one in trust
+    ]
+    names = ("list", "queries", "agreement", "95 % interval", "read", "shared", "lead")
+    draw_values(names, rows, key="tune:trust", help=TRUST_HELP, format={"lead": "%.2f"}, width="content")
+    st.caption(
+        "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
+    )
+
+
+TRUST_HELP = {
+    "queries": "Queries for which it returned results",
+    "agreement": "nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
+    "95 % interval": "Of the agreement: bootstrap over queries",
+    "read": "Share of its first ten that the reranker scored",
+    "shared": "Share of its first ten that are also in another list’s first ten",
+    "lead": "Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged sets it did "
+    "not predict the better list.",
+}
+
+
+NO_JUDGMENTS = "None: a reranker’s order"
+"""The option to tune without judgments."""
+SET_HELP = "The judged queries of this set decide which config is better."
+BASELINE_HELP = (
+    "The start of the search, which a proposal must beat. “As set in Inspect” is the current state of the sliders."
+)
+WITHOUT_HELP = "With none, list weights are tuned to a reranker’s order, on all queries of the set."
+
+
+def choose(resources: Resources) -> TuningData | None:
+    """Draw the setup; None while there are no data to tune on, with the reason drawn in place."""
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
+    judgments = resources.store.judgments.read()
+    if not sets or not (judgments or st.session_state.get("tune:judges") == NO_JUDGMENTS):
+        _nothing(bool(sets))
+        return None
+    options = config_options(resources)
+    boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
+    name = set_box(boxes[0], "tune", sorted(sets), sets, SET_HELP)
+    if st.session_state.get("tune:baseline") not in options.configs:
+        st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
+    base = boxes[1].selectbox("Baseline", list(options.configs), **remembered("tune:baseline", BASELINE_HELP))
+    kinds = [*JUDGES, NO_JUDGMENTS]
+    kind = boxes[2].selectbox("Judgments", kinds, **remembered("tune:judges", f"{JUDGMENTS_HELP} {WITHOUT_HELP}"))
+    within = within_box(boxes[3], "tune")
+    config = options.under_its_name(base)
+    draw_effects({base: config}, within)
+    if kind == NO_JUDGMENTS:
+        return gathered(config, unlabelled_selection(name, resources.store, within), resources)
+    selection = chosen_selection(name, resources, judgments, within)
+    return None if selection is None else _gathered(config, selection, JUDGES[kind], resources)
+
+
+def _gathered(
+    config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
+) -> TuningData | None:
+    """The tuning data; while evidence is missing, None, with the offer to gather it."""
+    grades = agreed(resources.store.judgments.read(), kind)
+    data = tuning_data(config, selection, grades, resources, for_all_sessions)
+    if data is not None:
+        if data.evidence.answered:
+            draw_provenance(
+                "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
+            )
+        return data
+    # A search tries other heads: what it reads has a score.
+    wanted = [(config.name, with_values(config, {"rerank.expected_misses": None}), selection)]
+    if offer_gather("tune", wanted, "after that, trying a config takes milliseconds", resources):
+        st.rerun()
+    return None
+
+
+def _nothing(has_queries: bool) -> None:
+    draw_nothing("Find better weights on judged queries", "tune/nothing_judged.html", has_queries)
+    if has_queries:
+        st.button(
+            "Propose weights without judgments",
+            key="tune:without",
+            icon=":material/label_off:",
+            on_click=lambda: st.session_state.update({"tune:judges": NO_JUDGMENTS}),
+            help="Tuned to a reranker’s order. The result is marked everywhere as not based on judgments.",
+        )
 
 
 def set_up(resources: Resources) -> None:
     """Draw the setup of a search: queries, parameters, goal, and the start button."""
-    data = setup.choose(resources)
+    data = choose(resources)
     if data is None:
-        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.NO_JUDGMENTS:
+        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != NO_JUDGMENTS:
             result.draw_sample(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
-        setup.draw_lists(data)
+        draw_lists(data)
     st.markdown("## Parameters to tune")
     searched = search.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
     if searched is None:
@@ -52,7 +224,7 @@ def result_view(
         if warning:
             st.warning(plain(warning), icon=":material/history:")
         if searched.planned.data.stands_in:
-            st.info(setup.UNLABELLED_NOTICE, icon=":material/label_off:")
+            st.info(UNLABELLED_NOTICE, icon=":material/label_off:")
         draw(searched, resources)
 
     return drawn

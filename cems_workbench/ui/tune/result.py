@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config import EvidenceCard, PipelineConfig, preset
+from cems_workbench.config import preset
 from cems_workbench.config.fields import short_value
-from cems_workbench.jobs.catalogue import SampleFigures, named, restored_config, sample_figures
+from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import (
@@ -44,7 +44,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.learned import Region
-from cems_workbench.tuning.optimizer import Trial, Watch
+from cems_workbench.tuning.optimizer import Watch
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
@@ -54,11 +54,7 @@ from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover
 from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
-from cems_workbench.ui.kit.widgets import (
-    draw_bundled_notice,
-    offer_job,
-    switch,
-)
+from cems_workbench.ui.kit.widgets import draw_bundled_notice, offer_job, switch
 from cems_workbench.ui.tune.search import label, start
 from cems_workbench.ui.tune.state import VIEW, page
 
@@ -71,73 +67,48 @@ TRIAL_COLOUR = "#7B848D"
 
 def draw(result: SearchResult, resources: Resources) -> None:
     """Draw the whole result."""
+    planned, goal = result.planned, result.planned.plan.goal
     st.html(verdict_html(result))
     announce(headline(result))
     if result.tuned.search.cancelled:
-        _draw_resume(result)
-    measure = str(result.planned.plan.goal.objectives[0])
-    st.html(gains_html(gain_rows(result), measure))
-    st.caption(
-        gap_line(result),
-        help="Large differences between training, folds and hold-out suggest overfitting.",
-    )
+        left, right = st.columns([4, 1], vertical_alignment="center")
+        left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
+        common: dict[str, Any] = {"type": "primary", "width": "stretch", "icon": ":material/play_arrow:"}
+        right.button("Resume", key="tune:go_on", on_click=start, args=(planned,), **common)
+    st.html(gains_html(gain_rows(result), str(goal.objectives[0])))
+    st.caption(gap_line(result), help="Large differences between training, folds and hold-out suggest overfitting.")
     if result.not_sent:
         st.caption(plain(f"{result.not_sent[0].upper()}{result.not_sent[1:]}."))
     _holdout(result, resources)
-    if result.planned.data.stands_in:
-        _by_judgments(result, resources)
+    if planned.data.stands_in:
+        st.markdown("## By judgments")
+        if result.by_judgments is None:
+            offer_judgments(result, resources)
+        else:
+            st.html(gains_html(judged_rows(result.by_judgments), str(goal.objectives[0])))
+            for line in judged_lines(result.by_judgments):
+                st.caption(plain(line))
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
-    _draw_missing_scores(result, resources)
-    if len(result.planned.plan.goal.names) > 1:
-        _front(result)
-    st.markdown("## Changed parameters")
-    space, proposal = result.planned.plan.space, result.tuned.proposal
-    names = [label(axis.path, space.baseline) for axis in space.axes]
-    own = space.values_of(space.baseline)
-    st.html(axes_html(space.axes, names, own, proposal.values, result.regions))
-
-
-def _by_judgments(result: SearchResult, resources: Resources) -> None:
-    """Draw how a proposal found without judgments scores on judgments, compared with a labelled search; or the offer to measure it."""
-    st.markdown("## By judgments")
-    comparison = result.by_judgments
-    if comparison is None:
-        offer_judgments(result, resources)
-        return
-    st.html(gains_html(judged_rows(comparison), str(result.planned.plan.goal.objectives[0])))
-    for line in judged_lines(comparison):
-        st.caption(plain(line))
-
-
-def _draw_missing_scores(result: SearchResult, resources: Resources) -> None:
-    """Draw the scores missing for baseline and proposal; once they are computed, the same search runs again."""
-    planned = result.planned
     evidence, qids = planned.data.evidence, planned.data.batch.qids
     rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
+    # Once the missing scores are computed, the same search runs again.
     if setup.draw_missing_scores("tune", rows, resources, label="Score and search again"):
         start(searched_anew(planned, read_again(evidence)))
         st.rerun()
+    if len(goal.names) > 1:
+        _front(result)
+    st.markdown("## Changed parameters")
+    space = planned.plan.space
+    names = [label(axis.path, space.baseline) for axis in space.axes]
+    before, after = space.values_of(space.baseline), result.tuned.proposal.values
+    st.html(axes_html(space.axes, names, before, after, result.regions))
 
 
 def verdict_html(result: SearchResult) -> Markup:
     """The verdict, and a summary of the search."""
     about = " · ".join(about_lines(result))
     return render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result))
-
-
-def _draw_resume(result: SearchResult) -> None:
-    left, right = st.columns([4, 1], vertical_alignment="center")
-    left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
-    right.button(
-        "Resume",
-        key="tune:go_on",
-        icon=":material/play_arrow:",
-        type="primary",
-        width="stretch",
-        on_click=start,
-        args=(result.planned,),
-    )
 
 
 # Gains on each part of the queries
@@ -162,10 +133,13 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
     counted = looks_at(planned.data, resources.store)
     looks, lookers = counted.count(planned.data.query_set, planned.sealed), counted.lookers(planned.data.query_set)
     by = ", ".join(f"{plain(who)} {count}" for who, count in lookers.items())
-    box = st.popover(
-        f"Open the sealed hold-out (look {looks + 1})", key=f"tune:seal:{looks}", icon=":material/lock_open:"
-    )
-    with box:
+
+    def open_them() -> None:
+        if may("reviewer"):
+            page.update(result=open_holdout(result, looks_at(planned.data, resources.store, reviewer() or "")))
+
+    label, icon = f"Open the sealed hold-out (look {looks + 1})", ":material/lock_open:"
+    with st.popover(label, key=f"tune:seal:{looks}", icon=icon):
         times = f"{looks} time{'s' if looks > 1 else ''}"
         before = f"Some of these queries have been opened {times} before. " if looks else ""
         before += f"Looks at sealed queries of the set: {by}. " if by else ""
@@ -173,21 +147,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
             f"{before}Each look reduces its value: choices made after a look are fitted to it. Open it once, when you have "
             "decided for this proposal. Looks are counted per query set and recorded on the evidence card."
         )
-        st.button(
-            "Open it",
-            key="tune:open",
-            type="primary",
-            icon=":material/lock_open:",
-            on_click=_open,
-            args=(result, resources),
-        )
-
-
-def _open(result: SearchResult, resources: Resources) -> None:
-    if not may("reviewer"):
-        return
-    looks = looks_at(result.planned.data, resources.store, reviewer() or "")
-    page.update(result=open_holdout(result, looks))
+        st.button("Open it", key="tune:open", type="primary", icon=icon, on_click=open_them)
 
 
 # The Pareto front: the cost of each gain in one objective in terms of another
@@ -200,26 +160,16 @@ def _front(result: SearchResult) -> None:
     second = 1
     if len(names) > 2:
         second = names.index(switch("Against", names[1:], "tune:against", labelled=True))
+    reached, trials, front = all_reached(result), result.tuned.search.trials, result.tuned.search.front
     draw_chart(
         front_figure(result, second),
         key="tune:pareto",
-        table=lambda: _tried(result, names),
+        table=lambda: [
+            dict(zip([*names, ""], [*map(float, values), "on the front" if i in front else ""], strict=True))
+            for i, values in enumerate(reached)
+        ],
         alt=f"Scatter chart of all configs tried: {names[0]} by {names[second]}; the front is joined by a line.",
     )
-    _front_table(result, names)
-
-
-def _tried(result: SearchResult, names: list[str]) -> list[dict[str, Any]]:
-    """One row per config tried: its values, and whether it is on the front."""
-    return [
-        {name: float(value) for name, value in zip(names, reached, strict=True)}
-        | {"": "on the front" if i in result.tuned.search.front else ""}
-        for i, reached in enumerate(all_reached(result))
-    ]
-
-
-def _front_table(result: SearchResult, names: list[str]) -> None:
-    reached, trials = all_reached(result), result.tuned.search.trials
     paths = [axis.path for axis in result.planned.plan.space.axes]
     columns: list[Column[int]] = [
         Column(name, lambda trial, i=i: float(reached[trial][i]), *((135, "%.0f") if name == COST else (80, "%.3f")))  # type: ignore[misc]
@@ -321,15 +271,15 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
     if judged is None:
         st.caption("None of these queries is judged, so the proposal cannot be validated on judgments yet.")
         return
-    planned = result.planned
-    settings = SearchSettings(
-        planned.group_by, len(planned.plan.split.folds), SEALED_SHARE, planned.plan.trials, planned.plan.seed
-    )
+    planned, plan = result.planned, result.planned.plan
+    settings = SearchSettings(planned.group_by, len(plan.split.folds), SEALED_SHARE, plan.trials, plan.seed)
 
     def compare(progress: Progress) -> None:
+        def watch(name: str) -> Watch:
+            return lambda done, total, best: progress(f"{name}, with judgments", done, total)
+
         relevant_from = resources.store.query_sets.relevant_from(planned.data.query_set)
-        held = by_judgments(result, judged, settings, relevant_from, lambda name: _watch(name, progress))
-        page.update(result=held)
+        page.update(result=by_judgments(result, judged, settings, relevant_from, watch))
 
     message = (
         f"{len(judged.batch.queries)} of these queries are judged. Validate the proposal on them, and compare it with one tuned "
@@ -347,56 +297,31 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
         st.rerun()
 
 
-def _watch(name: str, progress: Progress) -> Watch:
-    def watch(done: int, total: int, best: Trial) -> None:
-        progress(f"{name}, with judgments", done, total)
-
-    return watch
-
-
 def draw_sample(resources: Resources, query_set: str | None = None) -> bool:
     """Draw the bundled result if the store holds the unmodified sample set; False if nothing was drawn."""
     figures = sample_figures(resources, query_set)
     if figures is None:
         return False
     restored = restored_config(figures.tuned, resources.store)
-    assert restored.card is not None, "bundled results include a card"
-    _draw_sample(figures, restored.config, restored.card)
-    return True
-
-
-def _draw_sample(figures: SampleFigures, config: PipelineConfig, card: EvidenceCard) -> None:
-    base = preset(card.baseline).config
-    first = card.measured[0]
+    card = restored.card
+    assert card is not None, "bundled results include a card"
+    base, first = preset(card.baseline).config, card.measured[0]
     gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
-    about = " · ".join(
-        (f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}")
-    )
-    st.html(
-        render(
-            "tune/verdict.html",
-            headline=headline_of(first.metric, card.baseline, not card.kept, gained),
-            about=about,
-            doubt="",
-        )
-    )
+    about = [f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}"]
+    said = headline_of(first.metric, card.baseline, not card.kept, gained)
+    st.html(render("tune/verdict.html", headline=said, about=" · ".join(about), doubt=""))
     draw_bundled_notice(
         "tune",
         figures,
         "A search under Set up measures on this machine.",
         "Choose this baseline",
-        lambda: _choose_baseline(card.baseline),
+        lambda: st.session_state.update({"tune:baseline": card.baseline, VIEW: "Set up"}),
     )
-    st.html(
-        gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)], first.metric)
-    )
+    row = GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)
+    st.html(gains_html([row], first.metric))
     st.caption(f"Split: {card.split}; these stay sealed.")
     st.markdown("## Changed parameters")
-    diff_table(base, named(base.name, config), "tune:shipped")
+    diff_table(base, named(base.name, restored.config), "tune:shipped")
     with st.expander("Its evidence card"):
         st.code(card.text, language=None, wrap_lines=True)
-
-
-def _choose_baseline(baseline: str) -> None:
-    st.session_state["tune:baseline"] = baseline
-    st.session_state[VIEW] = "Set up"
+    return True

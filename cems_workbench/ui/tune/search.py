@@ -6,13 +6,14 @@ Before it, the search space: parameters chosen from the config's metadata, each 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
@@ -29,8 +30,8 @@ from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for,
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import ESTIMATE_AFTER_S, REDRAW_INTERVAL_S, duration
+from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.widgets import errors_shown, remembered, time_left, watch_work
 from cems_workbench.ui.tune.state import page, scorer_for, store_result
 
 if TYPE_CHECKING:
@@ -39,37 +40,38 @@ if TYPE_CHECKING:
 
 PATHS = "tune:paths"
 COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
-WEIGHTS = "Weights of the lists"
+AGE_AND_PROJECT = (
+    "adjust.time_decay.mode",
+    "adjust.time_decay.half_life_days",
+    "adjust.project.same",
+    "adjust.project.different",
+)
 
 
 def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     """Suggested spaces, by name: only parameters with an effect under this config."""
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
+    method, reranks = fusion_method(config.fusion), not RERANK.is_off(config)
     weights = tuple(f"lists.{name}.weight" for name in lists)
-    method = fusion_method(config.fusion)
     k = ("fusion.k",) if method.uses("fusion.k") else ()
     bonus = ("fusion.top_rank_bonus.rank1",) if method.uses("fusion.top_rank_bonus") else ()
-    scaled = ("lists.lexical.normalization",) if "lexical" in lists else ()
-    if method.reads == "scores" and "vector" in lists:
-        scaled = ("lists.vector.normalization", *scaled)
-    fused = (*weights, *k, *bonus, "fusion.score_blend", *scaled)
-    spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
-    if not RERANK.is_off(config):
+    scaled = [
+        name for name in ("vector", "lexical") if name in lists and (name == "lexical" or method.reads == "scores")
+    ]
+    normalizations = tuple(f"lists.{name}.normalization" for name in scaled)
+    fused = (*weights, *k, *bonus, "fusion.score_blend", *normalizations)
+    spaces = {"Weights and fusion": fused, "Weights of the lists": weights[:3]}
+    if reranks:
         bands = tuple(f"{BANDS_PATH}.{i}" for i in range(len(config.rerank.bands)))
         spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.depth", "rerank.score_window")
-    factors = (
-        "adjust.time_decay.mode",
-        "adjust.time_decay.half_life_days",
-        "adjust.project.same",
-        "adjust.project.different",
-    )
-    spaces["Age and project"] = factors
     cut = ("filter.min_score",) if config.filter.min_score is not None else ()
-    spaces["Superseded memories"] = ("supersession.mode", "supersession.expired")
-    spaces["Cut-offs"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
-    scored = ("abstain.reranker",) if not RERANK.is_off(config) else ()
-    spaces["When nothing is returned"] = ("abstain.vector", "abstain.lexical", *scored, "abstain.margin")
-    return spaces
+    scored = ("abstain.reranker",) if reranks else ()
+    return spaces | {
+        "Age and project": AGE_AND_PROJECT,
+        "Superseded memories": ("supersession.mode", "supersession.expired"),
+        "Cut-offs": (*cut, "threshold.mode", "gap.ratio", "dedup.similarity"),
+        "When nothing is returned": ("abstain.vector", "abstain.lexical", *scored, "abstain.margin"),
+    }
 
 
 def options(config: PipelineConfig) -> dict[str, str]:
@@ -98,93 +100,61 @@ def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, 
     spaces = {name: paths for name, paths in suggested(baseline).items() if set(paths) <= set(named)}
     if PATHS not in st.session_state or not set(st.session_state[PATHS]) <= set(named):
         st.session_state[PATHS] = list(spaces["Weights and fusion"])
-    _suggestions(spaces)
-    paths = st.multiselect(
-        "Parameters to search",
-        list(named),
-        key=PATHS,
-        format_func=named.__getitem__,
-        label_visibility="collapsed",
-        placeholder="Type to find a parameter",
-        persist_state="session",
-    )
-    if not paths:
-        st.info("Choose at least one parameter to search.", icon=":material/tune:")
-        return None
-    axes = _axes(paths, baseline, gathered, named)
-    if axes is None:
-        return None
-    try:
-        space = SearchSpace.of(baseline, axes)
-    except InputError as error:
-        st.error(plain(str(error)))
-        return None
-    if space.constraints:
-        st.caption("Constraints on every config: " + "; ".join(rule.words for rule in space.constraints) + ".")
-    _fixed(space)
-    return space
-
-
-def _suggestions(spaces: dict[str, tuple[str, ...]]) -> None:
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
         st.caption("Start from", width="content")
         for name, paths in spaces.items():
-            st.button(
-                name,
-                key=f"tune:space:{name}",
-                on_click=_choose,
-                args=(paths,),
-                type="tertiary",
-                help=f"Search {len(paths)} parameters: {', '.join(f'`{path}`' for path in paths)}",
-            )
-
-
-def _choose(paths: Sequence[str]) -> None:
-    st.session_state[PATHS] = list(paths)
-
-
-def _axes(
-    paths: Sequence[str], baseline: PipelineConfig, gathered: PipelineConfig, named: dict[str, str]
-) -> list[Axis] | None:
-    """Draw one row per axis; None if one is invalid."""
-    known = {spec.path: spec for spec in field_specs()}
+            help = f"Search {len(paths)} parameters: {', '.join(f'`{path}`' for path in paths)}"
+            choose, key = partial(st.session_state.update, {PATHS: list(paths)}), f"tune:space:{name}"
+            st.button(name, key=key, on_click=choose, type="tertiary", help=help)
+    chosen = st.multiselect(
+        "Parameters to search",
+        list(named),
+        format_func=named.__getitem__,
+        label_visibility="collapsed",
+        placeholder="Type to find a parameter",
+        **remembered(PATHS),
+    )
+    if not chosen:
+        st.info("Choose at least one parameter to search.", icon=":material/tune:")
+        return None
     with st.container(gap="xsmall", key="tune-space"):
-        _heads()
-        axes = [_axis_row(path, known.get(path), baseline, gathered, named[path]) for path in paths]
-    return [axis for axis in axes if axis is not None] if None not in axes else None
+        boxes = st.columns(COLUMN_WIDTHS)
+        boxes[0].caption("parameter")
+        boxes[1].caption("baseline")
+        for box, text in zip(boxes[2].columns(3), ("from", "to", "step"), strict=True):
+            box.caption(text)
+        boxes[3].caption("values", text_alignment="right")
+        drawn = [_axis_row(path, baseline, gathered, named[path]) for path in chosen]
+    axes = [axis for axis in drawn if axis is not None]
+    if len(axes) < len(drawn):
+        return None
+    with errors_shown():
+        space = SearchSpace.of(baseline, axes)
+        if space.constraints:
+            st.caption("Constraints on every config: " + "; ".join(rule.words for rule in space.constraints) + ".")
+        _fixed(space)
+        return space
+    return None
 
 
-def _heads() -> None:
-    boxes = st.columns(COLUMN_WIDTHS)
-    boxes[0].caption("parameter")
-    boxes[1].caption("baseline")
-    for box, text in zip(boxes[2].columns(3), ("from", "to", "step"), strict=True):
-        box.caption(text)
-    boxes[3].caption("values", text_alignment="right")
-
-
-def _axis_row(
-    path: str, spec: FieldSpec | None, baseline: PipelineConfig, gathered: PipelineConfig, name: str
-) -> Axis | None:
-    """Draw name, baseline value, range and step or choices, and the number of values."""
+def _axis_row(path: str, baseline: PipelineConfig, gathered: PipelineConfig, name: str) -> Axis | None:
+    """Draw name, baseline value, range and step or choices, and the number of values; None if it is invalid."""
+    spec = next((spec for spec in field_specs() if spec.path == path), None)
+    unit, about = "", f"The share of the retrieval score at these ranks; the rest is the reranker’s.\n\n`{path}`"
+    if spec is not None:
+        unit = f" ({spec.unit})" if spec.unit else ""
+        about = f"{spec.help}\n\n{COST_HELP[spec.cost]}\n\n`{path}`: {spec.range_text}"
     boxes = st.columns(COLUMN_WIDTHS, vertical_alignment="center")
-    unit = f" ({spec.unit})" if spec is not None and spec.unit else ""
-    boxes[0].markdown(plain(name + unit), help=_about(path, spec))
+    boxes[0].markdown(plain(name + unit), help=about)
     boxes[1].markdown(plain(short_value(value_at(baseline, path))))
     whole = axis_for(path, gathered)
     try:
-        axis = _choices(whole, boxes[2]) if whole.choices else _range(whole, boxes[2])
+        axis = _choices(whole, boxes[2]) if whole.choices else _range(whole, boxes[2], spec)
     except InputError as error:
         st.error(plain(str(error).removeprefix("--space ")))
         return None
     boxes[3].markdown(f"{axis.size}", text_alignment="right")
     return axis
-
-
-def _about(path: str, spec: FieldSpec | None) -> str:
-    if spec is None:
-        return f"The share of the retrieval score at these ranks; the rest is the reranker’s.\n\n`{path}`"
-    return f"{spec.help}\n\n{COST_HELP[spec.cost]}\n\n`{path}`: {spec.range_text}"
 
 
 def value_at(config: PipelineConfig, path: str) -> Any:
@@ -200,64 +170,55 @@ def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
         whole.choices,
         selection_mode="multi",
         default=whole.choices,
-        key=f"tune:choices:{whole.path}",
         format_func=short_value,
         label_visibility="collapsed",
-        persist_state="session",
+        **remembered(f"tune:choices:{whole.path}"),
     )
     if not chosen:
         raise InputError(f"{whole.path}: choose at least one value")
     return Axis(whole.path, choices=tuple(value for value in whole.choices if value in chosen))
 
 
-def _range(whole: Axis, box: DeltaGenerator) -> Axis:
-    """Draw three numbers, validated like the command line's."""
+def _range(whole: Axis, box: DeltaGenerator, spec: FieldSpec | None) -> Axis:
+    """Draw three numbers, validated like the command line's; a deeper value than the evidence's cannot be searched."""
     numbers = []
     kind, form = (int, "%d") if whole.whole else (float, "%g")
-    for part, start, place in zip(
-        ("from", "to", "step"), (whole.low, whole.high, whole.step), box.columns(3), strict=True
-    ):
-        numbers.append(
-            place.number_input(
-                f"{whole.path} {part}",
-                value=kind(start),
-                step=kind(whole.step),
-                format=form,
-                label_visibility="collapsed",
-                key=f"tune:{part}:{whole.path}",
-                persist_state="session",
-            )
-        )
+    parts = {"from": whole.low, "to": whole.high, "step": whole.step}
+    for (part, start), place in zip(parts.items(), box.columns(3), strict=True):
+        common: dict[str, Any] = {"step": kind(whole.step), "format": form, "label_visibility": "collapsed"}
+        common |= remembered(f"tune:{part}:{whole.path}")
+        numbers.append(place.number_input(f"{whole.path} {part}", value=kind(start), **common))
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
-    if _kind(whole.path) == "deepen" and high > whole.high:
+    if spec is not None and spec.cost == "deepen" and high > whole.high:
         raise InputError(
             f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched"
         )
     return axis
 
 
-def _kind(path: str) -> str:
-    """The cost of a parameter: replay, or replay up to the gathered depth."""
-    return "replay" if path.startswith(f"{BANDS_PATH}.") else field_spec(path).cost
-
-
 def _fixed(space: SearchSpace) -> None:
     fixed = space.fixed()
     box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
     if box.open:
-        columns: list[Column[tuple[str, Any]]] = [
-            Column("parameter", lambda row: row[0]),
-            Column("value", lambda row: short_value(row[1])),
-        ]
         with box:
-            draw_table(fixed, columns, key="tune:fixed_table", height=280)
+            rows = [(path, short_value(value)) for path, value in fixed]
+            draw_values(("parameter", "value"), rows, key="tune:fixed_table", height=280)
 
 
 GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
 NO_ANSWER_GUARDS = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
 """Guards offered if there are queries without an answer."""
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+OBJECTIVES_HELP = (
+    "The first decides. With a second one the search maps the Pareto front: configs that cannot improve in one without losing in "
+    "another. Measures of harm, such as noise, are minimised. "
+)
+GUARDS_HELP = (
+    "A config that is worse than the baseline in a guard is never proposed. For one query type: `temporal:hit@5`; with a "
+    "tolerance: `temporal:hit@5-0.01`; with a fixed bound instead of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`."
+)
+FEWER_HELP = "An additional objective: each candidate sent to the reranker costs a model call."
 
 
 def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
@@ -267,29 +228,25 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         "Optimise",
         offered_measures(per_query=True),
         default=["nDCG@10"],
-        key="tune:objectives",
         accept_new_options=True,
-        persist_state="session",
         max_selections=3,
-        help="The first decides. With a second one the search maps the Pareto front: configs that cannot improve in one "
-        "without losing in another. Measures of harm, such as noise, are minimised. " + measures_help(),
+        **remembered("tune:objectives", OBJECTIVES_HELP + measures_help()),
     )
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NO_ANSWER_GUARDS if data.batch.without_answer(data.relevant_from).any() else ()
-    offered = [*GUARDS, *noise, *(f"{kind}:{measure}" for measure in GUARDS[:1] for kind in types)]
-    labels = {text: _guard_text(text) for text in offered}
+    offered = [*GUARDS, *noise, *(f"{kind}:{GUARDS[0]}" for kind in types)]
+    labels = {text: _guard_text(parse_guard(text)) for text in offered}
     texts = right.multiselect(
         "Must not get worse",
         offered,
-        key="tune:guards",
         accept_new_options=True,
-        persist_state="session",
         format_func=lambda text: labels.get(text, text),  # a typed option comes back as its formatted text
         placeholder="no guard",
-        help="A config that is worse than the baseline in a guard is never proposed. For one query type: `temporal:hit@5`; with a "
-        "tolerance: `temporal:hit@5-0.01`; with a fixed bound instead of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
+        **remembered("tune:guards", GUARDS_HELP),
     )
-    fewer = _fewer_reranked(space)
+    fewer = any(axis.path in ("rerank.depth", "rerank.score_window") for axis in space.axes) and st.toggle(
+        "Fewer candidates to the reranker", **remembered("tune:fewer", FEWER_HELP)
+    )
     if not wanted:
         st.info("Choose a measure to maximise.")
         return None
@@ -304,24 +261,11 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     return goal
 
 
-def _guard_text(text: str) -> str:
-    guard: Guard = parse_guard(text)
+def _guard_text(guard: Guard) -> str:
     if guard.bound is not None:
         return str(guard)
     less = f", less {guard.tolerance:g}" if guard.tolerance else ""
     return f"{guard.measure} of {guard.query_type}{less}" if guard.query_type else f"{guard.measure}{less}"
-
-
-def _fewer_reranked(space: SearchSpace) -> bool:
-    """Draw the toggle for the reranker's cost as an objective, if the space varies it."""
-    if not any(axis.path in ("rerank.depth", "rerank.score_window") for axis in space.axes):
-        return False
-    return st.toggle(
-        "Fewer candidates to the reranker",
-        key="tune:fewer",
-        persist_state="session",
-        help="An additional objective: each candidate sent to the reranker costs a model call.",
-    )
 
 
 def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch | None:
@@ -343,95 +287,69 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     return planned
 
 
+GROUPS_HELP = "Queries of one group stay together: in the tuning set, in a fold, or sealed. Splitting them would leak information."
+NUMBERS: Mapping[str, tuple[str, float, tuple[Any, ...], str]] = {
+    "folds": (
+        "Folds",
+        1.5,
+        (2, 20, 5),
+        "Queries are split into this many parts; each is scored with the config chosen on the others.",
+    ),
+    "sealed": (
+        "Sealed share",
+        1.7,
+        (0.0, 0.8, 0.2, 0.05),
+        "Share of queries that no search sees. It is scored only when you open it.",
+    ),
+    "trials": ("Configs", 1.7, (10, 20_000, 200, 50), "Maximum number of configs to try."),
+    "seed": ("Seed", 1.5, (0, 2**31 - 1, 0), "The same seed gives the same result."),
+}
+"""Settings of a search: label, width of the box, its range, value and step, and help."""
+
+
 def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
-    natural = GROUPINGS.index(natural_grouping(batch))
-    widths = [3, 1.5, *([1.7] if can_seal else []), 1.7, 1.5]
-    boxes = iter(st.columns(widths, vertical_alignment="bottom"))
-    by = next(boxes).selectbox(
+    numbers = {name: row for name, row in NUMBERS.items() if can_seal or name != "sealed"}
+    first, *boxes = st.columns([3, *(width for _, width, *_ in numbers.values())], vertical_alignment="bottom")
+    by = first.selectbox(
         "Never split",
         GROUPINGS,
-        natural,
-        key="tune:group_by",
-        persist_state="session",
+        GROUPINGS.index(natural_grouping(batch)),
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
-        help="Queries of one group stay together: in the tuning set, in a fold, or sealed. Splitting them would leak information.",
+        **remembered("tune:group_by", GROUPS_HELP),
     )
-    folds = next(boxes).number_input(
-        "Folds",
-        2,
-        20,
-        5,
-        key="tune:folds",
-        persist_state="session",
-        help="Queries are split into this many parts; each is scored with the config chosen on the others.",
-    )
-    sealed = 0.0
-    if can_seal:
-        sealed = next(boxes).number_input(
-            "Sealed share",
-            0.0,
-            0.8,
-            0.2,
-            0.05,
-            key="tune:sealed",
-            persist_state="session",
-            format="%.2f",
-            help="Share of queries that no search sees. It is scored only when you open it.",
-        )
-    trials = next(boxes).number_input(
-        "Configs",
-        10,
-        20_000,
-        200,
-        50,
-        key="tune:trials",
-        persist_state="session",
-        help="Maximum number of configs to try.",
-    )
-    seed = next(boxes).number_input(
-        "Seed",
-        0,
-        2**31 - 1,
-        0,
-        key="tune:seed",
-        persist_state="session",
-        help="The same seed gives the same result.",
-    )
-    return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))
+    typed: dict[str, Any] = {"sealed": 0.0}
+    for box, (name, (label, _, bounds, help)) in zip(boxes, numbers.items(), strict=True):
+        typed[name] = box.number_input(label, *bounds, **remembered(f"tune:{name}", help))
+    return SearchSettings(by, **typed)
 
 
 def split_text(planned: PlannedSearch, wanted_folds: int) -> str:
     """One line: number of tuning queries, folds, and sealed queries."""
     parts = planned.plan.split
-    open_, sealed = len(parts.open), len(parts.holdout)
-    folds = f"{open_} queries in {len(parts.folds)} folds"
-    unsealed = "the proposal cannot be measured on unseen queries"
-    if planned.data.stands_in:
-        unsealed = "there are no judgments to seal"
+    folds, sealed = len(parts.folds), len(parts.holdout)
+    unsealed = (
+        "there are no judgments to seal"
+        if planned.data.stands_in
+        else "the proposal cannot be measured on unseen queries"
+    )
     held = f"{sealed} sealed" if sealed else f"none sealed: {unsealed}"
-    few = ""
-    if len(parts.folds) < wanted_folds:
-        few = f" There are only enough groups for {len(parts.folds)} folds; choose finer groups under “Never split” for more."
-    return f"{folds}, {held}.{few}"
+    few = f" There are only enough groups for {folds} folds; choose finer groups under “Never split” for more."
+    return f"{len(parts.open)} queries in {folds} folds, {held}.{few if folds < wanted_folds else ''}"
 
 
 def effort(planned: PlannedSearch) -> str:
     """How the space is searched, as a sentence."""
-    space, plan = planned.plan.space, planned.plan
+    space, plan, size = planned.plan.space, planned.plan, planned.plan.space.size
     if space.is_grid:
-        points = min(space.size, sum(1 for _ in space.grid(plan.trials)))
-        every = "all of them" if points == space.size else "spread evenly"
-        return f"Grid: {points:,} of {space.size:,} combinations, {every}; the folds reuse them."
-    folds = len(plan.split.folds)
+        points = min(size, sum(1 for _ in space.grid(plan.trials)))
+        every = "all of them" if points == size else "spread evenly"
+        return f"Grid: {points:,} of {size:,} combinations, {every}; the folds reuse them."
+    large = f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(SUPERSCRIPTS)}"
     return (
-        f"{len(space.axes)} parameters, {_large(space.size)} combinations: TPE tries {plan.trials:,} configs, the last quarter near the "
-        f"best; then as many for each of the {folds} folds."
+        f"{len(space.axes)} parameters, {large} combinations: TPE tries {plan.trials:,} configs, the last quarter near the best; then as "
+        f"many for each of the {len(plan.split.folds)} folds."
     )
-
-
-def _large(size: int) -> str:
-    return f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(SUPERSCRIPTS)}"
 
 
 def start(planned: PlannedSearch) -> None:
@@ -453,84 +371,53 @@ def draw_start(planned: PlannedSearch) -> None:
         help="Runs in the background. You can stop and resume it; tried configs are kept.",
     )
     right.caption(effort(planned))
-    problem = page.get().problem
-    if problem:
+    if problem := page.get().problem:
         st.error(plain(problem))
         page.update(problem="")
 
 
 def draw_running() -> bool:
-    """Draw the running search, if any; True while it runs."""
+    """Draw the running search, if any; True while it runs. A finished one stores its result and shows it."""
     at_work = page.get().running
     if at_work is None:
         return False
     if at_work.over:
-        _finish(at_work)
-        return False
-    _panel()
+        page.update(running=None, problem=at_work.problem or page.get().problem)
+        if at_work.result is not None:
+            store_result(at_work.result)
+        st.rerun()
+    text, more = partial(_progress_text, at_work), partial(_best_so_far, at_work)
+    with st.container(key="tune-panel"):
+        watch_work(lambda: {"search": at_work}, "search", "tune:stop", text, "Stop", "Tried configs are kept.", more)
     return True
 
 
-@st.fragment(run_every=REDRAW_INTERVAL_S)
-def _panel() -> None:
-    """Draw progress, the best value so far, and Stop; a fragment that reruns without the rest of the page."""
-    at_work = page.get().running
-    if at_work is None or at_work.over:
-        st.rerun()
-    with st.container(key="tune-panel"):
-        _watched(at_work)
-
-
-def _watched(at_work: BackgroundSearch) -> None:
-    now = at_work.progress
-    left, right = st.columns([5, 1], vertical_alignment="center")
-    left.progress(min(1.0, now.done / max(1, now.total)), text=_progress_text(at_work))
-    right.button(
-        "Stopping…" if at_work.stopping else "Stop",
-        key="tune:stop",
-        icon=":material/stop:",
-        width="stretch",
-        on_click=at_work.stop,
-        disabled=at_work.stopping,
-        help="Tried configs are kept.",
+def _best_so_far(at_work: BackgroundSearch) -> None:
+    """Draw the best value after each config; nothing before the second."""
+    best = list(at_work.best)
+    if len(best) < 2:
+        return
+    measure = str(at_work.planned.plan.goal.objectives[0])
+    draw_chart(
+        curve_figure(best, measure, at_work.planned.plan.trials + 1),
+        key="tune:curve",
+        alt=f"Line chart: best {measure} so far, by configs tried.",
+        table=lambda: [{"configs tried": tried, f"best {measure}": value} for tried, value in enumerate(best)],
     )
-    if len(at_work.best) > 1:
-        measure = str(at_work.planned.plan.goal.objectives[0])
-        best = list(at_work.best)
-        draw_chart(
-            curve_figure(best, measure, at_work.planned.plan.trials + 1),
-            key="tune:curve",
-            alt=f"Line chart: best {measure} so far, by configs tried.",
-            table=lambda: [{"configs tried": tried, f"best {measure}": value} for tried, value in enumerate(best)],
-        )
-        gained = at_work.best[-1] - at_work.best[0]
-        st.caption(
-            f"Best {measure} so far {at_work.best[-1]:.4f}, {gained:+.4f} relative to the baseline, on the tuning queries. "
-            "The best of many is partly luck: only the folds and the sealed queries give an unbiased estimate."
-        )
+    st.caption(
+        f"Best {measure} so far {best[-1]:.4f}, {best[-1] - best[0]:+.4f} relative to the baseline, on the tuning queries. "
+        "The best of many is partly luck: only the folds and the sealed queries give an unbiased estimate."
+    )
 
 
 def _progress_text(at_work: BackgroundSearch) -> str:
+    """What is done, with the time for the remaining configs at the current pace: repeated ones are free, so it may be shorter."""
     now = at_work.progress
     part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(now.part, "")
     part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
-    return f"{part}: {now.done} of {now.total}{_left(at_work)}"
-
-
-def _left(at_work: BackgroundSearch) -> str:
-    """Estimated time for the remaining configs at the current pace; repeated configs are free, so it may be shorter."""
     seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
-    if seconds < ESTIMATE_AFTER_S or rest <= 0 or not at_work.tried:
-        return ""
-    return f" · about {duration(seconds * rest / at_work.tried)} left in all"
-
-
-def _finish(at_work: BackgroundSearch) -> None:
-    """Store the result of a finished search, and show it."""
-    page.update(running=None, problem=at_work.problem or page.get().problem)
-    if at_work.result is not None:
-        store_result(at_work.result)
-    st.rerun()
+    left = time_left(seconds, at_work.tried, rest)
+    return f"{part}: {now.done} of {now.total}{left and f'{left} in all'}"
 
 
 def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
@@ -545,13 +432,8 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
         line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
         hovertemplate=hover("after %{x} configs", f"{measure} %{{y:.4f}}"),
     )
-    chart.add_hline(
-        y=curve[0],
-        line={"color": "#7B848D", "width": 1, "dash": "dash"},
-        annotation_text="baseline",
-        annotation_position="bottom right",
-        annotation_font_size=12,
-    )
+    baseline = {"annotation_text": "baseline", "annotation_position": "bottom right", "annotation_font_size": 12}
+    chart.add_hline(y=curve[0], line={"color": "#7B848D", "width": 1, "dash": "dash"}, **baseline)
     x = {"title": "configs tried", "range": [0, max(total - 1, len(curve))], "showgrid": False}
     chart.update_layout(layout(230, x, {"title": measure, "tickformat": ".3f"}, uirevision="curve"))
     return chart

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from cems_workbench.jobs.kept_resources import RecentCache
-from cems_workbench.jobs.tuning import ScoredQueries, SearchResult, TuningData, scored_queries
+from cems_workbench.jobs.tuning import SearchResult, TuningData, scored_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.objective import Scored
+from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
@@ -26,12 +28,7 @@ MAX_SCORERS = 3
 MAX_CURVES = 64
 
 
-def _scorers() -> RecentCache:
-    return RecentCache(MAX_SCORERS)
-
-
-def _curves() -> RecentCache:
-    return RecentCache(MAX_CURVES)
+_scorers, _curves = partial(RecentCache, MAX_SCORERS), partial(RecentCache, MAX_CURVES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +76,6 @@ def set_view() -> None:
         page.update(next_view=None)
 
 
-def scorer_for(data: TuningData, measures: Sequence[Scored], seed: int) -> ScoredQueries:
+def scorer_for(data: TuningData, measures: Sequence[Scored], seed: int) -> BatchScorer:
     """The scorer of the queries for which every measure is defined, cached for the session."""
     return scored_queries(data, measures, seed, page.get().scorers)

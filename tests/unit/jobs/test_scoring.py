@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,14 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.jobs.evaluation import EvaluatedConfig, evaluate_configs, labelled_file
 from cems_workbench.jobs.factory import servers
-from cems_workbench.jobs.scoring import score_evidence, score_lacking, why_not_scored
+from cems_workbench.jobs.scoring import Lacking, score_evidence, score_lacking, why_not_scored
 from cems_workbench.jobs.tuning import SearchSettings, TuningData, card_of, plan_search, run_search, scored_queries
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline import Evidence, ModelScore, replay
@@ -29,7 +30,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.ui.evaluate.setup import banner_lines, of_evaluated
+from cems_workbench.ui.evaluate.setup import of_evaluated
 from tests.small_store import HashEmbedder, empty_store  # noqa: F401
 
 NOW = "2026-09-01T00:00:00+00:00"
@@ -69,6 +70,11 @@ RERANKED = with_values(
 )
 OTHERWISE = {"gathered": {"rerank.chunk_chars": 999}}
 MEASURES = parse_measures("nDCG@10")
+
+
+def banner_lines(lacking: Sequence[Lacking]) -> list[str]:
+    """The lines of the page's banner."""
+    return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def gathered(query: Query, first: int, scored: Mapping[str, float]) -> Evidence:

@@ -23,7 +23,7 @@ from cems_workbench.tuning.calibration import (
     reliability,
     wilson,
 )
-from cems_workbench.ui.evaluate.calibrate import COLUMNS, bin_rows, reliability_figure
+from cems_workbench.ui.evaluate.breakdown import reliability_figure
 
 RNG = np.random.default_rng(7)
 ANSWERS = RNG.random(200) < 0.7
@@ -96,9 +96,8 @@ def test_too_few_queries_of_a_kind_are_refused_in_a_line() -> None:
 def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
     found = calibrate(table(), GROUPS, "vector")
     dots = reliability_figure(found).data[1]
-    assert list(dots.y) == [one.observed for one in found.bins] and len(bin_rows(found)) == len(found.bins)
+    assert list(dots.y) == [one.observed for one in found.bins] and len(found.table) == len(found.bins)
     assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
-    assert next(column for column in COLUMNS if column.name == "threshold").cell(found) == found.threshold
 
 
 def test_a_threshold_is_an_assignment_and_its_absence_is_said() -> None:

@@ -13,8 +13,8 @@ from cems_workbench.analysis.diversity import NearDuplicates, NearPairs
 from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.html import JOINER, csv_bytes, excerpt, literal, plain, tick
-from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
+from cems_workbench.ui.memories.page import COLUMNS, columns
 from cems_workbench.ui.memories.store import bars, first_and_rest, near_html
 
 MEMORY = Memory(
