@@ -157,10 +157,10 @@ class WhatIf:
     def tables(self) -> tuple[Table, ...]:
         """The other results that move, and the memory in the lists and through the stages; before and after."""
         memories = {**self.before.evidence.memories, **self.after.evidence.memories}
-        others = tuple(
-            (one.memory_id, one.before, one.after, memories[one.memory_id].content) for one in self.others()
-        )
-        tables = [Table(("memory", "rank before", "rank", "content"), others, "other results that move", shown=MAX_ROWS)]
+        others = tuple((one.memory_id, one.before, one.after, memories[one.memory_id].content) for one in self.others())
+        tables = [
+            Table(("memory", "rank before", "rank", "content"), others, "other results that move", shown=MAX_ROWS)
+        ]
         for kind, title, pairs in (
             ("list", "in the lists", self.lists()),
             ("stage", "through the stages", self.stages()),

@@ -27,7 +27,7 @@ from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measure
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines, reliability_chart
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
-from cems_workbench.ui.kit.widgets import progress_in, remembered, switch
+from cems_workbench.ui.kit.widgets import progress_bar, remembered, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -205,14 +205,12 @@ def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
     """The rows of a table, computed with progress; the first is the baseline."""
 
     def computed() -> list[Evaluation]:
-        place = st.empty()
-        progress = progress_in(place)
         configs: Sequence[PipelineConfig] = ablations(kind, evaluated.evaluation.config)
         rows = []
-        for i, config in enumerate(configs):
-            progress("ablation", i, len(configs))
-            rows.append(evaluate(evaluated.batch, config, evaluated.evaluation.measures, with_bounds=False))
-        place.empty()
+        with progress_bar() as progress:
+            for i, config in enumerate(configs):
+                progress("ablation", i, len(configs))
+                rows.append(evaluate(evaluated.batch, config, evaluated.evaluation.measures, with_bounds=False))
         return rows
 
     return cached_result([evaluated], ("ablation", kind), computed)

@@ -52,7 +52,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.compare import with_interval
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import Column, draw_result, draw_table, pick_row
 from cems_workbench.ui.kit.widgets import (
@@ -62,7 +62,7 @@ from cems_workbench.ui.kit.widgets import (
     empty,
     errors_shown,
     offer_gather,
-    progress_in,
+    progress_bar,
     remembered,
     switch,
 )
@@ -257,14 +257,13 @@ def _taken_from(recordings: Sequence[Recording]) -> tuple[WhichLists, bool]:
 def _measured(one: Asked, evidence: EvidenceSet, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity:
     """The comparison of a setting, cached for the session."""
     key = ("measured", one.setting, evidence.content_hash, resources.store.content_version, sorted(lists))
-    place = st.empty()
 
     def compare() -> MeasuredFidelity:
         productions = productions_in(resources, one.setting.recording)
-        return compared(one.setting, one.queries, productions, evidence, resources, progress_in(place), lists)
+        with progress_bar() as progress:
+            return compared(one.setting, one.queries, productions, evidence, resources, progress, lists)
 
     comparison: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
-    place.empty()
     return comparison
 
 
@@ -466,12 +465,12 @@ def _draw_nearest(found: Nearest) -> None:
     """Draw the preset and its changes, the agreement of both halves, and what remains."""
     first, *others = found.lines
     changes, agreement, presets = found.tables
-    st.markdown(f"**{plain(first[0].upper() + first[1:])}**")
+    st.markdown(f"**{plain(capital(first))}**")
     if changes.rows:
         draw_result(changes, key="evaluate:nearest_changes", width=900)
     draw_result(agreement, key="evaluate:nearest_agreement", width=900)
     for line in others:
-        st.caption(plain(line[0].upper() + line[1:] + "."))
+        st.caption(plain(capital(line) + "."))
     with st.expander(f"{min(MAX_PRESETS, len(presets))} nearest presets, unchanged"):
         draw_result(presets, key="evaluate:nearest_presets")
         for name, why in found.left_out.items():

@@ -28,7 +28,7 @@ from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bold, draw_chart, layout, lines
-from cems_workbench.ui.kit.html import announce, plain, tick
+from cems_workbench.ui.kit.html import announce, capital, plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_result, pick_row
 from cems_workbench.ui.kit.widgets import remembered
 
@@ -281,14 +281,14 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     try:
         losses = _losses(configs, k, types, projects, qids)
     except InputError as error:
-        st.info(plain(f"{str(error)[:1].upper()}{str(error)[1:]}."), icon=":material/rule:")
+        st.info(plain(capital(f"{error}.")), icon=":material/rule:")
         return
     with head:
-        said = [line[:1].upper() + line[1:] if len(losses.maps) == 1 else line for line in losses.sentences]
+        said = [capital(line) if len(losses.maps) == 1 else line for line in losses.sentences]
         st.markdown("  \n".join(f"**{plain(line)}.**" for line in said))
         announce(". ".join(losses.sentences))
         for line in losses.mistakes:
-            st.caption(plain(line[:1].upper() + line[1:]))
+            st.caption(plain(capital(line)))
         if not (types or projects):  # it is counted over all queries
             draw_stale([one.evaluation.figures for one in configs])
     if not any(one.lost for one in losses.maps):

@@ -55,7 +55,7 @@ from cems_workbench.ui.evaluate.state import (
     set_widgets,
 )
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.widgets import (
     draw_bundled_notice,
     draw_effects,
@@ -152,7 +152,7 @@ def chosen_selection(
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     if selection.without_project:
-        st.caption(f"{selection.without_project[0].upper()}{selection.without_project[1:]}.")
+        st.caption(capital(selection.without_project) + ".")
     return selection
 
 

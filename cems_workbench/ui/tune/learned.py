@@ -31,7 +31,7 @@ from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout, lines
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import progress_in, remembered
+from cems_workbench.ui.kit.widgets import progress_bar, remembered
 from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import page
 
@@ -95,10 +95,8 @@ def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Compute
     """A value computed from the current search, with progress, and cached for the session."""
 
     def with_progress() -> Computed:
-        place = st.empty()
-        computed = compute(progress_in(place))
-        place.empty()
-        return computed
+        with progress_bar() as progress:
+            return compute(progress)
 
     return page.get().learned(key, with_progress)
 
