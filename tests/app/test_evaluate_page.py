@@ -160,10 +160,10 @@ def test_the_losses_of_two_configs_stand_first_with_what_the_other_saves_and_bre
     on_losses(page)
     losses = counted(page)
     assert all(sentence in markdown(page) for sentence in losses.sentences)
-    names, rows = losses.table()
+    table = losses.table()
     shown = table_with(page, "saved by recollection")
-    assert list(shown.columns) == list(names)
-    assert [tuple(row[:3]) for row in shown.itertuples(index=False)] == [row[:3] for row in rows]
+    assert list(shown.columns) == list(table.columns)
+    assert [tuple(row[:3]) for row in shown.itertuples(index=False)] == [row[:3] for row in table.rows]
     assert min(one.lost for one in losses.maps) > 0
     assert "a stale memory in the first 10" in captions(page)
 
