@@ -24,16 +24,9 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
     os.environ.setdefault(_switch, "1")
 
 _HOMES = {
+    "analysis.drift": ("DriftReport",),
     "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
-    "api.evidence": (
-        "DriftReport",
-        "LoadedEvidence",
-        "SearchTransformer",
-        "as_transformer",
-        "drift",
-        "gather",
-        "load_evidence",
-    ),
+    "api.evidence": ("LoadedEvidence", "SearchTransformer", "as_transformer", "drift", "gather", "load_evidence"),
     "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
     "api.memories": (
         "BlameReport",
@@ -72,8 +65,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
     import cems_trace as trace
+    from cems_workbench.analysis.drift import DriftReport
     from cems_workbench.api.evidence import (
-        DriftReport,
         LoadedEvidence,
         SearchTransformer,
         as_transformer,

@@ -18,6 +18,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.replay import Trace
+from cems_workbench.results import Result, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +151,63 @@ def differences(before: EvidenceSet, after: EvidenceSet) -> Sequence[str]:
     if was.created_at != now.created_at:
         lines.append(f"gathered: {was.created_at[:16]}, then {now.created_at[:16]}")
     return lines
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DriftReport(Result):
+    """Which queries return something else on other evidence, and how much.
+
+    Attributes:
+        found: the drift, a record for each query.
+        shown: queries that are listed; None: as many as the surface shows.
+    """
+
+    found: Drift
+    shown: int | None = None
+
+    @property
+    def overlap(self) -> float:
+        """The mean rank-biased overlap of the results: 1, nothing changed."""
+        return self.found.overlap
+
+    @property
+    def title(self) -> str:
+        """The config, and the drift in a sentence."""
+        return f"{self.found.config}: {self.found.sentence}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is different between the two gathers."""
+        return tuple(f"between them: {line}" for line in self.found.between)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each query, those that changed most first."""
+        rows = (
+            (
+                one.qid,
+                one.query,
+                one.overlap,
+                one.score_change,
+                one.first_changed,
+                ", ".join(one.came),
+                ", ".join(one.left),
+                ", ".join(one.new),
+            )
+            for one in self.found.queries
+        )
+        columns = ("qid", "query", "overlap", "score change", "other first", "came", "left", "new")
+        return (Table(columns, tuple(rows), shown=self.shown),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read it, and which queries were not compared."""
+        sides = (("before", self.found.only_before), ("after", self.found.only_after))
+        return (
+            "overlap: rank-biased, 1 the same; new: came and was no candidate before; no judgment is asked",
+            *(f"only {words}, not compared: {', '.join(qids)}" for words, qids in sides if qids),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The drift as plain values, as `drift --json` prints it."""
+        return self.found.to_json()

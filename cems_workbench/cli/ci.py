@@ -2,108 +2,73 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated
+from string import Template
+from typing import Annotated
 
 import typer
 
 from cems_workbench.cli.measuring import (
-    CannotTellOption,
+    CI_GUARD,
+    WATCH_GUARD,
+    BoundsOption,
+    Guards,
     MetricOption,
     SeedOption,
     ToleranceOption,
-    asserted_json,
-    check_cannot_tell,
-    exit_unless_all_hold,
-    print_asserted,
-    print_verdicts,
-    verdicts_json,
+    decide,
 )
 from cems_workbench.cli.options import (
     ConfigChoice,
     JsonOption,
     StoreOption,
     filled_resources,
-    print_table,
+    grouped,
+    option,
     progress_bar,
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import put, put_json, repeated, say, say_next, say_wrapped, words_of
+from cems_workbench.cli.terminal import put, repeated, say, say_next, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.renamed import present_arguments
 
-if TYPE_CHECKING:
-    from cems_workbench.jobs.watching import Watched
-
-
-CI_DEFAULT_GUARD = "nDCG@10 p<0.05"
-"""What `ci check` asserts where nothing is named; a verdict may also exit with 3."""
+WORKFLOW = PurePosixPath(".github/workflows/memory-retrieval.yml")
+HOOKS = PurePosixPath(".pre-commit-config.yaml")
+REPORT = "memory-retrieval"
+"""The reports of a check in the workflow, without suffix."""
 WRITTEN_GUARD = "nDCG@10"
 """What `ci init` writes: a verdict, whose exit code the written workflow handles."""
 LARGE_FILE_BYTES = 50_000_000
 """Bytes of a file that GitHub warns about; it refuses twice that."""
 
-group = typer.Typer(
-    name="ci",
-    help="Check a changed config for regressions.",
-    no_args_is_help=True,
-)
-EvidenceArgument = Annotated[Path, typer.Argument(help="An evidence file with judgments, committed with the config.")]
-ConfigFileOption = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="The config file, under version control.")
-]
-NoLossOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-on-regression",
-        metavar="[TYPE:]MEASURE[ p<N]",
-        help="Exit with 1 on a loss against the previous config above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
-        f"significant loss (default: {CI_DEFAULT_GUARD}).",
-    ),
-]
-WrittenNoLossOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-on-regression",
-        metavar="[TYPE:]MEASURE[ p<N]",
-        help=f"What the check asserts (default: {WRITTEN_GUARD}).",
-    ),
-]
-AssertOption = Annotated[
-    list[str] | None,
-    typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Fail unless this bound holds; repeatable."),
-]
+group = typer.Typer(name="ci", help="Check a changed config for regressions.", no_args_is_help=True)
+EvidenceArgument = Annotated[Path, option("EvidenceArgument")]
+ConfigFileOption = Annotated[Path, option("ConfigFileOption")]
+WrittenNoLossOption = Annotated[list[str] | None, option("WrittenNoLossOption")]
 
 
 @group.command("check")
+@grouped
 def check_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
-    against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="COMMIT", help="Branch, tag or commit that has the previous config."),
-    ] = None,
-    no_loss: NoLossOption = None,
-    asserted: AssertOption = None,
-    tolerance: ToleranceOption = None,
-    cannot_tell: CannotTellOption = None,
+    against: str | None = None,
+    *,
+    guards: Guards,
+    bounds: BoundsOption = None,
     metric: MetricOption = None,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull request.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write the checks as JUnit XML.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a report as one HTML file.")
-    ] = None,
+    as_markdown: Path | None = None,
+    junit: Path | None = None,
+    html: Path | None = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,99 +77,68 @@ def check_command(
     The verdict comes first: pass, fail, or cannot tell. Exits 1 if a check fails, 3 if one cannot tell.
     """
     from cems_workbench.evaluation.assertions import junit_xml
-    from cems_workbench.jobs.regression import check_change
+    from cems_workbench.jobs.regression import check_change, markdown
 
-    if against is None and not asserted:
+    if against is None and not bounds:
         raise InputError(
             "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"
         )
-    decided = check_cannot_tell(cannot_tell)
-    found = check_change(
-        read_evidence(evidence),
-        config,
-        against,
-        [CI_DEFAULT_GUARD] if no_loss is None else no_loss,
-        asserted or (),
-        metrics=" ".join(metric) if metric else None,
-        tolerance=tolerance,
-        cannot_tell=decided,
-        seed=seed,
-    )
-    if markdown is not None:
-        write_text(markdown, found.markdown(evidence.name))
+    asserted, metrics = guards.asserted([CI_GUARD], bounds), " ".join(metric) if metric else None
+    found = check_change(read_evidence(evidence), config, against, asserted, metrics=metrics, seed=seed)
+    if as_markdown is not None:
+        write_text(as_markdown, markdown(found, evidence.name))
     if junit is not None:
         write_text(junit, junit_xml(found.outcomes, evidence.name))
     if html is not None:
         from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
-        from cems_workbench.report.comparison import Asserted, comparison_report
+        from cems_workbench.report.comparison import comparison_report
 
-        asserted_of = Asserted(found.outcomes, found.changes, found.note, found.verdicts)
-        write_text(
-            html,
-            comparison_report(
-                found.comparison,
-                [found.labelled] * len(found.comparison.evaluations),
-                datetime.now(UTC),
-                seed=seed,
-                asserted=asserted_of,
-                losses=losses_if_any(
-                    [EvaluatedConfig(one.config.name, found.labelled, one) for one in found.comparison.evaluations]
-                ),
-            ),
-        )
-    if as_json:
-        named = [{"parameter": name, "before": before, "now": now} for name, before, now in found.changes]
-        values = {"note": found.note, "changed": named, "content_hash": found.content_hash}
-        put_json(verdicts_json(found.verdicts) | values | found.comparison.to_json() | asserted_json(found.outcomes))
-    else:
-        print_verdicts(found.verdicts)
-        print_asserted(found.outcomes)
-        say_wrapped(f"{found.note}: {len(found.comparison.evaluations[0].qids)} queries of {evidence.name}")
-        for name, before, now in found.changes:
-            say(f"changed: {name}: {before} → {now}")
-        say_next(_losses(evidence, config))
-    exit_unless_all_hold(found.outcomes)
+        assert found.comparison is not None and found.labelled is not None
+        evaluations, on = found.comparison.evaluations, found.labelled
+        losses = losses_if_any([EvaluatedConfig(one.config.name, on, one) for one in evaluations])
+        made_on, moment = [on] * len(evaluations), datetime.now(UTC)
+        write_text(html, comparison_report(found.comparison, made_on, moment, seed=seed, asserted=found, losses=losses))
+    decide(found, as_json, _losses(evidence, config))
 
 
 @group.command("init")
+@grouped
 def init_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
     no_loss: WrittenNoLossOption = None,
-    asserted: AssertOption = None,
+    bounds: BoundsOption = None,
     tolerance: ToleranceOption = None,
-    install: Annotated[
-        str,
-        typer.Option("--install", metavar="SPEC", help="What the workflow installs with pip: a name, a URL or a path."),
-    ] = "cems-workbench",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-    shown: Annotated[bool, typer.Option("--print", help="Print the files instead of writing them.")] = False,
+    install: str = "cems-workbench",
+    force: bool = False,
+    shown: bool = False,
 ) -> None:
     """Write a GitHub workflow and a pre-commit hook that run `ci check`.
 
     Run it at the top of the repository.
     """
-    from cems_workbench.jobs.regression import HOOKS, WORKFLOW, Gate, check_change, hook, names, workflow, written
+    from cems_workbench.evaluation.assertions import Asserted
+    from cems_workbench.jobs.regression import check_change
 
     guards = [WRITTEN_GUARD] if no_loss is None else no_loss
-    read = read_evidence(evidence)
-    found = check_change(read, config, None, guards, asserted or ())  # fail now on a bound that can never hold
+    found = check_change(
+        read_evidence(evidence), config, None, Asserted(guards, bounds or ())
+    )  # a bound that can never hold fails now
     gate = Gate(
-        _relative_path(evidence), _relative_path(config), tuple(guards), tuple(asserted or ()), install, tolerance
+        _relative_path(evidence), _relative_path(config), tuple(guards), tuple(bounds or ()), install, tolerance
     )
-    files = {WORKFLOW: workflow(gate), HOOKS: hook(gate)}
+    texts = files(gate)
     if shown:
-        for path, text in files.items():
+        for path, text in texts.items():
             put(f"# {path}\n{text}")
         return
-    texts = {}
-    for path, text in files.items():
-        place = Path(path)
-        texts[place] = written(place.read_text("utf-8") if place.is_file() else None, text, path, force)
-    for place, text in texts.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, text)
-    say(f"wrote {names(list(files))}; commit them with {evidence} and {config}")
+    for path, text in texts.items():
+        if Path(path).is_file() and Path(path).read_text("utf-8") != text and not force:
+            raise InputError(f"{path} exists: --force replaces it, --print shows the new text")
+    for path, text in texts.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(Path(path), text)
+    say(f"wrote {' and '.join(map(str, texts))}; commit them with {evidence} and {config}")
     if evidence.stat().st_size > LARGE_FILE_BYTES:
         size = evidence.stat().st_size / 1e6
         say(
@@ -215,6 +149,83 @@ def init_command(
         if not outcome.holds:
             say(f"note: now {outcome.line}", err=True)
     say_next(_losses(evidence, config))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What `ci check` checks: paths relative to the repository, and the asserted measures."""
+
+    evidence: PurePosixPath
+    config: PurePosixPath
+    no_loss: tuple[str, ...]
+    asserted: tuple[str, ...] = ()
+    install: str = "cems-workbench"
+    """What pip installs."""
+    tolerance: float | None = None
+    """The tolerated loss; None is the default of verdicts."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for values that do not fit on one line of a script."""
+        for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
+            if not text.isprintable() or "${{" in text:
+                raise InputError(f"{text!r} cannot be used in a workflow: only printable characters, without ${{{{")
+
+    def command(self, *further: str) -> str:
+        """The `ci check` command for a shell; `further` is appended unquoted."""
+        from cems_workbench.evaluation.assertions import parse_no_loss
+        from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
+
+        words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
+        words += [word for text in self.no_loss for word in ("--fail-on-regression", text)]
+        words += [word for text in self.asserted for word in ("--assert", text)]
+        if self.tolerance is not None or any(parse_no_loss(text).level is None for text in self.no_loss):
+            words += ["--tolerance", f"{DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance:g}"]
+        return " ".join([shlex.join(words), *further])
+
+
+class _Template(Template):
+    """A file of this folder with values for its %names."""
+
+    delimiter = "%"
+
+    @classmethod
+    def filled(cls, name: str, **values: str) -> str:
+        return cls(Path(__file__).with_name(name).read_text("utf-8")).substitute(values)
+
+
+def files(gate: Gate) -> dict[PurePosixPath, str]:
+    """A workflow that comments gains and losses of a config on its pull request and fails where it loses more than tolerated, and a
+    pre-commit hook that compares it with that of the last commit.
+
+    Where that cannot be told (exit code 3) the workflow warns, and the hook does not stop the commit. Names are quoted for the shell; what
+    a pull request controls (the name of its base) reaches the shell as a variable, never as script text.
+
+    Source: docs.github.com, "Workflow syntax" and "Security hardening: script injection"; pre-commit.com, "Repository local hooks".
+    """
+
+    def quoted(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    against = (
+        '--against "origin/$BASE"',
+        "--markdown",
+        REPORT + ".md",
+        "--junit",
+        REPORT + ".xml",
+        "--html",
+        REPORT + ".html",
+    )
+    paths, check = quoted([str(gate.config), str(gate.evidence), str(WORKFLOW)]), gate.command(*against)
+    entry = quoted(gate.command("--against", "HEAD", "--cannot-tell", "pass"))
+    return {
+        WORKFLOW: _Template.filled("ci_workflow.yml", paths=paths, install=shlex.quote(gate.install), check=check),
+        HOOKS: _Template.filled("ci_hook.yml", entry=entry, pattern=quoted(_pattern(gate.config))),
+    }
+
+
+def _pattern(path: PurePosixPath) -> str:
+    """A regular expression that matches exactly this path."""
+    return "^" + "".join(c if c.isalnum() or c in "/_-" or not c.isascii() else f"\\{c}" for c in str(path)) + "$"
 
 
 def _losses(evidence: Path, config: Path) -> list[str]:
@@ -229,32 +240,15 @@ def _relative_path(path: Path) -> PurePosixPath:
         raise InputError(f"{path} is not below this folder: run ci init at the top of its repository") from None
 
 
-WATCH_DEFAULT_GUARD = "nDCG@10 p<0.01"
-"""Measured daily, a p below 0.05 comes by chance every three weeks."""
 _CRON = re.compile(r"(@(hourly|daily|weekly|monthly))|(\S+ +\S+ +\S+ +\S+ +\S+)")
 
 
 def watch_command(
-    query_set: Annotated[str, typer.Argument(metavar="QUERY_SET", help="A query set of the store.")],
+    query_set: str,
     choice: ConfigChoice,
-    no_loss: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-on-regression",
-            metavar="[TYPE:]MEASURE[ p<N]",
-            help="Exit with 1 on a loss against last time above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
-            f"significant loss (default: {WATCH_DEFAULT_GUARD}).",
-        ),
-    ] = None,
-    tolerance: ToleranceOption = None,
-    cannot_tell: CannotTellOption = None,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to save with the measurement.")] = "",
-    cron: Annotated[
-        str | None,
-        typer.Option(
-            "--cron", metavar="WHEN", help='Only print a crontab line for this schedule, such as "0 6 * * 1".'
-        ),
-    ] = None,
+    guards: Guards,
+    note: str = "",
+    cron: str | None = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -263,94 +257,19 @@ def watch_command(
 
     The measurement is saved; the Evaluate page plots all of them over time.
     """
-    from cems_workbench.evaluation.assertions import parse_no_loss
-    from cems_workbench.evaluation.evaluate import number
-    from cems_workbench.jobs.watching import watch
+    from cems_workbench.jobs.regression import watch
 
-    chosen = choice.read()
-    texts = [WATCH_DEFAULT_GUARD] if no_loss is None else no_loss
-    for text in texts:
-        parse_no_loss(text)
-    decided = check_cannot_tell(cannot_tell)
+    chosen, asserted = choice.read(), guards.asserted([WATCH_GUARD])
     if cron is not None:
         put(_crontab_line(cron, store))
         return
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        least = resources.store.query_sets.relevant_from(query_set)
-        guards = tuple(parse_no_loss(text, least) for text in texts)
-        found = watch(
-            chosen,
-            query_set,
-            guards,
-            resources,
-            progress,
-            note=note,
-            seed=seed,
-            tolerance=tolerance,
-            cannot_tell=decided,
-        )
-    last = None if found.last is None else found.last.isoformat(timespec="seconds")
-    if as_json:
-        values = {
-            "query_set": query_set,
-            "last": last,
-            "changed": list(found.changed),
-            "measured": found.evaluation.to_json(),
-            "since": [
-                {
-                    "measure": str(row.measure),
-                    "before": row.before,
-                    "now": row.now,
-                    "interval": [number(row.low), number(row.high)],
-                    "p": row.p,
-                    "queries": row.queries,
-                }
-                for row in found.since
-                if row.queries
-            ],
-        }
-        put_json(verdicts_json(found.verdicts) | values | asserted_json(found.outcomes))
+        found = watch(chosen, query_set, asserted, resources, progress, note=note, seed=seed)
+    if any(outcome.failed for outcome in found.outcomes):
+        then = words_of("evaluate", query_set, options=["--losses", *choice.words(store)])
     else:
-        _print(found.evaluation.config.name, query_set, last, found)
-        if any(outcome.failed for outcome in found.outcomes):
-            options = ["--losses", *choice.words(store)]
-            say_next(words_of("evaluate", query_set, options=options))
-        else:
-            say_next(repeated("--cron", "@daily"))
-    exit_unless_all_hold(found.outcomes)
-
-
-def _print(name: str, query_set: str, last: str | None, found: Watched) -> None:
-    from cems_workbench.evaluation.comparison import interval_words
-    from cems_workbench.evaluation.evaluate import number
-
-    if last is None:
-        rows = [
-            [str(row.measure), number(row.mean), f"{row.low:.3f} to {row.high:.3f}"]
-            for row in found.evaluation.summaries
-        ]
-        print_table(["measure", "mean", "95 % interval"], rows, f"{name} on {query_set}, for the first time")
-        return
-    print_verdicts(found.verdicts)
-    rows = [
-        [
-            str(row.measure),
-            row.before,
-            row.now,
-            f"{row.now - row.before:+.4f}",
-            interval_words(row.low, row.high),
-            f"{row.p:.4f}",
-        ]
-        for row in found.since
-        if row.queries
-    ]
-    print_table(
-        ["measure", "then", "now", "change", "95 % of change", "p"], rows, f"{name} on {query_set}, since {last}"
-    )
-    say_wrapped(f"changed since: {', '.join(found.changed) or 'nothing'}")
-    print_asserted(found.outcomes)
-    for line in found.evaluation.remarks:
-        say_wrapped(line)
+        then = repeated("--cron", "@daily")
+    decide(found, as_json, then)
 
 
 def _crontab_line(when: str, store: Path | None) -> str:

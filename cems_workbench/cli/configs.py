@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.cli.measuring import MetricOption
 from cems_workbench.cli.options import (
@@ -29,23 +28,9 @@ if TYPE_CHECKING:
     from cems_workbench.store import ConfigRecord, Store
 
 
-class Form(StrEnum):
-    """The formats of an exported config."""
-
-    yaml = "yaml"
-    json = "json"
-    toml = "toml"
-    env = "env"
-    reranker_env = "reranker-env"
-    ace_env = "ace-env"
-    mem0 = "mem0"
-    engram = "engram"
-    python = "python"
-
-
 def export_command(
     config: Path,
-    format: Form = Form.yaml,
+    format: Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"] = "yaml",
     changes: SetOption = None,
     out: Path | None = None,
     card: Path | None = None,
@@ -61,22 +46,22 @@ def export_command(
 
     chosen = chosen_config(None, config, changes)
     own = None if changes and card is None else _card(config, card)
-    export = exported(chosen, format.value, own)
+    export = exported(chosen, format, own)
     if evidence is not None:
         rankings = [_measured(export, evidence, metric)]
         for ranking in rankings:
             print_ranking(ranking, err=out is None)
         if own is not None:
-            export, _, own = with_figures(chosen, format.value, own, lambda _: rankings)
+            export, _, own = with_figures(chosen, format, own, lambda _: rankings)
     if out is None:
         put(export.text)
         return
     write_text(out, export.text)
-    if format is Form.json and own is not None:  # JSON has no comments
+    if format == "json" and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
     if evidence is not None:
         say_next(words_of("evaluate", evidence, options=["--config", str(config), *_set_options(changes)]))
-    elif format in (Form.yaml, Form.json, Form.toml):
+    elif format in ("yaml", "json", "toml"):
         say_next(words_of("export", out, options=["--format", "env"]))
     else:
         say_next(words_of("export", config, options=_set_options(changes)))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.builtin import DEFAULT_PRESET, preset_names
 from cems_workbench.cli.measuring import (
-    CannotTellOption,
+    BoundsOption,
     ComparedConfigs,
     ConfigsChoice,
+    Guards,
     JudgeKindOption,
     LimitOption,
     Measured,
@@ -22,17 +21,11 @@ from cems_workbench.cli.measuring import (
     NamesArgument,
     Options,
     PerQueryProjectOption,
-    ToleranceOption,
-    asserted_json,
-    check_cannot_tell,
-    check_judge_kind,
     configs_for,
-    exit_unless_all_hold,
+    decide,
+    finish,
     labelled_evidence,
     measured,
-    print_asserted,
-    print_verdicts,
-    verdicts_json,
 )
 from cems_workbench.cli.options import (
     AblateOption,
@@ -41,8 +34,6 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     given_options,
-    present,
-    preset_help,
     print_parts,
     read_evidence,
     settings_for,
@@ -53,58 +44,20 @@ from cems_workbench.errors import InputError, StoreError
 if TYPE_CHECKING:
     from cems_workbench.analysis.losses_of_set import Losses, LostMemory
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.assertions import Assertion, NoLoss
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
-
-MAX_ROWS = 100
-"""`analysis.losses_of_set.MAX_ROWS`, which is not loaded for a list of options."""
 
 
 def evaluate_command(
     evidence: NamesArgument,
     choice: ConfigsChoice,
     how: Measuring,
-    run_out: Annotated[
-        Path | None, typer.Option("--run-out", metavar="FILE", help="Write the rankings as a TREC run.")
-    ] = None,
-    asserted: Annotated[
-        list[str] | None,
-        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this bound holds; repeatable."),
-    ] = None,
+    run_out: Path | None = None,
+    bounds: BoundsOption = None,
     ablate: AblateOption = None,
-    losses: Annotated[
-        bool,
-        typer.Option(
-            "--losses",
-            help="Say first which stage loses the relevant memories, and which ones; with several configs, what they save and break.",
-        ),
-    ] = False,
-    cutoff: Annotated[
-        int | None,
-        typer.Option(
-            "--cutoff",
-            metavar="RANK",
-            min=1,
-            help="With --losses: a memory below this rank counts as lost (default: 10).",
-        ),
-    ] = None,
-    shown: Annotated[
-        int | None,
-        typer.Option(
-            "--show",
-            metavar="N",
-            min=0,
-            max=MAX_ROWS,
-            help="With --losses: memories to list of each branch (default: 10).",
-        ),
-    ] = None,
-    compare_judges: Annotated[
-        bool,
-        typer.Option(
-            "--compare-judges",
-            help="Also score the rankings by cosine threshold, model judge and people, side by side.",
-        ),
-    ] = False,
+    losses: bool = False,
+    cutoff: int | None = None,
+    shown: int | None = None,
+    compare_judges: bool = False,
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -113,13 +66,12 @@ def evaluate_command(
     Evidence files need neither store nor model; large ones are streamed.
     """
     from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN
-    from cems_workbench.evaluation.assertions import check, parse_assertion
+    from cems_workbench.evaluation.assertions import Asserted
     from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
     from cems_workbench.evaluation.verdict import verdicts_on_evaluations
+    from cems_workbench.jobs.regression import Regression
 
-    def assertions(least: int) -> list[Assertion]:
-        return [parse_assertion(text, least) for text in asserted or ()]
-
+    asserted = Asserted(bounds=bounds or ())
     if not losses and (cutoff is not None or shown is not None):
         raise InputError("--cutoff and --show are for --losses")
     k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
@@ -128,7 +80,7 @@ def evaluate_command(
         choice,
         how,
         as_json,
-        further=lambda least: [one.measure for one in assertions(least)],
+        further=asserted.measures,
         ablate=ablate,
         limit=limit,
         count_losses=k if losses else None,
@@ -139,30 +91,30 @@ def evaluate_command(
                 "--compare-judges reads the results of every query, which evidence of this size or of several files does not keep"
             )
         lost = found.losses(rows)
-    outcomes = [check(one, of) for of in found.evaluations for one in assertions(found.relevant_from)]
     overlaps = () if found.streamed is None else found.streamed.found.overlaps
-    verdicts = verdicts_on_evaluations(found.evaluations, overlaps)
     views = [relevance_sources(row.batch, row.evaluation) for row in found.rows] if compare_judges else []
+    values = ({"losses": lost.to_json()} if lost else {}) | {"evaluations": found.to_json()}
+    worse = Regression(
+        verdicts=verdicts_on_evaluations(found.evaluations, overlaps),
+        outcomes=[outcome for one in found.evaluations for outcome in asserted.of_bounds(one)],
+        values=values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}),
+    )
     if as_json:
-        values: dict[str, Any] = verdicts_json(verdicts) | ({"losses": lost.to_json()} if lost else {})
-        values |= {"evaluations": found.to_json()} | asserted_json(outcomes)
-        put_json(values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}))
-    else:
-        print_verdicts(verdicts)
-        if lost is not None:
-            said = {line for evaluation in found.evaluations for line in evaluation.remarks}
-            remarks = [line for line in lost.remarks if line not in said]
-            print_parts((*lost.sentences, *lost.mistakes), lost.tables, remarks)
-        for evaluation, (content_hash, answered) in zip(found.evaluations, found.of_evidence(), strict=True):
-            answers = [f"lists {answered}"] if answered else []
-            print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
-        for line in found.score_lines():
-            say(line)
-        for view in views:
-            print_parts((), view.tables(), [f"warning: {line}" for line in view.warnings])
-        print_asserted(outcomes)
-        say_next(*_next_commands(found, evidence[0], lost))
-    exit_unless_all_hold(outcomes)
+        return decide(worse, as_json)
+    print_parts(worse.lines, (), ())
+    if lost is not None:
+        remarks = {line for evaluation in found.evaluations for line in evaluation.remarks}
+        print_parts(
+            (*lost.sentences, *lost.mistakes), lost.tables, [line for line in lost.remarks if line not in remarks]
+        )
+    for evaluation, (content_hash, answered) in zip(found.evaluations, found.of_evidence(), strict=True):
+        answers = [f"lists {answered}"] if answered else []
+        print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
+    for line in found.score_lines():
+        say(line)
+    for view in views:
+        print_parts((), view.tables(), [f"warning: {line}" for line in view.warnings])
+    finish(worse.outcomes, *_next_commands(found, evidence[0], lost))
 
 
 def _next_commands(found: Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
@@ -248,141 +200,79 @@ def compare_command(
     evidence: NamesArgument,
     choice: ComparedConfigs,
     how: Measuring,
-    no_loss: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-on-regression",
-            metavar="[TYPE:]MEASURE[ p<N]",
-            help="Exit with 1 on a loss against the first config above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
-            "significant loss; repeatable.",
-        ),
-    ] = None,
-    tolerance: ToleranceOption = None,
-    cannot_tell: CannotTellOption = None,
-    shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of changed queries to list.")] = 10,
+    guards: Guards,
+    shown: int = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Compare configs with the first one, query by query.
 
     The verdict on each comes first: pass, fail, or cannot tell. Evidence files need neither store nor model.
     """
-    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss, verdicts_first
     from cems_workbench.jobs.evaluation import MAX_QUERIES_PRINTED
-
-    def guards(least: int) -> list[NoLoss]:
-        return [parse_no_loss(text, least) for text in no_loss or ()]
+    from cems_workbench.jobs.regression import got_worse
 
     choice.require_two("compare")
-    decided = check_cannot_tell(cannot_tell)
-    with measured(
-        evidence, choice, how, as_json, further=lambda least: [guard.measure for guard in guards(least)]
-    ) as found:
+    asserted = guards.asserted()
+    with measured(evidence, choice, how, as_json, further=asserted.measures) as found:
         comparison = found.comparison
-    guarded = guards(found.relevant_from)
-    outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance, decided)]
-    verdicts = verdicts_first(comparison, outcomes, tolerance)
-    if as_json:
-        per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
-        values = verdicts_json(verdicts) | comparison.to_json(per_query) | {"content_hash": found.content_hash}
-        put_json(values | asserted_json(outcomes))
-    else:
-        print_verdicts(verdicts)
-        gathered = f"gathered with {found.header.config.name}; content hash {found.content_hash}"
-        print_parts(comparison.changed(shown), comparison.tables, (*comparison.notes, gathered))
-        for line in found.score_lines():
-            say(line)
-        print_asserted(outcomes)
-        options = [*choice.words(), *given_options(store=how.store)]
-        say_next(
-            words_of("evaluate", *evidence, options=["--losses", *options]),
-            words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options]),
-        )
-    exit_unless_all_hold(outcomes)
+    per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
+    gathered = f"gathered with {found.header.config.name}; content hash {found.content_hash}"
+    worse = replace(
+        got_worse(comparison, asserted),
+        said=comparison.changed(shown),
+        tables=comparison.tables,
+        notes=(*comparison.notes, gathered),
+        values=comparison.to_json(per_query) | {"content_hash": found.content_hash},
+    )
+    options = [*choice.words(), *given_options(store=how.store)]
+    decide(
+        worse,
+        as_json,
+        words_of("evaluate", *evidence, options=["--losses", *options]),
+        words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options]),
+        lines=found.score_lines(),
+    )
 
 
 def drift_command(
-    before: Annotated[Path, typer.Argument(help="An evidence file.")],
-    after: Annotated[
-        Path, typer.Argument(help="An evidence file of the same queries, gathered at another time or in another way.")
-    ],
+    before: Path,
+    after: Path,
     config: ConfigOption = None,
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", metavar="NAME", help=preset_help("the config the first file was gathered with")),
-    ] = None,
+    preset: str | None = None,
     changes: SetOption = None,
-    cutoff: Annotated[
-        int, typer.Option("--cutoff", metavar="K", min=1, help="Number of top results per query to compare.")
-    ] = 10,
-    shown: Annotated[
-        int, typer.Option("--show", metavar="N", min=0, help="Number of queries to list, largest change first.")
-    ] = 10,
-    least: Annotated[
-        float | None,
-        typer.Option("--assert-overlap", metavar="X", min=0, max=1, help="Exit with 1 if the mean overlap is below X."),
-    ] = None,
+    cutoff: int = 10,
+    shown: int = 10,
+    least: float | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which queries' results changed, and how much.
 
     Measures change, not quality: no judgments are used.
     """
-    from cems_workbench.analysis.drift import drift
-    from cems_workbench.api.evidence import DriftReport
+    from cems_workbench.jobs.regression import drifted
 
     read = read_evidence(before)
     chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    later = read_evidence(after)
-    found = drift(read, later, chosen, cutoff)
-    present(DriftReport(found, min(shown, found.changed)), as_json, titled=True)
-    if not as_json:
-        options = given_options(preset, config, changes)
-        if later.judgments:
-            say_next(words_of("evaluate", after, options=["--losses", *options]))
-        elif found.queries:
-            say_next(words_of("search", found.queries[0].query, options=options))
-    if least is not None and found.overlap < least:
-        say(f"FAILED: mean overlap {found.overlap:.4f} is below {least}", err=True)
-        raise typer.Exit(1)
+    later, options = read_evidence(after), given_options(preset, config, changes)
+    found = drifted(read, later, chosen, cutoff, shown, least)
+    if later.judgments:
+        then = words_of("evaluate", after, options=["--losses", *options])
+    else:
+        then = words_of("search", found.values["queries"][0]["query"], options=options)
+    decide(found, as_json, then)
 
 
 DEFAULT_PROBABILITY = 0.5
 
 
-class FitMethod(StrEnum):
-    """How the probabilities are fitted."""
-
-    LOGISTIC = "logistic"
-    ISOTONIC = "isotonic"
-
-
 def calibrate_command(
     evidence: NameArgument,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A config file, instead of a preset.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help=preset_help("the config the file was gathered with; for a query set the default preset"),
-        ),
-    ] = None,
+    config: Path | None = None,
+    preset: str | None = None,
     changes: SetOption = None,
-    signal: Annotated[
-        str | None,
-        typer.Option(
-            "--signal",
-            metavar="NAME",
-            help="Only this signal, with its reliability table: vector, lexical, reranker, judge, margin, agreement.",
-        ),
-    ] = None,
-    method: Annotated[FitMethod, typer.Option("--method", help="How probabilities are fitted.")] = FitMethod.LOGISTIC,
-    probability: Annotated[
-        float,
-        typer.Option("--probability", metavar="P", help="Lowest probability of an answer at which to return results."),
-    ] = DEFAULT_PROBABILITY,
+    signal: str | None = None,
+    method: Literal["logistic", "isotonic"] = "logistic",
+    probability: float = DEFAULT_PROBABILITY,
     judge_kind: JudgeKindOption = None,
     per_query_project: PerQueryProjectOption = False,
     store: StoreOption = None,
@@ -395,8 +285,6 @@ def calibrate_command(
     from cems_workbench.jobs.evaluation import calibrations, refuse_nothing
     from cems_workbench.tuning.calibration import CALIBRATION_COLUMNS, calibration_table
 
-    check_judge_kind(judge_kind)
-
     def configs_of(header: Header | None) -> list[PipelineConfig]:
         named = configs_for(header, [config] if config else None, [preset] if preset else None, changes, None)
         return [named[0][0]]
@@ -407,7 +295,7 @@ def calibrate_command(
     chosen, of_config = next(iter(labelled.items()))
     batch = of_config.batch
     refuse_nothing(batch.qids, evidence)
-    group_by, found, refused = calibrations(batch, chosen, least, signal, method.value, probability)
+    group_by, found, refused = calibrations(batch, chosen, least, signal, method, probability)
     if not found:
         raise InputError(next(iter(refused.values())))
     if as_json:

@@ -8,13 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cems_workbench.cli.measuring import (
-    ConfigsChoice,
-    asserted_json,
-    chosen_configs,
-    exit_unless_all_hold,
-    print_asserted,
-)
+from cems_workbench.cli.measuring import ConfigsChoice, chosen_configs, finish
 from cems_workbench.cli.options import (
     AsOfOption,
     JsonOption,
@@ -24,6 +18,7 @@ from cems_workbench.cli.options import (
     given_options,
     parse_as_of,
     present,
+    print_parts,
     print_rows,
     progress_bar,
     settings_for,
@@ -91,6 +86,7 @@ def fidelity_command(
     """
     from cems_workbench.analysis.fidelity.nearest import MAX_CONFIGS
     from cems_workbench.config import dump_config, preset_names
+    from cems_workbench.evaluation.assertions import asserted_json
     from cems_workbench.jobs.fidelity import (
         BASE_PRESET,
         ORDERS,
@@ -203,21 +199,21 @@ def fidelity_command(
         present(result)
         if out is not None:
             say(f"wrote {out}: {result.config.name}")
-        print_asserted(outcomes)
+        print_parts((one.line for one in outcomes), (), ())
         say_next(_apply_nearest(result, out, data, store))
     else:
         if len(measured) > 1:
             print_rows(by_setting(measured))
         for one in measured:
             present(dataclasses.replace(one, shown=shown, order=order))
-        print_asserted(outcomes)
+        print_parts((one.line for one in outcomes), (), ())
         if not any(one.differences for one in measured):
             say_next(_search_of(measured[0], given_options(store=store)) if data is None else None)
         elif sources == 1 and not explain and repeat is None:
             say_next(repeated("--nearest"), repeated("--explain"))
         elif not explain:
             say_next(repeated("--explain"))
-    exit_unless_all_hold(outcomes)
+    finish(outcomes)
 
 
 def _apply_nearest(result: Nearest, out: Path | None, data: Path | None, store: Path | None) -> list[str] | None:

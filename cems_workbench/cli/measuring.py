@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,85 +18,58 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
-    preset_help,
+    option,
+    present,
     progress_bar,
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import config_options, say, say_wrapped
+from cems_workbench.cli.terminal import config_options, say, say_next
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.losses_of_set import LossCollector, Losses
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.assertions import CannotTell, Outcome
+    from cems_workbench.evaluation.assertions import Asserted, Outcome
     from cems_workbench.evaluation.batch import LabelledBatch, Rankings
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.evaluation.verdict import Verdict
     from cems_workbench.jobs.evaluation import EvaluatedConfig, LabelledEvidence, StreamedConfigs
+    from cems_workbench.jobs.regression import Regression
 
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="EVIDENCE|QUERY_SET",
-        help="An evidence file, or a query set of the store (or “all”) to gather first.",
-    ),
-]
-NamesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="EVIDENCE...|QUERY_SET",
-        help="Evidence files of one query set, or a query set of the store to gather first.",
-    ),
-]
-PerQueryProjectOption = Annotated[
-    bool, typer.Option("--per-query-project", help="For each query that names a project, search only that project.")
-]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Use a random sample of N queries.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
-CHECK_FAILED, CANNOT_TELL = 1, 3
-"""Exit codes: something asserted does not hold; nothing failed, but a verdict cannot tell."""
+NameArgument = Annotated[str, option("NameArgument")]
+NamesArgument = Annotated[list[str], option("NamesArgument")]
+PerQueryProjectOption = Annotated[bool, option("PerQueryProjectOption")]
+LimitOption = Annotated[int | None, option("LimitOption")]
+SeedOption = Annotated[int, option("SeedOption")]
+CI_GUARD, WATCH_GUARD = "nDCG@10 p<0.05", "nDCG@10 p<0.01"
+"""What `ci check` and `watch` assert by default. Measured daily, a p below 0.05 comes by chance every three weeks."""
 Options = Sequence[tuple[str, str]]
 """Command line options with their values that name a config for `fill-scores`."""
-MetricOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric", metavar="MEASURE", help="A measure, such as nDCG@10; repeatable (default: a full report)."
-    ),
-]
-GradeOption = Annotated[
-    int | None,
-    typer.Option("--grade", metavar="N", help="Lowest grade that counts as relevant (default: that of the query set)."),
-]
-JudgeKindOption = Annotated[
-    str | None,
-    typer.Option(
-        "--judge-kind", metavar="human|model", help="Use only judgments of people or of models (default: people first)."
-    ),
-]
-ToleranceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--tolerance",
-        min=0,
-        metavar="X",
-        help="Tolerated loss, in units of the measure (default: 0.01; with p<N: 0).",
-    ),
-]
-CannotTellOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cannot-tell",
-        metavar="pass|fail",
-        help="What a verdict that cannot tell counts as (default: exit with 3).",
-    ),
-]
+MetricOption = Annotated[list[str] | None, option("MetricOption")]
+GradeOption = Annotated[int | None, option("GradeOption")]
+JudgeKindOption = Annotated[Literal["human", "model"] | None, option("JudgeKindOption")]
+ToleranceOption = Annotated[float | None, option("ToleranceOption")]
+BoundsOption = Annotated[list[str] | None, option("BoundsOption")]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What must not be lost against the baseline: the first config, the version of a commit, or the last measurement."""
+
+    no_loss: list[str] | None = None
+    tolerance: ToleranceOption = None
+    cannot_tell: Literal["pass", "fail"] | None = None
+
+    def asserted(self, default: Sequence[str] = (), bounds: Sequence[str] | None = None) -> Asserted:
+        """What is asserted, with bounds; `default` where no guard was given. Raises InputError."""
+        from cems_workbench.evaluation.assertions import Asserted
+
+        no_loss = default if self.no_loss is None else self.no_loss
+        return Asserted(no_loss, bounds or (), self.tolerance, self.cannot_tell)
 
 
 @dataclass(frozen=True)
@@ -125,10 +98,7 @@ class ConfigsChoice:
 class ComparedConfigs(ConfigsChoice):
     """The configs of a command that compares: there is no default."""
 
-    preset: Annotated[
-        list[str] | None,
-        typer.Option("--preset", metavar="NAME", help=preset_help("none: name at least two configs; repeatable")),
-    ] = None
+    preset: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +216,6 @@ def measured(
         return configs
 
     wanted(1)
-    check_judge_kind(how.judge_kind)
     paths = evidence_files(names, gathering=how.per_query_project or limit is not None)
     if paths is not None and streamed(paths):
         with EvidenceStream(paths) as stream:
@@ -484,57 +453,23 @@ def score_line(evidence: Path, named: Options, store: Path | None = None) -> str
     return f"score them: {command}"
 
 
-def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Outcomes of the assertions, as plain values."""
-    return {"assertions": [_asserted(outcome) for outcome in outcomes]}
+def decide(found: Regression, as_json: bool, *then: Sequence[str] | None, lines: Sequence[str] = ()) -> None:
+    """Print what got worse, with commands in further lines that are not wrapped, and exit as `finish` does."""
+    present(found, as_json)
+    if as_json:
+        return finish(found.outcomes)
+    for line in lines:
+        say(line)
+    finish(found.outcomes, *then)
 
 
-def _asserted(outcome: Outcome) -> dict[str, Any]:
-    verdict = {} if outcome.verdict is None else {"verdict": outcome.verdict.kind}
-    return {"holds": outcome.holds, "line": outcome.line} | verdict
+def finish(outcomes: Sequence[Outcome], *then: Sequence[str] | None) -> None:
+    """Print what to type next; exit with 1 if something asserted does not hold, with 3 if otherwise a verdict cannot tell."""
+    from cems_workbench.evaluation.assertions import exit_code
 
-
-def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The verdicts, as plain values; nothing without any."""
-    return {"verdicts": [one.to_json() for one in verdicts]} if verdicts else {}
-
-
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print the sentence of each verdict; it comes before every table."""
-    for one in verdicts:
-        say_wrapped(one.sentence)
-
-
-def print_asserted(outcomes: Sequence[Outcome]) -> None:
-    """Print the outcome of each assertion but those of verdicts, whose sentences are printed first."""
-    for outcome in outcomes:
-        if outcome.verdict is None:
-            say(outcome.line)
-
-
-def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
-    """Exit with 1 if an assertion does not hold, and with 3 if otherwise a verdict cannot tell."""
-    if any(outcome.failed for outcome in outcomes):
-        raise typer.Exit(CHECK_FAILED)
-    if any(outcome.undecided for outcome in outcomes):
-        raise typer.Exit(CANNOT_TELL)
-
-
-def check_cannot_tell(chosen: str | None) -> CannotTell | None:
-    """What --cannot-tell says. Raises InputError unless it is pass or fail."""
-    if chosen is None:
-        return None
-    if chosen == "pass":
-        return "pass"
-    if chosen == "fail":
-        return "fail"
-    raise InputError(f"--cannot-tell {chosen}: expected pass or fail")
-
-
-def check_judge_kind(kind: str | None) -> None:
-    """Raise InputError unless --judge-kind is human or model."""
-    if kind not in (None, "human", "model"):
-        raise InputError(f"--judge-kind {kind}: expected human or model")
+    say_next(*then)
+    if code := exit_code(outcomes):
+        raise typer.Exit(code)
 
 
 def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:

@@ -65,11 +65,6 @@ DaskOption = Annotated[str | None, option("DaskOption")]
 JsonOption = Annotated[bool, option("JsonOption")]
 
 
-def preset_help(default: str = DEFAULT_PRESET_HELP) -> str:
-    """The help text of --preset: the choices and the default."""
-    return f"A built-in preset: {PRESETS} (default: {default})."
-
-
 PresetOption = Annotated[str | None, option("PresetOption")]
 ConfigOption = Annotated[Path | None, option("ConfigOption")]
 ConfigsOption = Annotated[list[Path] | None, option("ConfigsOption")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -43,25 +42,23 @@ def compare_command(
     """
     from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN
     from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
-    from cems_workbench.report.comparison import comparison_report, streamed_report
+    from cems_workbench.report.comparison import comparison_report
 
     choice.require_two("report compare")
     with measured(evidence, choice, how, count_losses=DEFAULT_K) as found:
-        further: dict[str, Any] = {
-            "by": sort_by,
-            "shown": shown,
-            "redact": redact,
-            "seed": how.seed,
-            "judges": how.judge_kind,
-            "losses": found.losses(SHOWN, if_any=True),
-            "tolerance": DEFAULT_TOLERANCE if tolerance is None else tolerance,
-        }
-        now = datetime.now(UTC)
-        if found.stream is not None and found.streamed is not None:
-            answered = found.streamed.found.answered
-            page = streamed_report(found.comparison, found.stream, answered, now, **further)
-        else:
-            page = comparison_report(found.comparison, [row.labelled for row in found.rows], now, **further)
+        page = comparison_report(
+            found.comparison,
+            found.stream or [row.labelled for row in found.rows],
+            datetime.now(UTC),
+            by=sort_by,
+            shown=shown,
+            redact=redact,
+            seed=how.seed,
+            judges=how.judge_kind,
+            losses=found.losses(SHOWN, if_any=True),
+            tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
+            answered=found.of_evidence()[0][1],
+        )
     _write(out, page)
     options = ["--losses", *choice.words(), *given_options(store=how.store)]
     say_next(words_of("evaluate", *evidence, options=options))

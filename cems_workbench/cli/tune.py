@@ -6,9 +6,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -43,19 +42,9 @@ from cems_workbench.progress import Cancelled, Progress
 if TYPE_CHECKING:
     from cems_workbench.jobs.evaluation import LabelledEvidence
     from cems_workbench.jobs.tuning import SearchResult, SearchSettings
-    from cems_workbench.tuning.holdout import GroupBy
     from cems_workbench.tuning.optimizer import Trial, Watch
 
 INTERRUPTED = 130
-
-
-class Grouping(StrEnum):
-    """Groups of queries that are never split between training and validation."""
-
-    project = "project"
-    session = "session"
-    type = "type"
-    query = "query"
 
 
 def tune_command(
@@ -65,7 +54,7 @@ def tune_command(
     metric: list[str] | None = None,
     guard: list[str] | None = None,
     space: list[str] | None = None,
-    group_by: Grouping | None = None,
+    group_by: Literal["project", "session", "type", "query"] | None = None,
     folds: int = 5,
     holdout: float = 0.2,
     open_holdout: bool = False,
@@ -119,9 +108,10 @@ def tune_command(
         data = TuningData(baseline, read.header.query_set, of_baseline)
     if read.answered and not as_json:
         say(f"lists {read.answered}")
-    by: GroupBy | None = group_by.value if group_by else None
     sealed = 0.0 if without_labels else holdout
-    planned = planned_search(data, goal, space or (), group_by=by, folds=folds, sealed=sealed, trials=trials, seed=seed)
+    planned = planned_search(
+        data, goal, space or (), group_by=group_by, folds=folds, sealed=sealed, trials=trials, seed=seed
+    )
     start_up.freeze()
     address = settings_for(store).dask if dask is None else dask
     with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:

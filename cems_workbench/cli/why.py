@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import preset_names
-from cems_workbench.cli.measuring import JudgeKindOption, check_judge_kind
+from cems_workbench.cli.measuring import JudgeKindOption
 from cems_workbench.cli.options import (
     Asked,
     AskedInFull,
@@ -274,7 +274,6 @@ def memory_command(
     """
     from cems_workbench.api.memories import MemoryReport
 
-    check_judge_kind(judge_kind)
     given = list(names or ())
     if not (hubs or orphans) and not given:
         raise InputError("name a memory: memory MEMORY_ID; or ask for --hubs or --orphans")

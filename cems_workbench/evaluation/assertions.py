@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree as XML
 
 from cems_workbench.errors import InputError
@@ -216,12 +216,41 @@ def check_no_loss(
     return outcomes
 
 
-def verdicts_first(
-    comparison: Comparison, outcomes: Sequence[Outcome], tolerance: float | None = None
-) -> list[Verdict]:
-    """The verdicts that are printed first: those that decide what is asserted, or by default on nDCG@10 or the first measure."""
-    decided = [one.verdict for one in outcomes if one.verdict is not None]
-    return decided or verdicts_of(comparison, tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance)
+@dataclass(frozen=True, slots=True)
+class Asserted:
+    """What has to hold, as text: no loss of measures against the baseline, and bounds of measures. Raises InputError."""
+
+    no_loss: Sequence[str] = ()
+    bounds: Sequence[str] = ()
+    tolerance: float | None = None
+    cannot_tell: CannotTell | None = None
+
+    def __post_init__(self) -> None:
+        self.measures()
+
+    def guards(self, grade: int = 1) -> list[NoLoss]:
+        """What must not be lost; `grade` is the lowest relevant one."""
+        return [parse_no_loss(text, grade) for text in self.no_loss]
+
+    def measures(self, grade: int = 1) -> list[Measure]:
+        """The measures that are asserted."""
+        bounds = [parse_assertion(text, grade).measure for text in self.bounds]
+        return [*(guard.measure for guard in self.guards(grade)), *bounds]
+
+    def of_bounds(self, evaluation: Evaluation) -> list[Outcome]:
+        """Does an evaluation keep to the bounds? Raises InputError as `check` does."""
+        return [check(parse_assertion(text, evaluation.relevant_from), evaluation) for text in self.bounds]
+
+    def of_losses(self, comparison: Comparison) -> list[Outcome]:
+        """Is every compared config no worse than the baseline? Raises InputError as `check_no_loss` does."""
+        guards = self.guards(comparison.evaluations[0].relevant_from)
+        return [one for guard in guards for one in check_no_loss(comparison, guard, self.tolerance, self.cannot_tell)]
+
+    def verdicts(self, comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """The verdicts that come first: those that decide what is asserted, or by default on nDCG@10 or the first measure."""
+        decided = [one.verdict for one in outcomes if one.verdict is not None]
+        tolerance = DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
+        return list(dict.fromkeys(decided)) or verdicts_of(comparison, tolerance=tolerance)
 
 
 def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> float:
@@ -231,6 +260,30 @@ def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> f
         where = f"no query of type {query_type!r}; types: {known}" if query_type else "no query can be measured"
         raise InputError(f"{measure}: {where}")
     return value
+
+
+CHECK_FAILED, UNDECIDED = 1, 3
+"""Exit codes: something asserted does not hold; nothing failed, but a verdict cannot tell."""
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 where everything asserted holds, else `CHECK_FAILED` or `UNDECIDED`."""
+    if any(outcome.failed for outcome in outcomes):
+        return CHECK_FAILED
+    return UNDECIDED if any(outcome.undecided for outcome in outcomes) else 0
+
+
+def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Outcomes of what was asserted, as plain values."""
+    said = ({} if one.verdict is None else {"verdict": one.verdict.kind} for one in outcomes)
+    return {
+        "assertions": [{"holds": one.holds, "line": one.line} | kind for one, kind in zip(outcomes, said, strict=True)]
+    }
+
+
+def asserted_lines(outcomes: Sequence[Outcome]) -> list[str]:
+    """The line of each outcome but those of verdicts, whose sentences come before them."""
+    return [one.line for one in outcomes if one.verdict is None]
 
 
 SUITE = "cems-workbench"

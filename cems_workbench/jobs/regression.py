@@ -1,233 +1,183 @@
-"""Regression check: a changed config compared with its previous version, on committed evidence, for CI and a pre-commit hook.
+"""Did it get worse: one side against another, as a `Regression` with verdicts, what was asserted, and the exit code.
 
-The previous version is the same file at a commit of its repository (`git show`). A measure for which either config lacks evidence counts as
-failed.
+    got_worse       configs against the first of them, on the same queries                         `compare`, `evaluate`
+    check_change    a config file against itself at a commit of its repository (`git show`)        `ci check`
+    watch           a config of a store against its last measurement in the history                `watch`
+    drifted         a config on later evidence against the same on earlier, without judgments      `drift`
 
-CI files that run `ci check` on pull requests and commits: a GitHub workflow and a pre-commit hook.
+A recorded measurement is a side as its card has it (`recorded`): values by query, no results. A measure for which a config lacks
+evidence counts as failed.
 
-Names are quoted for the shell; what a pull request controls (the name of its base) reaches the shell as a variable, never as script text.
-
-Source: docs.github.com, "Workflow syntax" and "Security hardening: script injection"; pre-commit.com, "Repository local hooks".
+Timeline: the measures of configs on a query set over time. A measurement is a saved experiment, or one of `watch`. Its card records its
+conditions (`Made`): if they differ between two neighbours, the config alone does not explain the difference.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
+import hashlib
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
-from cems_workbench.config import PipelineConfig, difference, import_config, load_config
+import numpy as np
+
+from cems_workbench import __version__
+from cems_workbench.analysis.drift import DriftReport, drift
+from cems_workbench.config import PipelineConfig, difference, dump_config, import_config, load_config, portable_yaml
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.evaluation.assertions import (
-    CannotTell,
-    Outcome,
-    check,
-    check_no_loss,
-    parse_assertion,
-    parse_no_loss,
-    verdicts_first,
-)
+from cems_workbench.evaluation.assertions import Asserted, NoLoss, Outcome, asserted_json, asserted_lines, exit_code
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, compare
+from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.evaluation.metrics import parse_measures, standard_measures
-from cems_workbench.evaluation.report import markdown_report
-from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict
-from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file, refuse_nothing
-
-WORKFLOW = PurePosixPath(".github/workflows/memory-retrieval.yml")
-HOOKS = PurePosixPath(".pre-commit-config.yaml")
-HOOK_ID = "memory-retrieval"
-MARKDOWN, JUNIT, HTML = "memory-retrieval.md", "memory-retrieval.xml", "memory-retrieval.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What `ci check` checks: paths relative to the repository, and the asserted measures."""
-
-    evidence: PurePosixPath
-    config: PurePosixPath
-    no_loss: tuple[str, ...]
-    asserted: tuple[str, ...] = ()
-    install: str = "cems-workbench"
-    """What pip installs."""
-    tolerance: float | None = None
-    """The tolerated loss; None is the default of verdicts."""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for values that do not fit on one line of a script."""
-        for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
-            if not text.isprintable() or "${{" in text:
-                raise InputError(f"{text!r} cannot be used in a workflow: only printable characters, without ${{{{")
-
-    def command(self, *further: str) -> str:
-        """The `ci check` command for a shell; `further` is appended unquoted."""
-        words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
-        words += [word for text in self.no_loss for word in ("--fail-on-regression", text)]
-        words += [word for text in self.asserted for word in ("--assert", text)]
-        if self.tolerance is not None or any(parse_no_loss(text).level is None for text in self.no_loss):
-            words += ["--tolerance", f"{DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance:g}"]
-        return " ".join([shlex.join(words), *further])
-
-
-def workflow(gate: Gate) -> str:
-    """A workflow that comments gains and losses of a config on its pull request, and fails where it loses more than tolerated.
-
-    Where that cannot be told (exit code 3) the job warns.
-    """
-    paths = json.dumps([str(gate.config), str(gate.evidence), str(WORKFLOW)], ensure_ascii=False)
-    check = gate.command('--against "origin/$BASE"', "--markdown", MARKDOWN, "--junit", JUNIT, "--html", HTML)
-    return f"""\
-# Written by `cems-workbench ci init`. Change it as you like; it is not written again unless you ask.
-# A pull request that changes the config of memory retrieval is held against its base branch, on the evidence file that is committed:
-# no model runs, no store and no secret is needed.
-name: Memory retrieval
-
-on:
-  pull_request:
-    paths: {paths}
-
-permissions:
-  contents: read
-  pull-requests: write
-
-jobs:
-  retrieval:
-    runs-on: ubuntu-latest
-    timeout-minutes: 15
-    steps:
-      - uses: actions/checkout@v4
-        with:
-          fetch-depth: 0
-          lfs: true
-          persist-credentials: false
-      - uses: actions/setup-python@v5
-        with:
-          python-version: "3.12"
-      - name: Install
-        run: |
-          python -m pip install {shlex.quote(gate.install)}
-      - name: Hold the config against the base branch
-        env:
-          BASE: ${{{{ github.base_ref }}}}
-        run: |
-          code=0
-          {check} || code=$?
-          # 3: cannot tell, the queries are too few. That is a warning here; delete these four lines to let it fail.
-          if [ "$code" = 3 ]; then
-            echo "::warning title=Memory retrieval::Cannot tell whether the config loses; the summary says how many queries would tell."
-            code=0
-          fi
-          exit "$code"
-      - name: Summary
-        if: always()
-        run: |
-          if [ -f {MARKDOWN} ]; then cat {MARKDOWN} >> "$GITHUB_STEP_SUMMARY"; fi
-      - name: Comment
-        if: always() && github.event.pull_request.head.repo.full_name == github.repository
-        env:
-          GH_TOKEN: ${{{{ github.token }}}}
-          NUMBER: ${{{{ github.event.pull_request.number }}}}
-        run: |
-          if [ -f {MARKDOWN} ]; then gh pr comment "$NUMBER" --edit-last --create-if-none --body-file {MARKDOWN}; fi
-      - uses: actions/upload-artifact@v4
-        if: always()
-        with:
-          name: memory-retrieval
-          path: memory-retrieval.*
-          if-no-files-found: ignore
-"""
-
-
-def hook(gate: Gate) -> str:
-    """A pre-commit hook that compares a changed config with that of the last commit.
-
-    It prints the verdict; one that cannot tell does not stop the commit.
-    """
-    entry = json.dumps(gate.command("--against", "HEAD", "--cannot-tell", "pass"), ensure_ascii=False)
-    return f"""\
-repos:
-  - repo: local
-    hooks:
-      - id: {HOOK_ID}
-        name: Memory retrieval loses nothing
-        entry: {entry}
-        language: system
-        files: {json.dumps(_pattern(gate.config), ensure_ascii=False)}
-        pass_filenames: false
-        verbose: true
-"""
-
-
-def _pattern(path: PurePosixPath) -> str:
-    """A regular expression that matches exactly this path."""
-    return "^" + "".join(c if c.isalnum() or c in "/_-" or not c.isascii() else f"\\{c}" for c in str(path)) + "$"
-
-
-def written(existing: str | None, text: str, path: PurePosixPath, force: bool) -> str:
-    """The text to write. Raises InputError if the file exists with other content, unless forced."""
-    if existing is not None and existing != text and not force:
-        raise InputError(f"{path} exists: --force replaces it, --print shows the new text")
-    return text
-
-
-def names(sequence: Sequence[PurePosixPath]) -> str:
-    """Paths in a sentence."""
-    return " and ".join(map(str, sequence))
-
+from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measures, standard_measures
+from cems_workbench.evaluation.report import experiment_card, markdown_report, read_comparison
+from cems_workbench.evaluation.verdict import Verdict
+from cems_workbench.jobs.evaluation import (
+    LabelledEvidence,
+    agreed,
+    evaluate_configs,
+    labelled,
+    labelled_file,
+    refuse_nothing,
+)
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Result, Table
+from cems_workbench.store import ConfigRecord
 
 GIT_TIMEOUT_S = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of a check: each assertion, whether it holds, and its measure."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Regression(Result):
+    """Whether a side is worse than the one before: verdicts and what was asserted first, then what they rest on."""
 
-    outcomes: tuple[Outcome, ...]
-    comparison: Comparison
-    content_hash: str
-    changes: tuple[tuple[str, object, object], ...]
-    """Changed parameters, with their values before and now; empty without a previous config."""
-    note: str
-    labelled: LabelledEvidence
-    """The labelled evidence."""
-    verdicts: tuple[Verdict, ...] = ()
-    """On what is asserted, against the previous config; their sentences come first."""
+    title: str = ""
+    verdicts: Sequence[Verdict] = ()
+    outcomes: Sequence[Outcome] = ()
+    said: Sequence[str] = ()
+    """Lines after those of verdicts and outcomes."""
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What --json has besides verdicts and assertions."""
+    changes: Sequence[tuple[str, object, object]] = ()
+    """Changed parameters, with their values before and now."""
+    note: str = ""
+    """What was compared with what."""
+    comparison: Comparison | None = None
+    labelled: LabelledEvidence | None = None
+    """The evidence, if all sides are on the same."""
 
     @property
-    def holds(self) -> bool:
-        """Do all assertions hold?"""
-        return all(outcome.holds for outcome in self.outcomes)
+    def exit_code(self) -> int:
+        """Of the command that asked."""
+        return exit_code(self.outcomes)
 
-    def markdown(self, of: str) -> str:
-        """The result as Markdown, for a pull request; `of` names the evidence."""
-        decided = {outcome.line: outcome for outcome in self.outcomes if outcome.verdict is not None}
-        marks = {"pass": "✅", "fail": "❌", "cannot tell": "❔"}
-        lines = [
-            f"- {_mark(decided[one.sentence]) if one.sentence in decided else marks[one.kind]} {_code(one.sentence)}"
-            for one in self.verdicts
-        ]
-        lines += [f"- {_mark(outcome)} {_code(outcome.line)}" for outcome in self.outcomes if outcome.verdict is None]
-        changed = [f"- {_code(f'{name}: {before} → {now}')}" for name, before, now in self.changes]
-        head = ["## Memory retrieval", "", *lines, "", *(["Changed parameters:", "", *changed, ""] if changed else [])]
-        return "\n".join(head) + "\n" + markdown_report(self.comparison, of, self.content_hash, self.note, verdicts=())
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The sentence of each verdict, the line of each other outcome, and the rest."""
+        return (*(one.sentence for one in self.verdicts), *asserted_lines(self.outcomes), *self.said)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdicts, the values and the assertions."""
+        verdicts = {"verdicts": [one.to_json() for one in self.verdicts]} if self.verdicts else {}
+        return verdicts | dict(self.values) | asserted_json(self.outcomes)
+
+
+def got_worse(comparison: Comparison, asserted: Asserted, outcomes: Sequence[Outcome] = ()) -> Regression:
+    """The verdicts on every config of a comparison against the first, and what is asserted; `outcomes` are those of bounds.
+
+    Raises InputError for a type without queries.
+    """
+    found = [*outcomes, *asserted.of_losses(comparison)]
+    return Regression(verdicts=asserted.verdicts(comparison, found), outcomes=found, comparison=comparison)
+
+
+def check_change(
+    evidence: EvidenceSet,
+    config: Path,
+    commit: str | None,
+    asserted: Asserted,
+    *,
+    metrics: str | None = None,
+    seed: int = 0,
+) -> Regression:
+    """Compare the config in a file with the same file at a commit, and with bounds.
+
+    Without a config at that commit, or without a commit, only the bounds are checked. Raises InputError.
+    """
+    least = evidence.header.relevant_from
+    wanted = parse_measures(metrics, least) if metrics else standard_measures(least)
+    now, before = load_config(config), config_at(config, commit) if commit else None
+    named = [(f"{config.name} now", now)]
+    note = f"{config.name} at present; " + (f"it is not at {commit}" if commit else "compared with nothing")
+    if before is not None:
+        named = [(f"{config.name} at {commit}", before), *named]
+        note = f"{config.name} at present, compared with {commit}"
+    named = [(name, chosen.model_copy(update={"name": name})) for name, chosen in named]
+    of_file = labelled_file(evidence, None)
+    refuse_nothing(of_file.batch.queries, evidence.path)
+    measures = tuple(dict.fromkeys([*wanted, *asserted.measures(least)]))
+    measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
+    evaluations = [row.evaluation for row in measured]
+    comparison, outcomes = compare(evaluations, seed=seed), asserted.of_bounds(evaluations[-1])
+    found = Regression(outcomes=outcomes, comparison=comparison)
+    if before is not None:
+        found = got_worse(comparison, asserted, outcomes)
+    lacking = missing_score_lines(evaluation.lacking for evaluation in evaluations)
+    if lacking and not any(one.unmeasured for one in found.verdicts):
+        unmeasured = Outcome(False, f"Not measured: {'; '.join(lacking)}.", "everything is in the evidence")
+        found = replace(found, outcomes=(unmeasured, *found.outcomes))
+    changes = () if before is None else tuple(row for row in difference(before, now) if row[0] != "name")
+    changed = [{"parameter": name, "before": was, "now": is_now} for name, was, is_now in changes]
+    values = {"note": note, "changed": changed, "content_hash": of_file.content_hash, **comparison.to_json()}
+    counted = f"{note}: {len(evaluations[0].qids)} queries of {evidence.path.name}"
+    said = (counted, *(f"changed: {name}: {was} → {is_now}" for name, was, is_now in changes))
+    return replace(found, said=said, values=values, changes=changes, note=note, labelled=of_file)
+
+
+def markdown(found: Regression, of: str) -> str:
+    """What `check_change` found as Markdown, for a pull request; `of` names the evidence."""
+    assert found.comparison is not None and found.labelled is not None
+    decided = {outcome.line: outcome for outcome in found.outcomes if outcome.verdict is not None}
+    marks = {"pass": "✅", "fail": "❌", "cannot tell": "❔"}
+    lines = [
+        f"- {_mark(decided[one.sentence]) if one.sentence in decided else marks[one.kind]} {_code(one.sentence)}"
+        for one in found.verdicts
+    ]
+    lines += [f"- {_mark(outcome)} {_code(outcome.line)}" for outcome in found.outcomes if outcome.verdict is None]
+    changed = [f"- {_code(f'{name}: {before} → {now}')}" for name, before, now in found.changes]
+    head = ["## Memory retrieval", "", *lines, "", *(["Changed parameters:", "", *changed, ""] if changed else [])]
+    report = markdown_report(found.comparison, of, found.labelled.content_hash, found.note, verdicts=())
+    return "\n".join(head) + "\n" + report
 
 
 def _mark(outcome: Outcome) -> str:
     return "✅" if outcome.holds else "❌" if outcome.failed else "❔"
 
 
-def at_commit(path: Path, commit: str) -> str | None:
-    """The text of a file at a commit, None if it did not exist. Raises InputError without git, a repository or the commit."""
+def _code(text: str) -> str:
+    """The text as inline code of Markdown."""
+    return f"`` {text.replace('`', chr(39))} ``"
+
+
+def config_at(path: Path, commit: str) -> PipelineConfig | None:
+    """The config in a file at a commit; None if it did not exist. Raises InputError, also for an unreadable config, and without git."""
     folder = path.resolve().parent
     if commit.startswith("-"):
         raise InputError(f"--against {commit}: expected a branch, tag or commit")
     _git(folder, f"--against {commit}", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-    there = _git(folder, str(path), "ls-tree", "--name-only", commit, "--", path.name)
-    return _git(folder, str(path), "show", f"{commit}:./{path.name}") if there.strip() else None
+    if not _git(folder, str(path), "ls-tree", "--name-only", commit, "--", path.name).strip():
+        return None
+    text = _git(folder, str(path), "show", f"{commit}:./{path.name}")
+    return import_config(text, source=f"{commit}:{path}").config
 
 
 def _git(folder: Path, of: str, *arguments: str) -> str:
@@ -244,68 +194,224 @@ def _git(folder: Path, of: str, *arguments: str) -> str:
     except subprocess.TimeoutExpired:
         raise InputError(f"{of}: git takes longer than {GIT_TIMEOUT_S} s") from None
     if done.returncode:
-        said = (
-            one_line(done.stderr.decode("utf-8", "replace")) or "there is no such commit here (a shallow clone has few)"
-        )
+        said = one_line(done.stderr.decode("utf-8", "replace"))
+        said = said or "there is no such commit here (a shallow clone has few)"
         raise InputError(f"{of}: {said.removeprefix('fatal: ')}")
     return done.stdout.decode("utf-8", "replace")
 
 
-def config_at(path: Path, commit: str) -> PipelineConfig | None:
-    """The config in a file at a commit; None if it did not exist. Raises InputError, also for an unreadable config."""
-    text = at_commit(path, commit)
-    if text is None:
-        return None
-    return import_config(text, source=f"{commit}:{path}").config
-
-
-def check_change(
-    evidence: EvidenceSet,
-    config: Path,
-    commit: str | None,
-    no_loss: Sequence[str],
-    asserted: Sequence[str],
+def watch(
+    config: PipelineConfig,
+    query_set: str,
+    asserted: Asserted,
+    resources: Resources,
+    progress: Progress = silent,
     *,
-    metrics: str | None = None,
-    tolerance: float | None = None,
-    cannot_tell: CannotTell | None = None,
+    note: str = "",
     seed: int = 0,
-) -> Checked:
-    """Compare the config in a file with the same file at a commit, and with bounds.
+) -> Regression:
+    """Measure a query set of the store under a config, append it to the history, and compare it with the last measurement of that
+    config's name.
 
-    Without a config at that commit, or without a commit, only the bounds are checked; `tolerance` and `cannot_tell` as `check_no_loss`
-    takes them. Raises InputError.
+    For cron or a scheduler: memories, models and labels change between measurements. Raises InputError for an unknown set, or one without
+    measurable queries, and ModelError if an embedder is unavailable.
     """
-    least = evidence.header.relevant_from
-    guards = [parse_no_loss(text, least) for text in no_loss]
-    bounds = [parse_assertion(text, least) for text in asserted]
-    wanted = parse_measures(metrics, least) if metrics else standard_measures(least)
-    measures = tuple(dict.fromkeys([*wanted, *(g.measure for g in guards), *(b.measure for b in bounds)]))
-    now, before = load_config(config), config_at(config, commit) if commit else None
-    named = [(f"{config.name} now", now)]
-    note = f"{config.name} at present; " + (f"it is not at {commit}" if commit else "compared with nothing")
-    if before is not None:
-        named = [(f"{config.name} at {commit}", before), *named]
-        note = f"{config.name} at present, compared with {commit}"
-    named = [(name, chosen.model_copy(update={"name": name})) for name, chosen in named]
-    of_file = labelled_file(evidence, None)
-    refuse_nothing(of_file.batch.queries, evidence.path)
-    measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
-    evaluations = [row.evaluation for row in measured]
-    comparison = compare(evaluations, seed=seed)
-    outcomes = [check(bound, evaluations[-1]) for bound in bounds]
-    verdicts: list[Verdict] = []
-    if before is not None:
-        guarded = [one for guard in guards for one in check_no_loss(comparison, guard, tolerance, cannot_tell)]
-        verdicts = verdicts_first(comparison, guarded, tolerance)
-        outcomes += guarded
-    lacking = missing_score_lines(evaluation.lacking for evaluation in evaluations)
-    if lacking and not any(one.unmeasured for one in verdicts):
-        outcomes.insert(0, Outcome(False, f"Not measured: {'; '.join(lacking)}.", "everything is in the evidence"))
-    changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
-    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file, tuple(verdicts))
+    least = resources.store.query_sets.relevant_from(query_set)
+    queries, judgments = queries_named(query_set, resources, True)
+    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
+    of_set = labelled(evidence, agreed(judgments, None), timed=False)
+    refuse_nothing(of_set.batch.queries, query_set)
+    measures = tuple(dict.fromkeys([*standard_measures(least), *asserted.measures(least)]))
+    (measured,), _ = evaluate_configs([(config.name, config)], lambda _: of_set, measures, seed=seed)
+    evaluation = measured.evaluation
+    card = experiment_card(compare([evaluation], seed=seed), query_set, measured.content_hash)
+    card |= {MADE_KEY: made_with(of_set, config)}
+    before = last_watched(resources, config.name, query_set)
+    resources.store.configs.add_watched(config.name, dump_config(config), note, card)
+    values: dict[str, Any] = {
+        "query_set": query_set,
+        "last": None,
+        "changed": [],
+        "measured": evaluation.to_json(),
+        "since": [],
+    }
+    if before is None or before.card is None:
+        title = f"{config.name} on {query_set}, for the first time"
+        return Regression(tables=(replace(evaluation.table, title=title),), values=values)
+    then, now = recorded(before.card["configs"][-1].get("per_query", {}), evaluation)
+    names = f"{config.name} of {before.saved_at:%Y-%m-%d %H:%M}", f"{config.name} now"
+    then, now = (
+        replace(one, config=one.config.model_copy(update={"name": name}))
+        for one, name in zip((then, now), names, strict=True)
+    )
+    # A card has no results: those with the same values of every measure count as the same.
+    same = np.array_equal(then.values, now.values, equal_nan=True)
+    comparison = compare([then, now], seed=seed, overlaps=[float(same)])
+    guards = asserted.guards(least)
+    why = [_why_not_held(guard, now) for guard in guards]
+    outcomes = [Outcome(True, f"not held: {said}", str(guard)) for guard, said in zip(guards, why, strict=True) if said]
+    held = [text for text, said in zip(asserted.no_loss, why, strict=True) if not said]
+    found = got_worse(comparison, replace(asserted, no_loss=held), outcomes)
+    changed = changed_between(card, before.card) or ()
+    since = [
+        {
+            "measure": str(row.measure),
+            "before": row.baseline,
+            "now": row.value,
+            "interval": [number(row.low), number(row.high)],
+            "p": row.p,
+            "queries": paired,
+        }
+        for row in comparison.compared[0].differences
+        if (paired := len(row.wins) + len(row.losses) + row.ties)
+    ]
+    last = before.saved_at.isoformat(timespec="seconds")
+    values |= {"last": last, "changed": list(changed), "since": since}
+    return replace(
+        found,
+        said=(f"changed since: {', '.join(changed) or 'nothing'}",),
+        tables=(replace(comparison.table, title=f"{config.name} on {query_set}, since {last}"),),
+        notes=tuple(evaluation.remarks),
+        values=values,
+    )
 
 
-def _code(text: str) -> str:
-    """The text as inline code of Markdown."""
-    return f"`` {text.replace('`', chr(39))} ``"
+def _why_not_held(guard: NoLoss, now: Evaluation) -> str:
+    """Why a guard cannot be held against a recorded measurement; empty where it can."""
+    if guard.measure not in now.measures:
+        return f"{guard.scoped} is of all queries together: it has no value of each"
+    kinds = np.array([guard.query_type in (None, kind) for kind in now.types], dtype=bool)
+    if np.isnan(now.values[kinds, now.measures.index(guard.measure)]).all():
+        return f"{guard.scoped}: no query has a value both times"
+    return ""
+
+
+def recorded(per_query: Mapping[str, Mapping[str, float | None]], now: Evaluation) -> tuple[Evaluation, Evaluation]:
+    """A measurement of the history and the present one, as evaluations of the same queries: only values that both have.
+
+    `per_query` are the values of a card by qid and measure. Measures of all queries together, such as AUROC, are left out.
+    """
+    places = [m for m, one in enumerate(now.measures) if MEASURES[one.family].resampled is None]
+    measures: tuple[Measure, ...] = tuple(now.measures[m] for m in places)
+    values = now.values[:, places]
+    known = [[per_query.get(qid, {}).get(str(one)) for one in measures] for qid in now.qids]
+    then = np.array(known, dtype=np.float64).reshape(values.shape)
+    missing = np.isnan(then) | np.isnan(values)
+    present = replace(
+        now,
+        measures=measures,
+        values=np.where(missing, np.nan, values),
+        summaries=tuple(now.summaries[m] for m in places),
+    )
+    complete = replace(now.rankings, needs={})
+    return replace(present, values=np.where(missing, np.nan, then), results=(), rankings=complete), present
+
+
+def drifted(
+    before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int, shown: int, least: float | None = None
+) -> Regression:
+    """What a config returns differently on two evidence files; `least` is the mean overlap that is asserted. Raises InputError."""
+    found = drift(before, after, config, k)
+    report = DriftReport(found, min(shown, found.changed))
+    outcomes = []
+    if least is not None:
+        holds = found.overlap >= least
+        line = f"{'holds' if holds else 'FAILED'}: mean overlap {found.overlap:.4f} is {'not ' * holds}below {least}"
+        outcomes.append(Outcome(holds, line, f"overlap>={least}"))
+    return Regression(
+        outcomes=outcomes,
+        said=(report.title, *report.lines),
+        tables=report.tables,
+        notes=report.notes,
+        values=report.to_json(),
+    )
+
+
+MADE_KEY = "made"
+"""The key of the conditions in a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measure of one config at one time, with its 95 % interval; `changed` names the conditions that differ from the previous point."""
+
+    when: datetime
+    name: str
+    mean: float
+    low: float
+    high: float
+    queries: int
+    changed: tuple[str, ...] | None
+    """None for the first, and if one of the two has no conditions."""
+    note: str
+
+
+def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
+    """The conditions of a measurement of a config on labelled evidence, for its card: hashes, of every parameter of the config, of the
+    grades and of the queries that were measured; store and content version, embedder and workbench."""
+    header = labelled.evidence.header
+    return {
+        "memories": f"{header.store_id}/{header.content_version}",
+        "embedder": header.embedder,
+        "config": _hash(portable_yaml(config.model_copy(update={"name": ""}))),
+        "judgments": labelled.grades.digest,
+        "queries": _hash("\0".join(labelled.batch.qids)),
+        "workbench": __version__,
+    }
+
+
+def changed_between(card: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    """The names of the conditions that differ between two cards; None if one of them has none, or others."""
+    now, then = ((one or {}).get(MADE_KEY) for one in (card, before))
+    if not isinstance(now, dict) or not isinstance(then, dict) or now.keys() != then.keys():
+        return None
+    return tuple(name for name in now if now[name] != then[name])
+
+
+def query_sets(records: Iterable[ConfigRecord]) -> list[str]:
+    """The query sets that were measured, by name."""
+    return sorted({str(record.card["query_set"]) for record in records if record.card and "query_set" in record.card})
+
+
+def measures(records: Iterable[ConfigRecord], query_set: str) -> list[Measure]:
+    """The measures of the measurements on a query set, in the order of first use."""
+    found: dict[Measure, None] = {}
+    for record in records:
+        if record.card and record.card.get("query_set") == query_set:
+            with suppress(InputError):
+                found |= {row.measure: None for row in read_comparison(record.card).figures[-1].summaries}
+    return list(found)
+
+
+def points(records: Iterable[ConfigRecord], query_set: str, measure: Measure) -> list[Point]:
+    """The points of a measure on a query set, the earliest first; records of other sets, or without this measure, have none."""
+    found, last = [], dict[str, Mapping[str, Any] | None]()
+    for record in sorted(records, key=lambda record: (record.saved_at, record.id)):
+        try:
+            kept = read_comparison(record.card or {})
+        except InputError:
+            continue
+        row = next((row for row in kept.figures[-1].summaries if row.measure == measure), None)
+        if kept.query_set != query_set or row is None:
+            continue
+        changed = changed_between(record.card, last.get(record.name))
+        last[record.name] = record.card
+        ends = row.mean, row.low, row.high, row.queries
+        found.append(Point(record.saved_at, record.name, *ends, changed, record.why))
+    return found
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecord | None:
+    """The latest measurement of `watch` of a config by name on a query set; None before the first."""
+    return next(
+        (
+            record
+            for record in resources.store.configs.watched()
+            if record.name == name and (record.card or {}).get("query_set") == query_set
+        ),
+        None,
+    )

@@ -21,6 +21,7 @@ from cems_workbench import __version__
 from cems_workbench.errors import one_line
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.evaluation import LabelledEvidence
+from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.report.figures import number, signed
 
@@ -90,7 +91,7 @@ def _environment() -> Environment:
         auto_reload=False,
         finalize=lambda value: neutralise(value) if type(value) is str else value,
     )
-    environment.filters |= {"number": number, "signed": signed}
+    environment.filters |= {"number": number, "ordinal": ordinal, "signed": signed}
     return environment
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 
 from cems_workbench.config import config_hash, field_spec
 from cems_workbench.config.fields import short_value
@@ -28,10 +29,8 @@ from cems_workbench.jobs.tuning_summary import (
     verdict,
 )
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
+from cems_workbench.report.figures import DASH, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Row, evidence_facts, made, render
-from cems_workbench.tuning.learned import Region
-from cems_workbench.tuning.space import Axis
 
 MAX_FRONT = 40
 """Configs of the Pareto front that are listed."""
@@ -83,36 +82,18 @@ def _worth(rows: Sequence[GainRow]) -> Row:
         "name": "the proposal",
         "scale": scale,
         "every": drawn,
-        "rows": tuple(row for row in drawn if row["cells"]),
+        "rows": tuple(one for one in drawn if one["row"].gain),
     }
 
 
 def _gain(row: GainRow, scale: Scale) -> Row:
     found = row.gain
     if found is None:
-        return {
-            "name": row.name,
-            "about": row.about,
-            "absent": row.absent or "not measured",
-            "tone": "same",
-            "verdict": "",
-            "cells": (),
-            "mark": Mark(row.name, "none", 0, 0, 0, ""),
-        }
-    said = verdict(found) if row.fair else "–"
-    interval, p = f"{signed(found.low)} to {signed(found.high)}", number(found.p) if row.fair else "–"
-    cells = (str(found.queries), number(found.baseline), number(found.tuned), signed(found.difference), interval, p)
-    words = f"{signed(found.difference)} ({interval}), {said if row.fair else row.about}"
+        return {"row": row, "tone": "same", "verdict": ""}
+    said, ends = verdict(found) if row.fair else DASH, f"{signed(found.low)} to {signed(found.high)}"
+    words = f"{signed(found.difference)} ({ends}), {said if row.fair else row.about}"
     mark = mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
-    return {
-        "name": row.name,
-        "about": row.about,
-        "absent": "",
-        "tone": tone(said),
-        "verdict": said,
-        "cells": cells,
-        "mark": mark,
-    }
+    return {"row": row, "tone": tone(said), "verdict": said, "ends": ends, "mark": mark}
 
 
 def _holdout_line(result: SearchResult) -> str:
@@ -126,37 +107,34 @@ def _holdout_line(result: SearchResult) -> str:
 
 
 def _axes(result: SearchResult) -> tuple[Row, ...]:
+    """The searched parameters; places are percent of the range, None where there is none."""
     space = result.planned.plan.space
     regions = {region.path: region for region in result.regions}
     before, after = space.values_of(space.baseline), result.tuned.proposal.values
-    return tuple(
-        _axis(axis, was, now, regions.get(axis.path)) for axis, was, now in zip(space.axes, before, after, strict=True)
-    )
-
-
-def _axis(axis: Axis, was: object, now: object, region: Region | None) -> Row:
-    """A searched parameter; places are percent of the range, None where there is none."""
-    row: Row = {
-        "path": axis.path,
-        "label": field_spec(axis.path).label,
-        "baseline": short_value(was),
-        "proposal": short_value(now),
-        "same": was == now,
-        "stable": stable_words(region),
-        "was": None,
-        "now": None,
-        "low": 0.0,
-        "width": 0.0,
-    }
-    if axis.choices:
-        return row | {"range": ", ".join(short_value(choice) for choice in axis.choices)}
-    scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
-    for name, value in (("was", was), ("now", now)):
-        row[name] = scale.share(float(value)) if isinstance(value, int | float) else None
-    if region is not None and region.low is not None:
-        row["low"] = scale.share(region.low)
-        row["width"] = round(max(scale.share(region.high) - row["low"], 0.8), 2)
-    return row | {"range": f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}"}
+    rows = []
+    for axis, was, now in zip(space.axes, before, after, strict=True):
+        region = regions.get(axis.path)
+        row: Row = {
+            "path": axis.path,
+            "label": field_spec(axis.path).label,
+            "baseline": short_value(was),
+            "proposal": short_value(now),
+            "same": was == now,
+            "stable": stable_words(region),
+            "range": ", ".join(map(short_value, axis.choices)),
+            **dict.fromkeys(("was", "now")),
+            **dict.fromkeys(("low", "width"), 0.0),
+        }
+        if not axis.choices:
+            scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
+            row["range"] = f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}"
+            places = (("was", was), ("now", now))
+            row |= {name: scale.share(float(value)) for name, value in places if isinstance(value, int | float)}
+            if region is not None and region.low is not None:
+                low = scale.share(region.low)
+                row |= {"low": low, "width": round(max(scale.share(region.high) - low, 0.8), 2)}
+        rows.append(row)
+    return tuple(rows)
 
 
 def _front(result: SearchResult) -> Row:
@@ -166,54 +144,44 @@ def _front(result: SearchResult) -> Row:
     rows, front = front_of(result), set(search.front)
     paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
+    places = {i: row for row, i in enumerate(rows[:MAX_FRONT])}
 
-    def told(i: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        found = tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True))
-        return found, tuple(short_value(value) for value in search.trials[i].values)
+    def down(share: float) -> float:
+        return round(FIGURE_MARGIN_PX + (100 - share) / 100 * (FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX), 1)
 
-    def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> Row:
-        down = FIGURE_MARGIN_PX + (100 - y.share(float(reached[i, 0]))) / 100 * (
-            FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX
-        )
-        has, values = told(i)
-        said = [f"{name} {value}" for name, value in zip((*names, *paths), (*has, *values), strict=True)]
+    def cells(i: int) -> tuple[list[str], list[str]]:
+        found = zip(names, reached[i].tolist(), strict=True)
+        values = [f"{value:.0f}" if name == COST else number(value) for name, value in found]
+        return values, list(map(short_value, search.trials[i].values))
+
+    def named(i: int) -> str:
+        return ", ".join(f"{name} {value}" for name, value in zip((*names, *paths), chain(*cells(i)), strict=True))
+
+    def point(i: int, shape: str, colour: str, what: str) -> Row:
         return {
             "x": x.share(float(reached[i, 1])),
-            "y": round(down, 1),
+            "y": down(y.share(float(reached[i, 0]))),
             "shape": shape,
             "colour": colour,
-            "words": f"{what}: {', '.join(said)}",
-            "row": row,
+            "words": f"{what}: {named(i)}",
+            "row": None if shape == "dot" else places.get(i),
         }
 
-    tried = [
-        point(i, "dot", "same", "tried") for i, trial in enumerate(search.trials) if trial.usable and i not in front
-    ]
-    places = {i: row for row, i in enumerate(rows[:MAX_FRONT])}
-    tried += [point(i, "circle", "s1", "on the front", places.get(i)) for i in rows]
-    tried += [
-        point(i, shape, colour, what, places.get(i))
-        for i, shape, colour, what in ((0, "diamond", "s0", "baseline"), (proposal, "ring", "s2", "proposal"))
-    ]
-    listed = tuple(told(i) for i in rows[:MAX_FRONT])
-    up = tuple(
-        (round(FIGURE_MARGIN_PX + (100 - share) / 100 * (FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX), 1), words)
-        for share, words in y.ticks
-    )
-    best = listed[0][0] if listed else ()
-    count = "One config is" if len(rows) == 1 else f"{len(rows)} configs are"
-    words = f"{count} on the front; the best by {names[0]} has " + ", ".join(
-        f"{name} {value}" for name, value in zip(names, best, strict=False)
-    )
+    usable = [i for i, trial in enumerate(search.trials) if trial.usable and i not in front]
+    tried = [point(i, "dot", "same", "tried") for i in usable]
+    tried += [point(i, "circle", "s1", "on the front") for i in rows]
+    tried += [point(0, "diamond", "s0", "baseline"), point(proposal, "ring", "s2", "proposal")]
+    listed = tuple(cells(i) for i in rows[:MAX_FRONT])
+    best = ", ".join(f"{name} {value}" for name, value in zip(names, listed[0][0] if listed else (), strict=False))
     return {
         "names": tuple(names),
         "tried": tuple(tried),
         "across": x.ticks,
-        "up": up,
+        "up": tuple((down(share), words) for share, words in y.ticks),
         "paths": paths,
         "rows": listed,
         "more": max(0, len(rows) - MAX_FRONT),
-        "words": words,
+        "words": f"On the front: {len(rows)} configs; the best by {names[0]} has {best}",
     }
 
 
@@ -222,10 +190,6 @@ def _close_around(values: Floats) -> Scale:
     low, high = float(values.min()), float(values.max())
     room = max((high - low) * 0.08, 0.005)
     return Scale(low - room, high + room)
-
-
-def _reached_words(name: str, value: float) -> str:
-    return f"{value:.0f}" if name == COST else number(value)
 
 
 def _origin(result: SearchResult) -> Facts:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.evaluation.metrics import parse_measure
-from cems_workbench.jobs.watching import points
+from cems_workbench.jobs.regression import points
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.experiments import figure
 from tests.sample import store_with_set

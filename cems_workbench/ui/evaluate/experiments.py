@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, read_comparison, trec_run
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.watching import MADE_KEY, Point, made_with, measures, points, query_sets
+from cems_workbench.jobs.regression import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord

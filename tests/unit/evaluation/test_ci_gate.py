@@ -17,10 +17,10 @@ from jsonschema import Draft7Validator
 from sets import AS_LISTED, NOW, evidence
 from typer.testing import CliRunner
 
+from cems_workbench.cli.ci import HOOKS, WORKFLOW
 from cems_workbench.cli.main import commands
 from cems_workbench.config import dump_config, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
-from cems_workbench.jobs.regression import HOOKS, WORKFLOW
 from cems_workbench.records import Judgment, Query
 from tests.conftest import ROOT
 

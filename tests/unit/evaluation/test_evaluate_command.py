@@ -167,9 +167,9 @@ def test_compare_names_who_lost_and_guards_a_type(
         (("evaluate", "{evidence}", "--config", "cemss"), "neither a config file nor a preset"),
         (
             ("compare", "{evidence}", "--preset", "cems", "--preset", "ace", "--cannot-tell", "ok"),
-            "expected pass or fail",
+            "is not one of 'pass', 'fail'",
         ),
-        (("evaluate", "{evidence}", "--judge-kind", "robot"), "expected human or model"),
+        (("evaluate", "{evidence}", "--judge-kind", "robot"), "is not one of 'human', 'model'"),
         (("evaluate", "{evidence}", "--ablate", "all"), "expected one of stages, cems, ace"),
         (("evaluate", "{evidence}", "--limit", "3"), "gathered already"),
         (("evaluate", "{evidence}", "--preset", "cems", "--preset", "qmd", "--run-out", "r"), "holds one run"),
