@@ -277,7 +277,7 @@ def watch(
 
 
 def _why_not_held(guard: NoLoss, now: Evaluation) -> str:
-    """Why a guard cannot be held against a recorded measurement; empty where it can."""
+    """Why a guard cannot be checked with a recorded measurement; empty where it can."""
     if guard.measure not in now.measures:
         return f"{guard.scoped} is of all queries together: it has no value of each"
     kinds = np.array([guard.query_type in (None, kind) for kind in now.types], dtype=bool)
