@@ -127,6 +127,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(PROPERTIES):
             item.add_marker(partly)
+        if item.nodeid.startswith(BROWSER):
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")

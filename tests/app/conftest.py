@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
@@ -30,6 +31,18 @@ STORE = "CEMS_WORKBENCH_STORE"
 
 # Every AppTest reads what all installed packages say of themselves, to find components: once a process will do.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+
+run_script = AppTest._run
+
+
+def run_without_exception(page: AppTest, *arguments: Any, **options: Any) -> AppTest:
+    """Every run of a page in these tests: it shows no exception."""
+    run_script(page, *arguments, **options)
+    assert not page.exception, page.exception
+    return page
+
+
+AppTest._run = run_without_exception  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

@@ -11,16 +11,10 @@ OpenPage = Callable[..., AppTest]
 """Opens the app on the sample store, or on another one: the fixture `open_page`."""
 
 
-def drawn(page: AppTest) -> AppTest:
-    """The page, which shows no exception."""
-    assert not page.exception, page.exception
-    return page
-
-
 def checked(page: AppTest) -> AppTest:
-    """The page, which shows neither an exception nor an error."""
+    """The page, which shows no error."""
     assert not page.error, page.error
-    return drawn(page)
+    return page
 
 
 def press(page: AppTest, key: str) -> AppTest:

@@ -1,10 +1,12 @@
-"""The Evaluate page: choose, gather, compare, by type and query, compare judges, ablation, experiments."""
+"""The Evaluate page: compare, losses, experiments, recorded answers, shipped figures; Inspect opened with what was measured."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -14,26 +16,34 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.losses_of_set import Losses, losses_of
+from cems_workbench.cli import main
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
 from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.formats import read
 from cems_workbench.jobs import query_set_evidence
-from cems_workbench.jobs.evaluation import agreed, labelled_selection
-from cems_workbench.jobs.query_set_evidence import judged_selection
-from cems_workbench.pipeline import Evidence
+from cems_workbench.jobs.catalogue import read_figures, sample_figures
+from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_file, labelled_selection
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.query_set_evidence import gather_query_set, judged_selection
+from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
+from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.page import VIEWS
+from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit import widgets as kit_progress
-from tests.sample import store_with_set
+from tests.sample import answered_queries, copied, store_with_set
 
-from .inspect_page import config_of, pinned
-from .pages import OpenPage, captions, checked, markdown, plainly, table_with
+from .inspect_page import config_of, pinned, set_config
+from .pages import OpenPage, all_html, captions, checked, markdown, plainly, press, table_with
+from .test_tune_page import ended
 
-pytestmark = [pytest.mark.models]
 QUERIES = 12
 
 
@@ -177,45 +187,9 @@ def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) 
     losses = counted(checked(page), 3, {query.qid for query in queries if (query.type or NO_TYPE) == kind})
     assert losses.maps[0].sentence() in markdown(page)
     assert table_with(page, "saved by recollection")["cems"].iloc[-1] == losses.maps[0].relevant
-
-
-def test_where_nothing_is_lost_one_line_says_so(open_page: OpenPage, sample_store: Path, tmp_path: Path) -> None:
-    page = open_page(store_with_set(sample_store, tmp_path, "few", 1)).switch_page("pages/evaluate.py").run()
-    page.selectbox(key="evaluate:set").select("few").run()
-    page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
-    page.button(key="evaluate:gather").click().run()
-    store = session.resources().store
-    qid = store.query_sets.queries("few")[0].qid
-    first = found_first(qid)
-    for one in store.judgments.read(qid):
-        store.judgments.remove(qid, one.memory_id, one.judge, one.kind)
-    store.labels.give(Judgment(qid, first, 3, "ada"))
-    checked(page.run())
-    assert "Lost 0 of 1 relevant memories from the first 10." in markdown(page)
-    assert "evaluate:losses:branch" not in {box.key for box in page.selectbox}
-
-
-def found_first(qid: str) -> str:
-    """The first result of a query of the set under preset cems."""
-    resources = session.resources()
-    judgments = resources.store.judgments.read()
-    selection = judged_selection("few", resources, judgments)
-    labelled = labelled_selection(preset("cems").config, selection, agreed(judgments, None), resources)
-    assert labelled is not None
-    batch = labelled.batch
-    return batch.result_ids(batch.rankings(preset("cems").config))[batch.qids.index(qid)][0]
-
-
-def test_one_config_alone_is_drawn_with_its_groups(page: AppTest) -> None:
-    on_losses(page)
-    page.selectbox(key="evaluate:losses:beside").select("no other config").run()
     page.session_state["evaluate:losses:groups"] = True
-    (one, _) = counted(checked(page.run())).maps
-    assert one.sentence()[1:] in markdown(page)
-    groups = table_with(page, "type")
-    assert dict(zip(groups["type"], groups["returned"], strict=True)) == {
-        name: counts.returned for name, counts in one.by_type.items()
-    }
+    groups = table_with(checked(page.run()), "type")
+    assert dict(zip(groups["type"], groups["returned"], strict=True)) == {kind: losses.maps[0].by_type[kind].returned}
 
 
 def test_a_lost_memory_opens_in_inspect_where_it_is_explained(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,20 +260,6 @@ def test_a_measure_that_is_none_is_named(page: AppTest) -> None:
     assert "write hit@5" in page.error[0].value.replace("\\", "")
 
 
-def test_a_query_that_is_picked_opens_in_inspect_with_both_configs(
-    page: AppTest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(streamlit, "switch_page", opened.append)
-    page.session_state["evaluate:queries"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
-    show(page, "By query")
-    first = page.dataframe[0].value.iloc[0]
-    assert opened == ["pages/inspect.py"]
-    assert page.session_state["inspect:query"] == first["query"]
-    assert config_of(page).name == "recollection"
-    assert pinned(page).name == "cems"
-
-
 def from_elsewhere(store: Path, folder: Path) -> Path:
     """The evidence that was gathered for the page, as another store would have it."""
     file = shutil.copy(next((store / "evidence").glob("*.evidence")), folder / "team.evidence")
@@ -344,7 +304,6 @@ def test_what_is_no_evidence_file_is_one_line(page: AppTest, tmp_path: Path, nam
     page.run()
     page.text_input(key="evaluate:file_path").set_value(str(tmp_path / name)).run()
     page.button(key="evaluate:file_open").click().run()
-    assert not page.exception
     assert reason in page.error[0].value
 
 
@@ -387,32 +346,359 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
     assert "No query of this set is judged yet" in page.info[0].value
 
 
-WORST = b"""{"query": "short paragraphs instead of bullets", "results": ["m001"]}
-{"query": "rain in Lisbon", "results": ["m001"]}
-{"query": "nothing came", "results": []}
-"""
-
-
-def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
-    open_page: OpenPage, small_store: Path
-) -> None:
-    page = open_page(small_store).switch_page("pages/evaluate.py").run()
-    page.session_state["evaluate:log"] = True
-    page.run()
-    page.file_uploader(key="evaluate:log_file").upload("may.jsonl", WORST, "application/jsonl").run()
-    page.text_input(key="evaluate:log_name").set_value("worst").run()
-    page.segmented_control(key="evaluate:log_way").select("Worst by the judge").run()
-    page.number_input(key="evaluate:log_size").set_value(2).run()
-    page.button(key="evaluate:log_make").click().run()
-    checked(page)
-    assert {query.query for query in session.resources().store.query_sets.queries("worst")} == {
-        "nothing came",
-        "rain in Lisbon",
-    }
-
-
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))
     page = checked(open_page(tmp_path / "empty").switch_page("pages/evaluate.py").run())
     assert "no queries yet" in " ".join(str(element.proto) for element in page.get("html"))
+
+
+RECORDING = Path(__file__).resolve().parents[1] / "recordings" / "sample_cut.json"
+RECORDED = 10
+
+
+@pytest.fixture(scope="module")
+def own_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store, in which this module gathers."""
+    return shutil.copytree(sample_store, tmp_path_factory.mktemp("fidelity") / "store")
+
+
+@pytest.fixture
+def recorded(open_page: OpenPage, own_store: Path) -> AppTest:
+    """The view, with nothing brought yet."""
+    opened = open_page(own_store).switch_page("pages/evaluate.py")
+    opened.session_state["evaluate:against"] = "Recorded answers"
+    return checked(opened.run())
+
+
+def brought(recorded: AppTest, path: Path) -> AppTest:
+    recorded.text_input(key="evaluate:fidelity_path").set_value(str(path)).run()
+    if any(button.key == "evaluate:fidelity:gather" for button in recorded.button):
+        press(recorded, "evaluate:fidelity:gather")
+    return recorded
+
+
+def test_with_nothing_brought_the_page_says_what_to_bring(recorded: AppTest) -> None:
+    assert "Compare a config with a real system" in all_html(recorded)
+    assert "TREC run" in all_html(recorded)
+    assert not recorded.dataframe
+
+
+def test_what_is_asked_is_gathered_once_and_measured_by_setting(recorded: AppTest) -> None:
+    checked(brought(recorded, RECORDING))
+    row = table_with(recorded, "same order").iloc[0]
+    assert (row["answers"], row["queries"]) == ("sample_cut, cems_head", RECORDED)
+    assert row["same first"].split(" · ")[0].isdigit()
+    assert "Overrides in the config: max_tokens 4000." in captions(recorded)
+    recorded.multiselect(key="evaluate:fidelity_configs").select("recollection").run()
+    if any(button.key == "evaluate:fidelity:gather" for button in recorded.button):
+        press(recorded, "evaluate:fidelity:gather")
+    assert list(table_with(recorded, "same order")["answers"]) == ["sample_cut, cems_head", "sample_cut, recollection"]
+    recorded.selectbox(key="evaluate:fidelity_setting").select("sample_cut, recollection").run()
+    listed = table_with(checked(recorded), "diverges at")
+    assert list(listed["RBO"]) == sorted(listed["RBO"])
+    assert set(listed["cause"]) <= {"lexical scores", "other", "equal relations", "equal scores"}
+
+
+def test_a_single_change_that_explains_the_answers_is_found(recorded: AppTest, tmp_path: Path) -> None:
+    config = with_values(preset("cems_head").config, {"gap.ratio": 0.0})
+    query = "how do we roll back a failed deploy?"
+    resources = session.resources()
+    found = replay(gather(Request(query), config, resources), config).results
+    answers = [{"qid": "x", "query": query, "results": [row.memory_id for row in found]}]
+    path = tmp_path / "gap.json"
+    path.write_text(json.dumps({"answers": answers}))
+    brought(recorded, path)
+    press(recorded, "evaluate:fidelity_explain")
+    assert "0 → 1" in set(table_with(recorded, "would be")["same order"])
+
+
+def test_plain_ids_ask_for_their_query(recorded: AppTest, tmp_path: Path) -> None:
+    path = tmp_path / "ids.txt"
+    path.write_text("m001\nm002\n")
+    brought(recorded, path)
+    assert not recorded.dataframe
+    recorded.text_input(key="evaluate:fidelity_query").set_value("how may one roll back a deploy?").run()
+    press(recorded, "evaluate:fidelity:gather")
+    assert table_with(recorded, "same order")["queries"][0] == 1
+    assert "1 query differs" in markdown(recorded)
+
+
+def test_bad_input_is_one_line(recorded: AppTest, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    for text, line in (
+        (
+            '{"answers": [{"qid": "q1", "query": "x", "results": [{"score": 1}]}]}',
+            "bad.json:1: results[0]: has neither an id",
+        ),
+        (
+            '{"answers": [{"qid": "q1", "query": "x", "results": ["elsewhere"]}]}',
+            "none of its memories is in the store",
+        ),
+    ):
+        path.write_text(text)
+        brought_anyway(recorded, path)
+        assert [line in plainly(error.value) for error in recorded.error] == [True], text
+    brought_anyway(recorded, tmp_path / "none.json")
+    assert "does not exist" in plainly(recorded.error[0].value)
+
+
+def brought_anyway(recorded: AppTest, path: Path) -> AppTest:
+    """Bring a file that may be refused."""
+    recorded.text_input(key="evaluate:fidelity_path").set_value("").run()
+    recorded.text_input(key="evaluate:fidelity_path").set_value(str(path)).run()
+    for button in recorded.button:
+        if button.key == "evaluate:fidelity:gather":
+            button.click().run()
+            break
+    return recorded
+
+
+ASKED = [
+    ("how do we roll back a failed deploy?", ["m002", "m001"], [0.9, 0.4]),
+    ("how do I run the tests?", [], []),
+    ("who is on call this week?", ["m003", "elsewhere"], [0.2, 0.1]),
+]
+
+
+@pytest.fixture(scope="module")
+def logged_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with a log of three questions."""
+    folder = tmp_path_factory.mktemp("logged")
+    path = folder / "production.jsonl"
+    rows = [
+        {"time": f"2026-11-22T10:0{n}:00Z", "query": query, "results": ids, "scores": scores}
+        for n, (query, ids, scores) in enumerate(ASKED)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    place = shutil.copytree(sample_store, folder / "store")
+    with Store.open(place) as store:
+        store.add(read(path))
+    return place
+
+
+def evaluated(open_page: OpenPage, store: Path) -> AppTest:
+    page = open_page(store).switch_page("pages/evaluate.py")
+    page.session_state["evaluate:against"] = "Recorded answers"
+    checked(page.run())
+    page.multiselect(key="evaluate:fidelity_sets").select("production").run()
+    if any(button.key == "evaluate:fidelity:gather" for button in page.button):
+        press(page, "evaluate:fidelity:gather")
+    return checked(page)
+
+
+def test_a_kept_set_is_measured_and_its_failing_queries_stand_first(open_page: OpenPage, logged_store: Path) -> None:
+    page = evaluated(open_page, logged_store)
+    row = table_with(page, "same order").iloc[0]
+    assert (row["answers"], row["queries"]) == ("production, cems_head", 3)
+    listed = table_with(page, "diverges at")
+    assert listed["query"][0] == "how do I run the tests?"
+    assert "1 without a recorded result is listed first." in captions(page)
+    assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
+    page.session_state["evaluate:fidelity_order"] = "Lowest recorded score first"
+    listed = table_with(checked(page.run()), "diverges at")
+    assert list(listed["query"]) == [ASKED[1][0], ASKED[2][0], ASKED[0][0]]
+    assert listed["cause"][1] == "not here"
+
+
+@pytest.mark.thorough
+def test_recorded_queries_are_listed_failing_first_and_beside_the_config_on_request(
+    open_page: OpenPage, logged_store: Path
+) -> None:
+    page = open_page(logged_store)
+    page.session_state["inspect:picker"] = True
+    page.run()
+    picker = page.selectbox(key="inspect:picker_set")
+    assert picker.options[1] == "production · 3 recorded"
+    picker.select("production").run()
+    listed = table_with(checked(page), "top score")
+    assert list(listed["query"]) == [ASKED[1][0], ASKED[2][0], ASKED[0][0]]
+    assert "First those without a result (1), then the lowest scores." in captions(page)
+    press(page, "inspect:picker_compare")
+    listed = table_with(page, "RBO")
+    assert listed["query"][0] == ASKED[1][0]
+    assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
+
+
+def test_without_a_log_nothing_is_offered(open_page: OpenPage) -> None:
+    page = open_page().switch_page("pages/evaluate.py")
+    page.session_state["evaluate:against"] = "Recorded answers"
+    checked(page.run())
+    assert "evaluate:fidelity_sets" not in {box.key for box in page.multiselect}
+
+
+MANY, FEWER = 24, 8
+"""Of the sets "few" and "fewer": as many as a search needs, and as many as show the way."""
+TYPED = preset("cems").config.model_copy(update={"name": "typed"})
+"""Further queries are typed by hand under it."""
+
+
+@pytest.fixture(scope="module")
+def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with sets of answered queries that have a project; the first of them has no time."""
+    folder = tmp_path_factory.mktemp("request")
+    with copied(sample_store, folder) as opened:
+        first, *others = [query for query in answered_queries(opened) if query.project][:MANY]
+        for name, count in (("few", MANY), ("fewer", FEWER)):
+            opened.query_sets.put(name, [replace(first, as_of=None), *others[: count - 1]], "test")
+    return folder / "store"
+
+
+@pytest.fixture
+def inspected(open_page: OpenPage, store: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """Inspect after a search in all projects with a further typed query."""
+    monkeypatch.setattr(streamlit, "switch_page", lambda target: None)  # AppTest goes there itself
+    opened = open_page(store)
+    set_config(opened, with_values(TYPED, {"expansion.backend": "manual"}))
+    opened.run()
+    labelled(opened, "text_input", "Query").set_value("who pays?")
+    labelled(opened, "text_area", "Further queries, one per line").set_value("billing by seats")
+    return checked(opened.run())
+
+
+def labelled(inspected: AppTest, kind: str, label: str):  # type: ignore[no-untyped-def]
+    """The one widget of a kind that bears a label."""
+    (widget,) = [widget for widget in inspected.get(kind) if widget.label == label]
+    return widget
+
+
+def gather_missing(inspected: AppTest) -> None:
+    """Gather what is missing."""
+    labelled(inspected, "button", "Gather").click().run()
+
+
+def measured(store: Path, config: str, queries: int) -> EvidenceSet:
+    """The evidence of so many queries that was gathered within projects for a config."""
+    (evidence,) = [
+        evidence
+        for file in (store / "evidence").glob("*.evidence")
+        if (evidence := read_evidence_file(file)).header.only_project
+        and evidence.header.config.name == config
+        and len(evidence.queries) == queries
+    ]
+    return evidence
+
+
+def assert_shows(inspected: AppTest, evidence: EvidenceSet, query: str) -> None:
+    """Inspect has the request of the evidence in its boxes, and ranks what that evidence gives under the config on the sliders."""
+    qid = next(known.qid for known in evidence.queries if known.query == query)
+    gathered = evidence.evidences[qid]
+    inspected = checked(inspected.switch_page("pages/inspect.py").run())
+    assert labelled(inspected, "text_input", "Query").value == query
+    assert labelled(inspected, "toggle", "Only this project").value is True
+    assert labelled(inspected, "text_area", "Further queries, one per line").value == ""
+    assert labelled(inspected, "date_input", "As of").value == gathered.as_of.date()  # type: ignore[union-attr]
+    (results,) = [str(html.proto.body) for html in inspected.get("html") if 'class="wb-results"' in html.proto.body]
+    expected = [row.memory_id for row in replay(gathered, config_of(inspected)).results]
+    shown = re.findall(r"<code>(.+?)</code>", results)[: len(expected)]  # what is missing is named behind them
+    assert shown == expected
+
+
+def test_a_query_of_evaluate_opens_as_it_was_measured(inspected: AppTest, store: Path) -> None:
+    inspected.switch_page("pages/evaluate.py").run()
+    labelled(inspected, "selectbox", "Query set").select("fewer")
+    labelled(inspected, "toggle", "Within the project").set_value(True)
+    labelled(inspected, "multiselect", "Configs").set_value(["cems", "as set in Inspect"]).run()
+    gather_missing(inspected)
+    labelled(inspected, "segmented_control", "View").set_value("By query").run()
+    evidence = measured(store, "typed", FEWER)
+    (query,) = [query.query for query in evidence.queries if query.as_of is None]
+    row = list(checked(inspected).dataframe[0].value["query"]).index(query)
+    inspected.session_state["evaluate:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    checked(inspected.run())
+    assert_shows(inspected, evidence, query)
+
+
+@pytest.mark.thorough
+def test_a_query_of_tune_opens_as_it_was_measured(inspected: AppTest, store: Path) -> None:
+    inspected.switch_page("pages/tune.py").run()
+    labelled(inspected, "selectbox", "Query set").select("few")
+    labelled(inspected, "toggle", "Within the project").set_value(True).run()
+    gather_missing(inspected)
+    labelled(inspected, "selectbox", "Never split").select("query")
+    labelled(inspected, "number_input", "Configs").set_value(30)
+    labelled(inspected, "multiselect", "Parameters to search").set_value(
+        ["lists.vector.weight", "lists.lexical.weight"]
+    )
+    inspected.run()
+    labelled(inspected, "button", "Start the search").click().run()
+    inspected = ended(inspected)
+    labelled(inspected, "segmented_control", "View").set_value("By query").run()
+    evidence = measured(store, "typed", MANY)
+    (query,) = [query.query for query in evidence.queries if query.as_of is None]
+    row = next(list(table.value["query"]).index(query) for table in inspected.dataframe if "query" in table.value)
+    inspected.session_state["tune:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    labelled(checked(inspected.run()), "button", "Open in Inspect").click().run()
+    assert_shows(inspected, evidence, query)
+
+
+CHEAP, MEASURED = "recollection", 12
+AGAIN = "the shipped figures are of something else by now: python -m benchmarks.sample_figures makes them again"
+
+
+def test_the_shipped_figures_are_what_page_and_command_measure(
+    sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with copied(sample_store, tmp_path):
+        pass
+    resources = open_resources(Settings(store=tmp_path / "store"))
+    try:
+        figures = sample_figures(resources)
+        assert figures is not None, AGAIN
+        judgments = resources.store.judgments.read()
+        queries = judged_selection("sample_data", resources, judgments).queries[:: 129 // MEASURED][:MEASURED]
+        file, config = tmp_path / "few.evidence", preset(CHEAP).config
+        gather_query_set(file, queries, judgments, config, resources, query_set="sample_data")
+        resources.store.judgments.record([Judgment(queries[0].qid, "m001", 1, "a judge", "model")], "test")
+        assert sample_figures(resources) is None, "they are not of a store with another label"
+    finally:
+        resources.close()
+    assert figures.experiment.card is not None
+    shipped = next(config for config in figures.experiment.card["configs"] if config["config"] == CHEAP)["per_query"]
+    shipped = {query.qid: shipped[query.qid] for query in queries}
+
+    measures = parse_measures(" ".join(DEFAULT_MEASURES))
+    on_file = labelled_file(read_evidence_file(file), None)
+    (evaluated,), _ = evaluate_configs([(CHEAP, config)], lambda _: on_file, measures)
+    assert _rounded(evaluated.to_json()["per_query"]) == _rounded(shipped), AGAIN
+
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metric".split(), " ".join(DEFAULT_MEASURES)],
+    )
+    with pytest.raises(SystemExit):
+        main()
+    assert _rounded(json.loads(capsys.readouterr().out)["evaluations"][0]["per_query"]) == _rounded(shipped)
+
+
+def _rounded(values: dict[str, dict[str, float | None]]) -> dict[str, dict[str, float | None]]:
+    return {
+        qid: {name: None if value is None else round(value, 9) for name, value in row.items()}
+        for qid, row in values.items()
+    }
+
+
+def test_the_first_screens_show_the_shipped_figures_of_the_sample_set(
+    open_page: OpenPage, sample_store: Path, tmp_path: Path
+) -> None:
+    with copied(sample_store, tmp_path):
+        pass
+    figures = read_figures()
+    assert figures.experiment.card is not None and figures.tuned.card is not None
+    page = checked(open_page(tmp_path / "store").switch_page("pages/evaluate.py").run())
+    means = page.dataframe[0].value
+    assert list(means["config"]) == list(figures.measured.presets)
+    for shown, config in zip(means["nDCG@10"], figures.experiment.card["configs"], strict=True):
+        assert shown.startswith(f"{config['measures']['nDCG@10']['mean']:.3f} (")
+    mark = (
+        f"Measured with CEMS Workbench {figures.version} on {figures.day}; these results are bundled with the project"
+    )
+    assert mark in captions(page)
+    page.button(key="evaluate:shipped").click().run()
+    assert page.multiselect(key="evaluate:configs").value == list(figures.measured.presets)
+
+    page = checked(page.switch_page("pages/tune.py").run())
+    gained = figures.tuned.card["measured"][0]
+    assert mark in captions(page)
+    assert f"nDCG@10 {gained['baseline']:.3f} → {gained['tuned']:.3f}" in all_html(page)

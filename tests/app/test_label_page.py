@@ -1,36 +1,41 @@
-"""The Label page: a name, a queue, cards that are graded blind, undo, skip, unclear, and agreement."""
+"""The Label page: cards that are graded blind, people and judge, queues, judgments as files, proposed supersessions."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.analysis.supersession_signals import Span
 from cems_workbench.config import preset
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_table, pairwise_kappa
-from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.pooling import PairScores, PooledPair, score_pairs
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
+from cems_workbench.formats import detect, judgment_writers
 from cems_workbench.jobs.background import QUEUE_THREAD, fast_config
-from cems_workbench.jobs.evidence_memory import judged_queries
-from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, Memory, Query
+from cems_workbench.pipeline.gather import gather_lists
+from cems_workbench.records import SUPERSEDES, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words, split_meaning
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words
+from cems_workbench.ui.label.superseded import marked_parts
 from tests.app.conftest import ROOT, release
 
-from .pages import OpenPage, checked, press
-
-pytestmark = [pytest.mark.models]
+from .inspect_page import config_of, state_of
+from .pages import OpenPage, checked, press, table_with
 
 
 @pytest.fixture
@@ -61,11 +66,6 @@ def card(page: AppTest) -> str:
     """The current card, without its number and the progress above it."""
     found = next(text for text in (str(one.proto.body) for one in page.get("html")) if 'class="wb-card-query"' in text)
     return re.sub(r' data-card="\d+"', "", found[found.index('<div class="wb-card"') :])
-
-
-def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
-    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
-    assert "Enter your name" in opened.info[0].value
 
 
 def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_first(
@@ -196,11 +196,6 @@ def test_stopwords_of_the_query_are_marked_only_where_it_has_no_others() -> None
     assert mark_words("the tide", "the") == [("the", True), (" tide", False)]
 
 
-def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
-    assert split_meaning("Related: about the same thing") == ("Related", "about the same thing")
-    assert split_meaning("Answers the question") == ("Answers", "Answers the question")
-
-
 def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
     press(page, "label:grade:1")
     now = page.session_state["label:state"]
@@ -218,16 +213,6 @@ def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyP
     press(alone, "label:grade:1")
     assert (len(labels()), session.warm_up_state().state) == (1, "cold")
     release()
-
-
-def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grades_are_read(page: AppTest) -> None:
-    resources = session.resources()
-    qid, memory_id = next(pair for pair in resources.store.queues.pairs("four") if not graded(pair))
-    for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
-        resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
-    assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not the latest grade
-    query = next(one for one in resources.store.queries.read() if one.qid == qid)
-    assert query_grades(Request(query.query, query.project, query.as_of), resources.store).grades[memory_id] == 0
 
 
 def graded(pair: tuple[str, str]) -> bool:
@@ -293,3 +278,310 @@ def test_a_reader_looks_and_a_reviewer_labels(
 )
 def test_the_help_names_the_key_of_each_grade_that_is_no_digit(low: int, high: int, said: str) -> None:
     assert said in help_text(GradeScale(tuple((grade, f"Grade {grade}") for grade in range(low, high + 1))))
+
+
+@pytest.fixture
+def few_store(sample_store: Path, tmp_path: Path) -> Path:
+    """The sample store with a query set of two of its judged queries, and a queue, so that none is made ready."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        judged = sorted({one.qid for one in store.judgments.read()})[:2]
+        queries = tuple(query for query in store.queries.read() if query.qid in judged)
+        store.add(ParsedInput("few.jsonl", "t", queries=queries))
+        store.queues.save(
+            make_queue("a first", [PooledPair(judged[0], min(store.memories.read()), {"cems": 1})], "top")
+        )
+    return path
+
+
+@pytest.fixture
+def few(open_page: OpenPage, few_store: Path) -> AppTest:
+    """The page, opened by ada."""
+    opened = open_page(few_store).switch_page("pages/label.py").run()
+    opened.text_input(key="reviewer:name").set_value("ada").run()
+    return checked(opened)
+
+
+def view(few: AppTest, name: str) -> AppTest:
+    few.session_state["label:view"] = name
+    return checked(few.run())
+
+
+def judged(few: AppTest) -> AppTest:
+    """People and the judge, asked about the two queries."""
+    view(few, "People and judge")
+    few.selectbox(key="label:judge:set").set_value("few").run()
+    return press(few, "label:judge:ask")
+
+
+def expected() -> PairScores:
+    """What the judge says of the two queries' labelled pairs."""
+    resources = session.resources()
+    qids = {query.qid for query in resources.store.query_sets.queries("few")}
+    pairs = [(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human") if one.qid in qids]
+    return score_pairs(pairs, preset("cems").config, resources)
+
+
+def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(few: AppTest) -> None:
+    judged(few)
+    scores = expected()
+    assert f"{len(scores.scores)} pairs graded by people and by" in " ".join(one.value for one in few.caption)
+    assert [one.label.split(",")[0].split(":")[0] for one in few.metric] == ["Agreement now", "Best"]
+    assert session.resources().store.judgments.read(kind="model") == []
+    assert "wb-confusion" in " ".join(str(one.proto.body) for one in few.get("html"))
+
+
+def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(few: AppTest) -> None:
+    before = config_of(judged(few)).judge.threshold
+    press(few, "label:judge:apply")
+    applied = config_of(few).judge.threshold
+    assert before is None
+    assert few.session_state["label:state"].comparison.calibration.threshold == applied
+    assert few.button(key="label:judge:apply").disabled
+    assert state_of(few).history.past[-1].config.judge.threshold is None
+
+
+def test_a_difference_is_marked_judge_wrong_by_name_and_taken_back(few: AppTest) -> None:
+    judged(few)
+    chosen(few)
+    press(few, "label:differ:wrong")
+    (mark,) = session.resources().store.labels.judged_wrong()
+    assert (mark.judge, mark.note) == ("ada", expected().judge)
+    chosen(few)
+    press(few, "label:differ:wrong")
+    assert session.resources().store.labels.judged_wrong() == []
+
+
+def chosen(few: AppTest) -> None:
+    """Select the first difference, as a click in its row does."""
+    few.session_state["label:differences"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    checked(few.run())
+
+
+@pytest.fixture
+def queued(few: AppTest) -> AppTest:
+    """The page with a queue of what two cheap configs return for the two queries, made in the form."""
+    few.session_state["label:new"] = True
+    checked(few.run())
+    few.selectbox(key="label:new:set").set_value("few")
+    few.multiselect(key="label:new:configs").set_value(["recollection", "ace_a"])
+    few.selectbox(key="label:new:order").set_value("Decisive first")
+    few.number_input(key="label:new:depth").set_value(5)
+    few.toggle(key="label:new:fresh").set_value(False)
+    checked(few.run())
+    few.text_input(key="label:new:name").set_value("made").run()
+    return press(few, "label:new:make")
+
+
+def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: AppTest) -> None:
+    queues = session.resources().store.queues
+    assert queued.session_state["label:chosen"] == "made"
+    record = next(queue for queue in queues.read() if queue.name == "made")
+    assert (record.settings["strategy"], record.settings["configs"]) == ("decisive", ["recollection", "ace_a"])
+    rankings = queues.rankings("made")
+    assert {len(results) for results in rankings["ace_a"].values()} == {5}
+    pooled = {(qid, key) for by_qid in rankings.values() for qid, results in by_qid.items() for key in results}
+    assert set(queues.pairs("made")) <= pooled
+    assert any("wb-card-query" in str(one.proto.body) for one in queued.get("html"))
+
+
+def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(queued: AppTest) -> None:
+    store = session.resources().store
+    before = store.judgments.read(kind="human")
+    view(queued, "Queue")
+    press(queued, "label:prelabel")
+    pairs = store.queues.pairs("made")
+    given = store.judgments.read(kind="model")
+    assert sorted((one.qid, one.memory_id) for one in given) == sorted(pairs)
+    assert {one.judge for one in given} == {expected().judge}
+    assert store.judgments.read(kind="human") == before
+    assert f"{len(pairs)} pairs judged by" in queued.success[0].value
+    view(queued, "Label")
+    assert any("<b>0</b> graded by you" in str(one.proto.body) for one in queued.get("html"))
+
+
+def test_what_a_comparison_left_unjudged_is_queued_in_one_click(few: AppTest) -> None:
+    few.session_state["evaluate:configs"], few.session_state["evaluate:set"] = ["recollection", "ace_a"], "few"
+    checked(few.run())
+    press(few, "label:unjudged")
+    store = session.resources().store
+    judged = {(one.qid, one.memory_id) for one in store.judgments.read(kind="human")}
+    assert few.session_state["label:chosen"] == "few-unjudged"
+    assert store.queues.pairs("few-unjudged")
+    assert not set(store.queues.pairs("few-unjudged")) & judged
+
+
+def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
+    next(one for one in queued.button if str(one.key).startswith("label:grade:1:")).click()
+    checked(queued.run())
+    view(queued, "Queue")
+    queued.session_state["label:forget"] = True
+    press(queued, "label:forget:sure")
+    store = session.resources().store
+    assert [queue.name for queue in store.queues.read()] == ["a first"]
+    assert [one.grade for one in store.judgments.read() if one.judge == "ada"] == [1]
+
+
+@pytest.fixture
+def files(open_page: Callable[..., AppTest], sample_store: Path, tmp_path: Path) -> AppTest:
+    """The files view, on a store in which ada and bo contradict each other on one pair."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        for judge, grade in (("ada", 3), ("bo", 0)):
+            store.labels.give(Judgment(*pair(store), grade, judge))
+    opened = open_page(path)
+    opened.session_state["label:view"] = "Files"  # the first view would begin a ready-made queue
+    return checked(opened.switch_page("pages/label.py").run())
+
+
+def pair(store: Store) -> tuple[str, str]:
+    """A pair that the sample does not judge."""
+    judged = {(one.qid, one.memory_id) for one in store.judgments.read() if one.judge == "human"}
+    qid = store.queries.read()[0].qid
+    return next((qid, key) for key in sorted(store.memories.read()) if (qid, key) not in judged)
+
+
+def upload(files: AppTest, name: str, *rows: Any) -> AppTest:
+    text = "\n".join(json.dumps(row) for row in rows).encode()
+    files.file_uploader[0].set_value([(name, text, "application/octet-stream")]).run()
+    return press(files, "label:files:import")
+
+
+def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(files: AppTest) -> None:
+    store = session.resources().store
+    qid, memory_id = pair(store)
+    row = {"qid": qid, "memory_id": memory_id, "kind": "human"}
+    upload(
+        files,
+        "theirs.jsonl",
+        {**row, "grade": 1, "judge": "cy"},
+        {**row, "grade": 1, "judge": "ada"},
+        {**row, "grade": 9, "judge": "cy2"},
+        {**row, "memory_id": "<b>gone", "grade": 1, "judge": "cy"},
+    )
+    counts = table_with(files, "added")
+    assert (counts["added"][0], counts["left out"][0]) == (1, 3)
+    reasons = " ".join(table_with(files, "reason")["reason"])
+    assert "which is kept" in reasons  # ada's own label here
+    assert "not on the scale" in reasons
+    assert "<b>gone" in reasons
+    grades = {one.judge: one.grade for one in store.judgments.read(qid) if one.memory_id == memory_id}
+    assert grades == {"ada": 3, "bo": 0, "cy": 1}
+
+
+def test_the_format_is_named_and_a_refusal_has_the_words_of_the_command(files: AppTest, tmp_path: Path) -> None:
+    qid, memory_id = pair(session.resources().store)
+    upload(files, "mine.jsonl", {"query-id": qid, "corpus-id": memory_id, "score": 1})
+    assert table_with(files, "added")["format"][0] == "judgments-jsonl"
+    (tmp_path / "none.jsonl").write_text('{"qid": "q", "doc_id": "d"}')
+    with pytest.raises(InputError) as refusal:
+        detect(tmp_path / "none.jsonl")
+    files.file_uploader[0].set_value([("none.jsonl", b'{"qid": "q", "doc_id": "d"}', "application/octet-stream")]).run()
+    files.button(key="label:files:import").click().run()
+    words = str(refusal.value).replace(f"{tmp_path}/", "")
+    assert [one.value for one in files.error] == [plain(words)] and "judgments-jsonl needs a field grade" in words
+
+
+@pytest.mark.parametrize("form", judgment_writers())
+def test_every_form_is_offered_and_says_what_it_cannot_hold(files: AppTest, form: str) -> None:
+    checked(files.selectbox(key="label:out:form").set_value(form).run())
+    labels = " ".join(one.value for one in files.caption)
+    assert "judgments can be exported" in labels
+    one_grade_each = form in ("qrels", "ranx-json", "quepid-csv", "quepid-json", "srw-csv", "srw-json")
+    assert any("adjudicate, or choose a judge" in one.value for one in files.code) == one_grade_each
+
+
+def test_counted_feedback_is_what_the_selection_says(files: AppTest) -> None:
+    checked(files.selectbox(key="label:out:judge").set_value("ada").run())
+    press(files, "label:out:feedback")
+    store = session.resources().store
+    memory = store.memories.read()[pair(store)[1]]
+    assert (memory.relevant_count, memory.noise_count) == (1, 0)
+
+
+@pytest.fixture
+def unsuperseded(open_page: OpenPage, sample_store: Path, tmp_path: Path) -> AppTest:
+    """The view at work as ada, on the sample without its supersedes edges."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store, store._database.transaction() as cursor:
+        cursor.execute("DELETE FROM relations WHERE kind = ?", [SUPERSEDES])
+    return opened(open_page, path)
+
+
+def opened(open_page: OpenPage, path: Path) -> AppTest:
+    unsuperseded = open_page(path)
+    unsuperseded.session_state["label:view"] = "Superseded"
+    unsuperseded.switch_page("pages/label.py").run()
+    unsuperseded.text_input(key="reviewer:name").set_value("ada").run()
+    return checked(unsuperseded)
+
+
+def html(unsuperseded: AppTest) -> str:
+    """The pair with its progress, without styles and scripts."""
+    bodies = (str(one.proto.body) for one in unsuperseded.get("html"))
+    return "\n".join(body for body in bodies if not body.startswith(("<style>", "<script>")))
+
+
+def answer(unsuperseded: AppTest, name: str) -> None:
+    (button,) = (one for one in unsuperseded.button if str(one.key).startswith(f"label:{name}:p"))
+    button.click().run()
+    checked(unsuperseded)
+
+
+def edges() -> list[Relation]:
+    return [one for one in session.resources().store.relations.read() if one.kind == SUPERSEDES]
+
+
+def shown(unsuperseded: AppTest) -> tuple[str, ...]:
+    """The ids of the pair shown, older first."""
+    return tuple(part.split("</code>")[0] for part in html(unsuperseded).split("<code>")[1:])
+
+
+def test_pairs_are_accepted_rejected_swapped_skipped_and_undone_by_name(unsuperseded: AppTest) -> None:
+    assert "Press Find pairs" in unsuperseded.info[0].value and "wb-pair" not in html(unsuperseded)
+    press(unsuperseded, "label:superseded:find")
+    assert "<mark>" in html(unsuperseded) and "days later" in html(unsuperseded) and "Older" in html(unsuperseded)
+    assert any("no contradiction model was named" in one.value for one in unsuperseded.caption)
+    first = shown(unsuperseded)
+    answer(unsuperseded, "accept")
+    assert edges() == [Relation(first[1], first[0], SUPERSEDES, 1.0, "ada")]
+    assert "<b>1</b> accepted" in html(unsuperseded) and shown(unsuperseded) != first
+    press(unsuperseded, "label:undo")
+    assert not edges() and shown(unsuperseded) == first
+    answer(unsuperseded, "reject")
+    second = shown(unsuperseded)
+    answer(unsuperseded, "swap")
+    assert edges() == [Relation(second[0], second[1], SUPERSEDES, 1.0, "ada")]
+    third = shown(unsuperseded)
+    answer(unsuperseded, "skip")
+    assert "1 rejected" in html(unsuperseded) and "1 skipped" in html(unsuperseded)
+    assert len({first, second, third, shown(unsuperseded)}) == 4
+    press(unsuperseded, "label:superseded:find")
+    assert "1 skipped" in html(unsuperseded) and shown(unsuperseded) not in {first, second, third}
+
+
+def test_what_has_nothing_to_propose_says_so(open_page: OpenPage, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        day = datetime(2026, 1, 1, tzinfo=UTC)
+        one = Memory("a", "a text of one memory", created_at=day)
+        store.add(ParsedInput("m.jsonl", "t", memories=(one, Memory("b", "of another one"))))
+    unsuperseded = opened(open_page, tmp_path / "store")
+    unsuperseded.button(key="label:superseded:find").click().run()
+    assert "1 of 2 has one" in unsuperseded.error[0].value
+    with Store.open(tmp_path / "more") as store:
+        rows = tuple(Memory(name, f"{name} alone", created_at=day.replace(day=n)) for n, name in enumerate("ab", 1))
+        store.add(ParsedInput("m.jsonl", "t", memories=rows))
+    unsuperseded = opened(open_page, tmp_path / "more")
+    press(unsuperseded, "label:superseded:find")
+    assert "No pair reaches the minimum score" in unsuperseded.info[0].value
+
+
+def test_marks_are_parts_of_the_text_whatever_the_spans() -> None:
+    spans = [Span("content", 4, 7), Span("content", 5, 9), Span("title", 0, 2), Span("content", 20, 99)]
+    assert marked_parts("abcdefghijk", spans, "content") == [
+        ("abcd", False),
+        ("efg", True),
+        ("hi", True),
+        ("jk", False),
+    ]
+    assert marked_parts("", spans, "content") == [] and marked_parts("ab", spans, "title") == [("ab", True)]

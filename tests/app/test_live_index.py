@@ -34,10 +34,9 @@ from tests.small_store import empty_store
 
 from .conftest import loaded_once
 from .inspect_page import PLAIN, configured, evidence_of, open_group, search, show, tool
-from .pages import OpenPage, captions, checked, drawn, html, markdown, plainly, press, table_with
+from .pages import OpenPage, captions, checked, html, markdown, plainly, press, table_with
 
 __all__ = ["empty_store"]
-pytestmark = [pytest.mark.models]
 TEXTS = {
     f"m{i}": text
     for i, text in enumerate(
@@ -146,7 +145,7 @@ def test_rows_that_came_since_the_snapshot_and_a_source_that_is_away_are_one_lin
     opened = press(tool(page(), "Index check"), "inspect:index_check:ask")
     assert "1 of its rows are not in the snapshot, the first at position 1: import" in opened.warning[0].value
     source.away = True
-    opened = drawn(opened.button(key="inspect:index_check:try").click().run())
+    opened = opened.button(key="inspect:index_check:try").click().run()
     assert len(opened.error) == 1 and "nothing answers at this address" in plainly(opened.error[0].value)
 
 
@@ -218,7 +217,3 @@ def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: Open
     assert "no live source" in captions(opened)
     opened = tool(search(opened), "Index check")
     assert not any(button.key == "inspect:index_check:ask" for button in opened.button)
-
-
-def test_with_a_source_the_control_says_nothing(page: Callable[..., AppTest]) -> None:
-    assert "no live source" not in captions(open_group(page(), "lists"))

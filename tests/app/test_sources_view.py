@@ -1,30 +1,37 @@
-"""The Sources view of the Memories page, on a real Chroma directory: check, import, update, cancel, name the embedder, forget."""
+"""Sources on the pages, on a real Chroma directory, and stores whose vectors are of an unknown or another embedder."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from model_server import ModelServer, Reply, sent, serving
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
+from cems_workbench.cli import main
 from cems_workbench.cli.main import commands
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.connecting import connect
+from cems_workbench.jobs.connecting import take_snapshot
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.records import Judgment, Query
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import RowProblem, SourceError
+from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from tests.planted_source import Planted, planted, taken
-from tests.small_store import empty_store
+from tests.small_store import empty_store, parsed
 
-from .pages import OpenPage, all_html, captions, checked, drawn, html, markdown, plainly, press, table_with
+from .inspect_page import order, search
+from .pages import OpenPage, all_html, captions, checked, html, markdown, plainly, press, table_with
 
 __all__ = ["empty_store"]
-pytestmark = [pytest.mark.models]
 
 TEXTS = {
     "deploy": "Deploy the harbor dashboard with make ship, never by hand.",
@@ -85,11 +92,11 @@ def page(open_page: OpenPage, empty_store: Path, tmp_path: Path) -> AppTest:
 def typed(page: AppTest, address: str, password: str = "") -> AppTest:
     page.text_input(key="memories:source:address").set_value(address)
     page.text_input(key="memories:source:password").set_value(password)
-    return drawn(page.run())
+    return page.run()
 
 
 def go(page: AppTest, button: str) -> AppTest:
-    return drawn(page.button(key=f"memories:source:{button}").click().run())
+    return page.button(key=f"memories:source:{button}").click().run()
 
 
 def notes(tmp_path: Path) -> str:
@@ -100,14 +107,6 @@ def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -
     assert "postgresql://USER@HOST:5432/DATABASE" in all_html(page) and "env:NAME" in all_html(page)
     assert "nothing is written to the source" in captions(page)
     assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled
-
-
-def test_looking_says_what_is_there_and_takes_nothing(page: AppTest, collection: Collection, tmp_path: Path) -> None:
-    page = checked(go(typed(page, notes(tmp_path)), "look"))
-    found = html(page, "wb-mem-source")
-    assert "<div>3</div>" in found and "3 of 384 numbers, cosine distance" in found and "HNSW" in found
-    assert "no relations between memories but what superseded_by names" in found
-    assert session.resources().store.memories.count() == 0
 
 
 def test_memories_are_taken_searched_and_taken_again_where_they_changed(
@@ -133,13 +132,6 @@ def test_memories_are_taken_searched_and_taken_again_where_they_changed(
 
     page = checked(page.button(key="memories:source:1:forget").click().run())
     assert resources.store.memories.count() == 0 and "Forms of an address" in all_html(page)
-
-
-def test_the_store_view_has_the_check_that_doctor_has(page: AppTest, collection: Collection, tmp_path: Path) -> None:
-    page = go(typed(page, notes(tmp_path)), "take")
-    page.session_state["memories:view"] = "Store"
-    found = html(checked(page.run()), "wb-mem-checks")
-    assert "✓" in found and "memories: 3 there, 3 here; snapshot complete" in found
 
 
 def test_a_password_is_taken_out_of_the_page(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,24 +185,6 @@ def test_a_mapping_is_refused_in_the_words_of_the_command_line(
     ]
 
 
-def test_a_mapping_and_a_rate_of_the_page_are_those_that_it_is_taken_with(
-    page: AppTest, collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken_with: list[tuple[Any, Any]] = []
-
-    def watched(resources, settings, wanted, progress, embedder, rows_per_second):  # type: ignore[no-untyped-def]
-        taken_with.append((dict(wanted[0].mapping or {}), rows_per_second))
-        return connect(resources, settings, wanted, progress, embedder, rows_per_second)
-
-    monkeypatch.setattr("cems_workbench.ui.memories.sources.connect", watched)
-    page.text_area(key="memories:source:mapping").set_value("title: headline")
-    page.number_input(key="memories:source:rate").set_value(900)
-    page = go(typed(page, f"chroma:{tmp_path / 'chroma'}/notes"), "take")
-    assert taken_with == [({"title": "headline"}, 900)] and not page.error
-    page = press(page, "memories:source:1:take")  # the mapping is the store's to remember
-    assert taken_with[1] == ({"title": "headline"}, 900)
-
-
 def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
     page: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +211,109 @@ def test_an_embedder_is_named_on_the_card(page: AppTest, monkeypatch: pytest.Mon
     planted(monkeypatch, source)
     page = go(typed(page, source.address), "take")
     assert "makes 384 numbers, the source has 3" in all_html(page)
-    page = drawn(page.text_input(key="memories:source:1:embedder").set_value("nobody/nothing").run())
+    page = page.text_input(key="memories:source:1:embedder").set_value("nobody/nothing").run()
     page = press(page, "memories:source:1:name")
     assert "makes 384 numbers, the source has 3" in all_html(page)
-    # The packaged embedder is the fallback for a missing one, and its dimension does not match.
+
+
+@pytest.fixture
+def unnamed(open_page: OpenPage, empty_store: Path, tmp_path: Path) -> AppTest:
+    """The Inspect page on a store whose memories came with vectors that nobody named the embedder of."""
+    folder = Path(shutil.copytree(empty_store, tmp_path / "store"))
+    with Store.open(folder) as store:
+        take_snapshot(store, Planted({name: taken(name, f"{name} deploys often") for name in "abc"}), datetime.now(UTC))
+        queries = [Query("q1", "who deploys"), Query("q2", "how often")]
+        judged = [Judgment(query.qid, "a", 3, judge="ada", kind="human") for query in queries]
+        store.add(parsed(queries=queries, judgments=judged))
+    return open_page(folder)
+
+
+def refused(unnamed: AppTest) -> None:
+    assert len(unnamed.error) == 1
+    said = plainly(unnamed.error[0].value)
+    assert "nothing says which model made the 3 numbers" in said and "\n" not in said
+    assert "--embedder MODEL, or Sources on the Memories page" in said
+
+
+def test_inspect(unnamed: AppTest) -> None:
+    refused(unnamed.text_input(key="inspect:query").set_value("who deploys").run())
+
+
+@pytest.mark.parametrize("name", ["evaluate", "tune"])
+def test_measuring(unnamed: AppTest, name: str) -> None:
+    opened = unnamed.switch_page(f"pages/{name}.py").run()
+    refused(opened.button(key=f"{name}:gather").click().run())
+
+
+def test_labelling(unnamed: AppTest) -> None:
+    unnamed.switch_page("pages/evaluate.py").run()
+    opened = unnamed.switch_page("pages/label.py").run()
+    refused(opened.button(key="label:unjudged").click().run())
+
+
+def test_memories_can_be_looked_at_and_the_store_view_says_it(unnamed: AppTest) -> None:
+    opened = unnamed.switch_page("pages/memories.py").run()
+    assert not opened.error and len(opened.dataframe[0].value) == 3
+    opened.session_state["memories:view"] = "Store"
+    refused(opened.run())
+    assert "Sources" in markdown(opened)  # the rest of the view is there
+    opened = opened.button(key="memories:rebuild").click().run()
+    assert {plainly(error.value).removeprefix("No search is possible: ") for error in opened.error} == {
+        plainly(opened.error[-1].value)
+    }
+
+
+QUERY = "which database did the team choose?"
+
+
+def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
+    """Vectors of eight values."""
+    rows = [[float(len(text)), *(float(text.count(letter)) for letter in "etaoins")] for text in body.get("input", [])]
+    return sent({"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)]})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with serving(answer) as running:
+        monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", "openai:mini")
+        monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDING_URL", running.url)
+        yield running
+
+
+def test_a_search_is_refused_in_one_line_and_goes_once_everything_is_embedded_anew(
+    open_page: OpenPage, server: ModelServer, sample_store: Path, tmp_path: Path
+) -> None:
+    page = search(open_page(shutil.copytree(sample_store, tmp_path / "store")), QUERY)
+    (refusal,) = page.error
+    for said in (PACKAGED_ID, "384 values", "openai:mini", "CEMS_WORKBENCH_EMBEDDING_SAME_AS"):
+        assert said in plainly(refusal.value)
+    assert "wb-results" not in all_html(page)
+    assert QUERY not in str(server.asked)
+
+    page = page.switch_page("pages/memories.py").run()
+    page.session_state["memories:view"] = "Store"
+    page = page.run()
+    assert PACKAGED_ID in plainly(page.error[0].value)
+    assert "never built" in all_html(page)
+    page = page.button(key="memories:refresh").click().run(timeout=120)
+    assert not page.error
+    assert all_html(page).count("✓ up to date") == 2
+
+    page = search(page.switch_page("pages/inspect.py").run(), QUERY)
+    assert not page.error
+    assert order(page)
+
+
+def test_one_that_is_not_found_is_said_on_the_page_and_by_a_command_that_searches(
+    open_page: OpenPage, sample_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", "no/such-model")
+    page = search(open_page(sample_store), QUERY)
+    assert order(page)
+    (warning,) = page.warning
+    assert "no/such-model was not found; using" in plainly(warning.value) and PACKAGED_ID in plainly(warning.value)
+    monkeypatch.setattr(sys, "argv", ["cems_workbench", "search", QUERY, "--store", str(sample_store)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "warning: embedder: no/such-model was not found" in capsys.readouterr().err

@@ -12,22 +12,15 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.config import preset
-from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.fidelity import kept_recording
 from cems_workbench.jobs.importing import import_files
-from cems_workbench.jobs.labelling import QueuePlan, assemble
-from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.progress import silent
-from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.state import InspectState, TracedQuery
 
 from .inspect_page import STATE, order, ranks, show
-from .pages import OpenPage, all_html, captions, checked, drawn, html, markdown, plainly, press
+from .pages import OpenPage, all_html, captions, checked, html, markdown, plainly, press
 
-pytestmark = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
 FOUND = {"bm25": ["m001", "m002", "m003"], "dense": ["m004", "m002"]}
 
@@ -102,7 +95,7 @@ def test_recorded_stages_are_shown_without_controls(page: AppTest, traced_store:
     assert "1 of 2 memories judged relevant is missing: m002 (grade 3), dropped by rerank." in html(page, "wb-next")
     assert (len(page.slider), len(page.selectbox)) == (0, 1), "only the memory to follow is chosen"
     assert "no setting changes them" in captions(page)
-    drawn(show(page, "Lists"))
+    show(page, "Lists")
     lost = ranks(page).set_index("memory")["lost at"]
     assert lost["m002"] == "rerank"
     press(page, "inspect:traced:search")
@@ -130,17 +123,3 @@ def test_losses_are_those_of_the_recorded_stages(page: AppTest, traced_store: Pa
     page.session_state["evaluate:against"] = "Recorded answers"
     checked(page.run())
     assert "pipeline · 1 answers" in page.multiselect(key="evaluate:fidelity_sets").options
-
-
-def test_a_queue_has_the_recorded_results_and_fidelity_its_lists(traced_store: Path) -> None:
-    resources = open_resources(Settings(store=traced_store))
-    try:
-        queries = tuple(resources.store.query_sets.queries("pipeline"))
-        config = preset("recollection").config
-        plan = QueuePlan("q", QuerySelection("pipeline", queries), {"any": config}, leave_out_judged=False)
-        assert {memory_id for _, memory_id in assemble(plan, resources).pairs} == {"m001", "m004"}
-        (answer,) = kept_recording(resources.store, "pipeline").answers
-        assert [row.memory_id for row in answer.returned] == ["m004", "m001"]
-        assert {name: [key for key, _ in lists[0]] for name, lists in answer.lists.items()} == FOUND
-    finally:
-        resources.close()

@@ -1,28 +1,39 @@
-"""The Tune page: choose, search in the background, result, hold-out, what it learned, by query, export, history."""
+"""The Tune page: search in the background, result, hold-out, export, history; without judgments; and beside the command line."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench import formats
-from cems_workbench.config import FORMS, export_config, import_config, preset
+from cems_workbench.cli import main
+from cems_workbench.cli import tune as tune_command
+from cems_workbench.config import FORMS, PipelineConfig, export_config, import_config, preset
 from cems_workbench.config.sections.ranking import FUSION_METHODS
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.jobs.tuning import SearchResult
-from cems_workbench.records import ParsedInput
+from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
-from tests.sample import NO_ANSWER, answered_queries, copied
+from cems_workbench.ui.tune.setup import NO_JUDGMENTS
+from tests.sample import NO_ANSWER, answered_queries, copied, store_with_set
 
 from .inspect_page import config_of, state_of
 from .pages import OpenPage, all_html, captions, checked
 from .tune_page import set_tune_state, tune_state_of
 
-pytestmark = [pytest.mark.models]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 
 
@@ -106,20 +117,6 @@ def test_a_range_that_is_none_is_named_and_nothing_can_be_started(page: AppTest)
     assert not [button for button in page.button if button.key == "tune:start"]
 
 
-def test_a_depth_is_not_searched_beyond_what_was_gathered(page: AppTest) -> None:
-    page.multiselect(key="tune:paths").set_value(["lists.vector.depth"]).run()
-    most = page.number_input(key="tune:to:lists.vector.depth").value
-    page.number_input(key="tune:to:lists.vector.depth").set_value(int(most) + 50).run()
-    assert "was gathered up to" in page.error[0].value
-
-
-def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Path) -> None:
-    page.number_input(key="tune:sealed").set_value(0.8)
-    page.selectbox(key="tune:group_by").select("type").run()
-    whole = " ".join(warning.value for warning in page.warning) + captions(page)
-    assert "use a finer grouping" in whole or "choose finer groups" in whole
-
-
 def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:
     result = found(tuned)
     assert tuned.session_state["tune:view"] == "Result"
@@ -128,16 +125,6 @@ def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> N
     assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in all_html(tuned)
     assert f"{result.tuned.validation.tuned:.3f}" in all_html(tuned)
     assert len(result.regions) == 2
-
-
-def test_a_search_that_is_repeated_is_free_and_the_same(tuned: AppTest) -> None:
-    first = found(tuned)
-    set_tune_state(tuned, scorers=RecentCache(3))  # another session has the file alone
-    again = found(searched(show(tuned, "Set up"), "lists.vector.weight", "fusion.score_blend"))
-    assert again is not first
-    assert again.planned.score.evaluations == 0
-    assert again.tuned.proposal.values == first.tuned.proposal.values
-    assert again.tuned.validation == first.tuned.validation
 
 
 def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: AppTest) -> None:
@@ -178,14 +165,6 @@ def test_a_space_of_the_baseline_alone_proposes_the_baseline_and_says_so(page: A
     assert "no query changes" in show(page, "By query").info[0].value
 
 
-def test_several_objectives_draw_their_pareto_front(page: AppTest) -> None:
-    page.multiselect(key="tune:objectives").set_value(["nDCG@10", "hit@1"]).run()
-    page = searched(page, "lists.vector.weight", "fusion.score_blend")
-    table = next(frame.value for frame in page.dataframe if "hit@1" in frame.value)
-    assert len(table) == len(found(page).tuned.search.front)
-    assert table["nDCG@10"].is_monotonic_decreasing
-
-
 def test_what_it_learned_names_every_parameter_and_replays_a_curve(tuned: AppTest) -> None:
     page = show(tuned, "What it learned")
     assert set(page.selectbox(key="tune:curve_path").options) == {"Lists › Vector weight", "Fusion › Score blend"}
@@ -198,11 +177,6 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
     rows = page.dataframe[-1].value
     assert len(rows) == len(found(page).planned.plan.split.open)
     assert rows["difference"].is_monotonic_decreasing
-
-
-def test_a_report_is_offered_where_the_proposal_is_taken_away(tuned: AppTest) -> None:
-    page = show(tuned, "Export")
-    assert [button.proto.label for button in page.get("download_button")].count("Download HTML") == 1
 
 
 def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
@@ -258,17 +232,6 @@ def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
     assert config_of(page) == preset("qmd").config
 
 
-def test_a_kept_config_of_another_version_is_read_as_far_as_it_goes(open_page: OpenPage, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "old") as store:
-        store.configs.add("old", "version: 1\nname: old\nfusion:\n  k: 21\n  warp: 3\n", author="ada")
-    page = show(checked(open_page(tmp_path / "old").switch_page("pages/tune.py").run()), "History")
-    page.session_state["tune:history"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
-    checked(page.run())
-    assert r"fusion\.warp" in page.warning[0].value
-    checked(page.button(key="tune:restore").click().run())
-    assert (config_of(page).name, config_of(page).fusion.k) == ("old", 21)
-
-
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))
@@ -318,10 +281,250 @@ def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
     assert "has changed since this search" in page.warning[0].value
 
 
-def test_a_search_that_was_not_sent_to_the_cluster_says_why(tuned: AppTest) -> None:
-    result = tune_state_of(tuned).result
-    assert result is not None and "not on the cluster" not in captions(tuned)
-    set_tune_state(
-        tuned, result=replace(result, not_sent="searched here, not on the cluster: it takes at most about 3 s")
+LONG = 60
+
+
+@pytest.fixture(scope="module")
+def eight_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with a query set of eight of its answered queries."""
+    with copied(sample_store, tmp_path_factory.mktemp("unlabelled")) as store:
+        store.query_sets.put("eight", answered_queries(store)[:8], "test")
+        return store.path
+
+
+@pytest.fixture
+def unlabelled(open_page: OpenPage, eight_store: Path) -> AppTest:
+    """The page on the small set without judgments, read by the reranker."""
+    opened = open_page(eight_store).switch_page("pages/tune.py").run()
+    opened.selectbox(key="tune:set").select("eight").run()
+    opened.selectbox(key="tune:judges").select(NO_JUDGMENTS).run()
+    if any(button.key == "tune:stand_in" for button in opened.button):
+        opened.button(key="tune:stand_in").click().run(timeout=300)
+    opened.selectbox(key="tune:group_by").select("query")
+    opened.number_input(key="tune:trials").set_value(20)
+    return checked(opened.run())
+
+
+def test_without_judgments_it_is_said_everywhere_and_only_lists_and_fusion_may_change(unlabelled: AppTest) -> None:
+    assert any("no judgments are used here" in info.value for info in unlabelled.info)
+    assert "Reliability of each list" in " ".join(element.value for element in unlabelled.markdown)
+    trust = unlabelled.dataframe[0].value
+    assert set(trust["list"]) == {"vector", "lexical"} and (trust["read"] == 100).all()
+    offered = unlabelled.multiselect(key="tune:paths").options
+    assert not [option for option in offered if option.startswith(("Rerank", "Adjust"))]
+    assert "no judgments to seal" in captions(unlabelled)
+    assert not [box for box in unlabelled.number_input if box.key == "tune:sealed"]
+
+
+def test_a_proposal_is_held_against_judgments_and_taken_away_as_unlabelled(unlabelled: AppTest) -> None:
+    unlabelled.multiselect(key="tune:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
+    unlabelled.button(key="tune:start").click().run()
+    running = tune_state_of(unlabelled).running
+    if running is not None:
+        running.wait(LONG)
+    unlabelled = checked(unlabelled.run())
+    assert any("no judgments are used here" in info.value for info in unlabelled.info)
+    unlabelled = checked(unlabelled.button(key="tune:by_judgments").click().run(timeout=120))
+    found = tune_state_of(unlabelled).result
+    assert found is not None and found.by_judgments is not None
+    assert found.tuned.config.name in ("cems", "cems-unlabelled")
+    assert "With, in hindsight" in all_html(unlabelled) and "Without judgments:" in captions(unlabelled)
+    set_tune_state(unlabelled, next_view="Export")
+    unlabelled = checked(unlabelled.run())
+    card = next(code.value for code in unlabelled.code if code.value.startswith("Evidence card"))
+    assert "no judgment chose it" in card and "tuned against" not in card
+
+
+def test_a_store_with_queries_and_no_judgment_offers_it(open_page: OpenPage, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "asked") as store:
+        store.add(ParsedInput("asked", "jsonl", queries=(Query("q", "which editor do I use"),)))
+        store.query_sets.put("asked", store.queries.read(), "test")
+    unlabelled = checked(open_page(tmp_path / "asked").switch_page("pages/tune.py").run())
+    assert "None of its queries is judged yet" in all_html(unlabelled)
+    unlabelled = checked(unlabelled.button(key="tune:without").click().run())
+    assert unlabelled.selectbox(key="tune:judges").value == NO_JUDGMENTS
+    assert unlabelled.button(key="tune:stand_in")
+
+
+GATHERED, TRIALS, PATIENCE = 24, 30, 60
+SPACE = ("lists.vector.weight", "fusion.score_blend")
+
+
+@pytest.fixture(scope="module")
+def gathered_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with a query set "few" of some of its answered queries, gathered for preset cems by the command."""
+    store = store_with_set(sample_store, tmp_path_factory.mktemp("gathered"), "few", GATHERED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            sys, "argv", ["cems_workbench", "evaluate", "few", "--preset", "cems", "--store", str(store), "--json"]
+        )
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return store
+
+
+@pytest.fixture
+def gathered_copy(gathered_store: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(gathered_store, tmp_path / "store"))
+
+
+@pytest.fixture
+def on_copy(open_page: OpenPage, gathered_copy: Path) -> AppTest:
+    """The Tune page on the small set, with two weights to search; what the command gathered is there."""
+    opened = tune_page(open_page, gathered_copy)
+    assert not [button for button in opened.button if button.key == "tune:gather"]
+    opened.selectbox(key="tune:group_by").select("query")
+    opened.number_input(key="tune:trials").set_value(TRIALS)
+    opened.multiselect(key="tune:paths").set_value(list(SPACE))
+    return checked(opened.run())
+
+
+def tune_page(open_page: OpenPage, store: Path) -> AppTest:
+    """The Tune page on the small set."""
+    opened = open_page(store).switch_page("pages/tune.py").run()
+    return checked(opened.selectbox(key="tune:set").select("few").run())
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[PipelineConfig]:
+    """The configs that were replayed on a whole query set, as it happens."""
+    asked: list[PipelineConfig] = []
+    real = LabelledBatch.rankings
+
+    def counted(self: LabelledBatch, config: Any, *arguments: Any) -> Any:
+        asked.append(config)
+        return real(self, config, *arguments)
+
+    monkeypatch.setattr(LabelledBatch, "rankings", counted)
+    return asked
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run `python -m cems_workbench ARGUMENTS` within this process: exit code and output."""
+
+    def run(*arguments: str | Path) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    return run
+
+
+def as_set_up(on_copy: AppTest) -> AppTest:
+    """The page with the result of the search that is set up."""
+    on_copy.button(key="tune:start").click().run()
+    running = tune_state_of(on_copy).running
+    if running is not None:
+        running.wait(PATIENCE)
+    return checked(on_copy.run())
+
+
+def shelf(store: Path) -> Path:
+    """The one evidence file of the page."""
+    (file,) = (store / "evidence").glob("*.evidence")
+    return file
+
+
+def tuning(evidence: Path, out: Path) -> tuple[str | Path, ...]:
+    """The command that asks for the search that the page is set to."""
+    space = [argument for path in SPACE for argument in ("--space", path)]
+    return (
+        "tune",
+        evidence,
+        "--out",
+        out,
+        "--preset",
+        "cems",
+        *space,
+        "--trials",
+        str(TRIALS),
+        "--group-by",
+        "query",
+        "--json",
     )
-    assert "Searched here, not on the cluster: it takes at most about 3 s." in captions(checked(tuned.run()))
+
+
+@contextmanager
+def page_closed() -> Iterator[None]:
+    """While the app does not hold its store, as when it is not running."""
+    session.resources().close()
+    session.resources.clear()
+    yield
+
+
+@pytest.mark.thorough
+def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
+    on_copy: AppTest,
+    gathered_copy: Path,
+    command: Callable[..., tuple[int, str]],
+    replays: list[PipelineConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def pressing(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+        yield lambda label, done, total: signal.raise_signal(signal.SIGINT) if done == 20 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tune_command, "progress_bar", pressing)
+        code, out = command(*tuning(shelf(gathered_copy), tmp_path / "best.yaml"))
+    assert code == 130 and json.loads(out)["trials"] == 19
+    tried = set(replays)
+    replays.clear()
+    assert "configs of 2 parameters" in all_html(as_set_up(on_copy))
+    assert len(tried) >= 19 and len(tried & set(replays)) <= 2, (
+        "but for what is proposed and what it began with, none again"
+    )
+
+
+def test_looks_at_the_sealed_queries_are_one_count(
+    on_copy: AppTest, gathered_copy: Path, command: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    opening = (*tuning(shelf(gathered_copy), tmp_path / "best.yaml"), "--open-holdout")
+    on_copy = as_set_up(on_copy)
+    on_copy = checked(on_copy.button(key="tune:open").click().run())
+    assert "Look 1 at these sealed queries" in captions(on_copy)
+    assert json.loads(command(*opening)[1])["looks"] == 2, "the app holds the store; its look is known all the same"
+    set_tune_state(on_copy, next_view="Set up")
+    on_copy = as_set_up(checked(on_copy.run()))
+    on_copy = checked(on_copy.button(key="tune:open").click().run())
+    assert "Look 3 at these sealed queries" in captions(on_copy)
+    with page_closed():
+        assert json.loads(command(*opening)[1])["looks"] == 4
+        assert json.loads(command(*opening)[1])["looks"] == 5
+
+
+@pytest.mark.thorough
+def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
+    open_page: OpenPage,
+    sample_store: Path,
+    command: Callable[..., tuple[int, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gathered_copy = store_with_set(sample_store, tmp_path, "few", GATHERED)
+    on_copy = tune_page(open_page, gathered_copy)
+    checked(on_copy.button(key="tune:gather").click().run())
+    evidence = shelf(gathered_copy)
+    searches: list[str] = []
+    real = query_set_evidence.gather
+
+    def counted(request: Any, *arguments: Any) -> Any:
+        searches.append(request.query)
+        return real(request, *arguments)
+
+    monkeypatch.setattr(query_set_evidence, "gather", counted)
+    with page_closed():
+        of_set = command("evaluate", "few", "--preset", "cems", "--store", gathered_copy, "--json")
+        of_some = command("evaluate", "few", "--preset", "cems", "--limit", "5", "--store", gathered_copy, "--json")
+        assert (of_set[0], of_some[0]) == (0, 0)
+        assert not searches, "every query was searched for the page"
+        of_file = command("evaluate", evidence, "--preset", "cems", "--json")
+        measured = [json.loads(out)["evaluations"][0]["measures"] for _, out in (of_set, of_file)]
+        assert measured[0] == measured[1]
+        assert len(json.loads(of_some[1])["evaluations"][0]["per_query"]) == 5
