@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from .accessibility import MAIN, violations
 from .pages import Inspect, Label, Window
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 VIEWS = '[data-testid="stButtonGroup"]'
 
 

@@ -9,7 +9,7 @@ from cems_workbench.builtin import DEFAULT_PRESET
 from .pages import Inspect, Window
 from .whole_way import case
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.mark.thorough

@@ -18,7 +18,7 @@ from .conftest import serving
 from .crawl import PAGES
 from .pages import window_on
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 def answered(server: str, path: str, host: str, **headers: str) -> int:

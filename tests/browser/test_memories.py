@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from .pages import Memories, Window
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.fixture

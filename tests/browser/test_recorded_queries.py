@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from .conftest import EMPTY, RECORDING
 from .pages import Inspect, Window, cells, column
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.mark.thorough

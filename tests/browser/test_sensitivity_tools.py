@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from .pages import Inspect, Window, standing
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.mark.thorough

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from .pages import Inspect, Window, window_on
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.mark.thorough

@@ -137,7 +137,6 @@ def test_side_by_side_is_accessible_and_fits(page: Window) -> None:
         page.expect_fit(f"{width} wide")
 
 
-@pytest.mark.models
 def test_inspect_follows_and_sliders_move_rows(window: Window) -> None:
     inspect = Inspect.open(window)
     window.type(inspect.query, "how many different doctors did I visit?")

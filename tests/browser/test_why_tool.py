@@ -11,7 +11,7 @@ from tests.sample import FAILING
 
 from .pages import Inspect, Window
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.mark.thorough

@@ -12,7 +12,6 @@ import pytest
 from benchmarks.bench_support import judged_pairs, pairs, precision
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import preset
-from cems_workbench.errors import InputError
 from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
@@ -22,7 +21,6 @@ from tests.sample import MOVING, STAYING
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models]
 WRONG = "You are moving in November."
 AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
 WORKBENCH = preset("workbench").config
@@ -117,21 +115,3 @@ def test_the_command_prints_the_sentence_and_the_next_command(command: Command, 
     memory = as_json["claims"][0]["memories"][0]
     assert memory["memory_id"] == "m249" and memory["rank"] == 1
     assert [memory["content"][start:end] for start, end in memory["content_spans"]] == ["move:", "November"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["November"], "is one word"),
-        ([""], "the text is empty"),
-        ([WRONG, "--query", MOVING, "--returned"], "leave out one of the two"),
-    ],
-)
-def test_bad_input_is_one_line(command: Command, store: Path, arguments: list[str], line: str) -> None:
-    said = command("blame", *arguments, "--store", store)
-    assert said.code == 2 and line in said.err and len(said.err.strip().splitlines()) == 1
-
-
-def test_returned_without_a_query_only(resources: Resources) -> None:
-    with pytest.raises(InputError, match="leave out one"):
-        blame_answer(WRONG, resources, WORKBENCH, Request(MOVING), returned=True)

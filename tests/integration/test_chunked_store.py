@@ -46,7 +46,6 @@ def cems(sessions: Path, command: Command, tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-@pytest.mark.models
 def test_long_documents_have_several_chunks_and_lists_say_which(cems: Path, tmp_path: Path) -> None:
     resources = open_resources(Settings(store=cems))
     try:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from conftest import Command
 
 distributed = pytest.importorskip("distributed")
-pytestmark = [pytest.mark.models]
 
 
 @pytest.fixture(scope="module")

@@ -1,27 +1,34 @@
-"""The command line from import to replay, and its answer to bad input: exit code 2 and one line."""
+"""The command line from import to replay, its answer to bad input, hostile names, and vectors that were made beforehand."""
 
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import socket
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cems_workbench.config import parse_config, preset
+from cems_workbench.models.minilm_embedder import local_embedder
+from cems_workbench.models.protocol import Float32
 from cems_workbench.store import Store
+from tests.planted import planted_file
 from tests.processes import python
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
 
+
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
 GOOD_BUNDLE: dict[str, Any] = {
     "format": "cems-workbench-evidence/1",
@@ -38,6 +45,11 @@ def bundle(tmp_path: Path) -> Path:
     path = tmp_path / "bundle.json"
     path.write_text(json.dumps(GOOD_BUNDLE))
     return path
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted_file(tmp_path_factory.mktemp("planted"), 20)
 
 
 def untimed(values: dict[str, Any]) -> dict[str, Any]:
@@ -75,26 +87,6 @@ def test_replay_takes_a_preset_a_file_and_changes(command: Command, bundle: Path
         assert row["contributions"][0]["base"] == 2.0 / 10
 
 
-BAD_CONFIG = {
-    "unknown key": (["--set", "fusion.kk=3"], ["fusion.kk: unknown key", "fusion.k"]),
-    "bad range": (["--set", "fusion.k=-1"], ["fusion.k: -1 is not allowed", "0 to 10000"]),
-    "no assignment": (["--set", "fusion.k"], ["expected KEY=VALUE"]),
-    "unknown preset": (["--preset", "cemss"], ["preset cemss: unknown", "cems_head"]),
-    "missing file": (["--config", "none.yaml"], ["none.yaml: no such config file"]),
-    "no such preset or file": (["--config", "none"], ["neither a config file nor a preset"]),
-    "preset and file": (["--preset", "cems", "--config", "cems"], ["not both"]),
-    "unknown option": (["--preserve", "cems"], ["No such option: --preserve"]),
-    "option without value": (["--preset"], ["--preset"]),
-}
-
-
-@pytest.mark.parametrize(("arguments", "parts"), BAD_CONFIG.values(), ids=BAD_CONFIG.keys())
-def test_a_bad_config_argument_is_one_line(
-    command: Command, bundle: Path, arguments: list[str], parts: list[str]
-) -> None:
-    assert_refused(command("replay", bundle, *arguments), *parts)
-
-
 @pytest.mark.parametrize(
     ("content", "part"),
     [
@@ -111,28 +103,84 @@ def test_a_bad_bundle_is_one_line(command: Command, tmp_path: Path, content: str
 
 
 BAD_ARGUMENTS = {
-    "missing bundle": (["replay", "none.json"], "none.json: no such bundle"),
-    "no bundle named": (["replay"], "Missing argument"),
-    "unknown command": (["retrieve"], "No such command 'retrieve'"),
-    "unknown export form": (["export", "cems", "--format", "xml"], "'xml'"),
-    "export to nowhere": (["export", "cems", "--out", "no/such/file"], "cannot be written"),
-    "search without a store": (["search", "x", "--store", "none"], "no store at none"),
-    "bad as-of": (["search", "x", "--as-of", "2026-13-01"], "--as-of 2026-13-01: expected an ISO 8601"),
-    "missing input": (["import", "none.jsonl", "--store", "s"], "none.jsonl does not exist"),
-    "unknown input format": (["import", __file__, "--format", "xml", "--store", "s"], "format: 'xml' is not one of"),
-    "unrecognised input": (["import", __file__, "--store", "s"], "not recognised"),
+    "retrieve": "No such command 'retrieve'",
+    "replay": "Missing argument",
+    "replay none.json": "none.json: no such bundle",
+    "replay {bundle} --set fusion.kk=3": "fusion.kk: unknown key; the nearest known key is fusion.k",
+    "replay {bundle} --set fusion.k=-1": "fusion.k: -1 is not allowed",
+    "replay {bundle} --set fusion.k": "expected KEY=VALUE",
+    "replay {bundle} --preset cemss": "preset cemss: unknown",
+    "replay {bundle} --preset": "--preset",
+    "replay {bundle} --config none.yaml": "none.yaml: no such config file",
+    "replay {bundle} --config none": "neither a config file nor a preset",
+    "replay {bundle} --preset cems --config cems": "not both",
+    "replay {bundle} --preserve cems": "No such option: --preserve",
+    "export cems --format xml": "'xml'",
+    "export cems --out no/such/file": "cannot be written",
+    "import none.jsonl": "none.jsonl does not exist",
+    "import {this} --format xml": "format: 'xml' is not one of",
+    "import {this}": "not recognised",
+    "import x.jsonl --scale 3..1": "is not LOW..HIGH",
+    "search x --store none": "no store at none",
+    "search ''": "query: it is empty",
+    "search x --as-of 2026-13-01": "--as-of 2026-13-01: expected an ISO 8601",
+    "search x --bundle no/such/b.json": "cannot be written",
+    "search x --redact": "--redact needs a --bundle",
+    "gather nothing --out x": "neither a query set of the store",
+    "why x m8": "m8: no such memory; the nearest are m008, m018, m028",
+    "blame November": "is one word",
+    "blame ''": "the text is empty",
+    "blame 'You move in May.' --query moving --returned": "leave out one of the two",
+    "judgments --format qrel": "did you mean qrels",
+    "judgments --judge Zoe": "no label of 'Zoe'",
+    "judgments --rule loudest": "majority, strictest, decided",
+    "judgments --query-set none": "no query set 'none'",
+    "agreement --level ratio": "nominal, ordinal, interval",
+    "dataset --format beam2 --out x": "did you mean beam",
+    "dataset --format qrels --out x": "judgments --format qrels",
+    "dataset --format beir --project none --out x": "no memory of project 'none'",
+    "supersessions --minimum 7": "minimum must be between 0 and 1, found 7",
+    "supersessions --accept no.csv": "no.csv",
+    "supersessions --contradiction-model no/such": "contradiction model no/such was not found",
+    "watch all --cron tomorrow": '--cron "tomorrow": expected five fields of cron',
+    "watch all --fail-on-regression hit": "needs a cut-off",
+    "watch nothing": "nothing",
+    "config-history 7": "no config 7 in the history",
+    "config-history --out x.yaml": "name its ID",
+    "config-history 1 --add cems": "neither an ID nor --out",
+    "config-history --add none.yaml --author Ada": "none.yaml",
+    "config-history --add cems --author ' '": "is not a name",
+    "tune {evidence} --out x.yaml --metric reranked": "name a measure too",
+    "tune {evidence} --out x.yaml --space fusion.kk": "the nearest known one is fusion.k",
+    "tune {evidence} --out x.yaml --space rerank.backend": "needs new evidence",
+    "tune {evidence} --out x.yaml --metric R@5": "write hit@5",
+    "tune {evidence} --out x.yaml --guard a:b:c": "--guard a:b:c",
+    "tune {evidence} --out x.yaml --without-labels --open-holdout": "nothing is sealed",
+    "fidelity": "name a file of answers, a query set of the store with --recorded SET, or a server with --ask ADDRESS",
+    "fidelity none.json": "none.json does not exist",
+    "fidelity --recorded none": "no query set 'none' in the store",
+    "fidelity --recorded x --data .": "a --data folder keeps no answers; name a --store",
+    "fidelity --recorded x --order best": "'best' is not one of departing, lowest",
+    "fidelity --recorded sample_data": "query set sample_data has no recorded answers",
+    "fidelity {recording} --assert same_oder>=1": "same_oder is no measure of fidelity",
+    "fidelity {recording} --data none": "no such folder",
+    "fidelity {recording} {recording} --nearest": "name one file of answers, query set or server",
+    "fidelity {recording} --nearest --explain": "--nearest: it takes no --explain",
+    "fidelity {recording} --out x.yaml": "--out is an option of --nearest",
+    "fidelity {recording} --scores 9": "--scores is an option of --nearest",
+    "fidelity {recording} --nearest --lists theirs": "'theirs' is not one of own, ties, recorded",
 }
+OF_NO_STORE = ("retrieve", "replay", "export", "tune")
 
 
-@pytest.mark.parametrize(("arguments", "part"), BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS.keys())
-def test_a_bad_argument_is_one_line(command: Command, arguments: list[str], part: str) -> None:
-    assert_refused(command(*arguments), part)
-
-
-def test_an_empty_input_is_one_line_and_makes_no_store(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "empty.jsonl").write_text("")
-    assert_refused(command("import", "empty.jsonl", "--store", "s"), "empty.jsonl is empty")
-    assert not (tmp_path / "s").exists()
+@pytest.mark.parametrize(("line", "part"), BAD_ARGUMENTS.items())
+def test_a_bad_argument_is_one_line(
+    command: Command, bundle: Path, evidence: Path, sample_store: Path, line: str, part: str
+) -> None:
+    recording = ROOT / "tests" / "recordings" / "sample_cut.json"
+    words = shlex.split(line.format(bundle=bundle, evidence=evidence, recording=recording, this=__file__))
+    alone = words[0] in OF_NO_STORE or {"--store", "--data"} & {*words}
+    assert_refused(command(*words, *(() if alone else ("--store", sample_store))), part)
 
 
 def test_entries_that_are_not_imported_are_named_with_their_folder(
@@ -177,10 +225,6 @@ def test_an_exported_config_is_read_back_equal(command: Command, form: str, name
     assert again.out == printed.out
 
 
-def test_an_export_states_the_changes(command: Command) -> None:
-    assert parse_config(command("export", "cems", "--set", "fusion.k=7").out).fusion.k == 7
-
-
 def test_help_and_version_are_no_errors(command: Command) -> None:
     assert command("--version").out.startswith("cems_workbench ")
     assert "Commands:" in command("--help").out
@@ -212,8 +256,6 @@ def test_the_module_runs_as_a_program(bundle: Path) -> None:
 
 class TestWithTheRealModel:
     """Import, search and what holds a store; these embed."""
-
-    pytestmark = MODELS
 
     def test_a_search_written_as_a_bundle_replays_to_the_same_trace(self, command: Command, store: Path) -> None:
         settings = ["--preset", "qmd", "--set", "rerank.depth=8"]
@@ -248,19 +290,6 @@ class TestWithTheRealModel:
             parts = row["cells"]["fusion"]["parts"]
             assert parts and all(f"{label} {value:.4f}" in printed for label, value in parts.items())
 
-    def test_expansions_typed_by_hand_are_searched(self, command: Command, sample_store: Path) -> None:
-        finished = command("search", QUERY, "--variant", "revert a release", "--store", sample_store, "--json")
-        lists = next(stage for stage in json.loads(finished.out)["stages"] if stage["name"] == "lists")["lists"]
-        assert {"vector:0", "vector:1"} <= {entry["name"] for entry in lists}
-
-    @pytest.mark.parametrize("query", ["", "   "])
-    def test_an_empty_query_is_one_line(self, command: Command, sample_store: Path, query: str) -> None:
-        assert_refused(command("search", query, "--store", sample_store), "query: it is empty")
-
-    def test_a_bundle_that_cannot_be_written_is_one_line(self, command: Command, sample_store: Path) -> None:
-        finished = command("search", QUERY, "--store", sample_store, "--bundle", "no/such/b.json")
-        assert_refused(finished, "cannot be written")
-
     def test_broken_rows_are_listed_and_the_rest_is_imported(self, command: Command, tmp_path: Path) -> None:
         rows = ['{"id": "a", "content": "redis cache"}', "{broken", '{"id": "c"}', '{"id": "d", "content": "blue sky"}']
         (tmp_path / "memories.jsonl").write_text("\n".join(rows))
@@ -272,18 +301,6 @@ class TestWithTheRealModel:
         assert "2 memories in the store" in finished.out
         found = json.loads(command("search", "redis", "--store", "s", "--json").out)
         assert found["results"][0]["memory_id"] == "a"
-
-    def test_importing_twice_changes_nothing(self, command: Command, tmp_path: Path) -> None:
-        (tmp_path / "memories.jsonl").write_text('{"id": "a", "content": "redis cache"}\n')
-        assert command("import", "memories.jsonl", "--store", "s").code == 0
-        again = json.loads(command("import", "memories.jsonl", "--store", "s", "--json").out)
-        assert again["inputs"][0]["memories"]["unchanged"] == 1
-        assert again["embedded"] == 0
-
-    def test_doctor_is_content_with_an_imported_store(self, command: Command, sample_store: Path) -> None:
-        finished = command("doctor", "--store", sample_store, "--json")
-        assert finished.code == 0
-        assert {check["status"] for check in json.loads(finished.out)} <= {"ok", "optional"}
 
     def test_a_misspelt_project_gets_its_nearest_name(self, command: Command, sample_store: Path) -> None:
         asked = ["--project", "harbor/apii", "--only-project", "--store", sample_store]
@@ -327,7 +344,6 @@ def shared_store(store: Path) -> Iterator[tuple[Path, Callable[[], list[int]]]]:
         holder.communicate(timeout=20)
 
 
-@pytest.mark.models
 def test_commands_work_on_a_store_that_another_process_has_open(
     command: Command, shared_store: tuple[Path, Callable[[], list[int]]], tmp_path: Path
 ) -> None:
@@ -348,7 +364,6 @@ def test_commands_work_on_a_store_that_another_process_has_open(
         assert seen() == [1, now.memories.count()]
 
 
-@pytest.mark.models
 @pytest.mark.thorough
 def test_the_issues_query_finds_the_support_group(command: Command, shared: Path) -> None:
     conversation = shared / "data" / "locomo" / "26.json"
@@ -360,19 +375,180 @@ def test_the_issues_query_finds_the_support_group(command: Command, shared: Path
     assert "26/D1:3" in results
 
 
-@pytest.mark.models
-def test_several_queries_at_once_say_what_each_of_them_found(command: Command, store: Path) -> None:
-    asked = ["--variant", "argo rollouts", "--variant", "deploy on friday", "--set", "rerank.backend=none"]
-    done = command("search", QUERY, "--preset", "memory_agent", *asked, "--set", "judge.backend=none", "--store", store)
-    assert done.code == 0, done.err
-    assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in done.out
-    assert "given by query" in done.out
-    assert re.search(r"2 +expansion +deploy on friday +\d+ +\d+", done.out)
-
-
 def test_the_app_says_how_to_open_it_where_its_port_is_taken(command: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert_refused(
             command("app", "--headless", "--port", port), f"port {port} is in use", "--port ", "make run PORT="
         )
+
+
+ESC = "\x1b]0;title\x07\x1b[31m\x9b2J\u202e\u2066"
+SHOWN = "\u200d é 漢 🙂"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder of memories, queries and judgments, and a config, with escapes in every text."""
+    folder = tmp_path / f"in{ESC}"
+    folder.mkdir()
+    texts = {name: f"{name} {ESC} deploy {SHOWN}" for name in ("content", "title", "category", "project", "author")}
+    rows = [{"id": f"m{n}{ESC[10:]}" if n == 2 else f"m{n}", "tags": [ESC], ESC: 1, **texts} for n in range(3)]
+    (folder / f"memories{ESC}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + f'{{"{ESC}"')
+    (folder / "queries.jsonl").write_text(json.dumps({"qid": "q1", "query": f"deploy {ESC}"}) + "\n")
+    (folder / "judgments.jsonl").write_text(
+        json.dumps({"qid": "q1", "memory_id": "m1", "grade": 3, "judge": "human:a"}) + "\n"
+    )
+    (tmp_path / "c.yaml").write_text(
+        json.dumps({"name": f"mine {ESC}", "rerank": {"backend": "none"}, "judge": {"backend": "none"}})
+    )
+    (tmp_path / f"bad{ESC}.yaml").write_text(json.dumps({ESC: 1}))
+    return folder
+
+
+def test_no_command_writes_what_acts_on_a_terminal(command: Command, hostile: Path, tmp_path: Path) -> None:
+    store, config, query = ("--store", tmp_path / "store"), tmp_path / "c.yaml", f"deploy {ESC}"
+    evidence = tmp_path / "e.evidence"
+    runs = (
+        ("import", hostile, *store, "--query-set", "names"),
+        ("config-history", "--add", config, *store),
+        ("config-history", *store),
+        ("search", query, "--config", config, "--project", ESC, *store),
+        ("why", query, "m1", "--config", config, *store),
+        ("search", query, "--config", tmp_path / f"bad{ESC}.yaml", *store),
+        ("search", query, "--set", f"{ESC}=1", *store),
+        ("gather", "names", "--out", evidence, "--config", config, *store),
+        ("evaluate", evidence, "--config", config, *store),
+        ("replay", tmp_path / f"none{ESC}"),
+        ("judgments", "--query-set", ESC, *store),
+        ("search", query, "--json", "--config", config, *store),
+    )
+    said = []
+    for run in runs:
+        finished = command(*run)
+        said.append(finished.out + finished.err)
+        acting = {c for c in said[-1] if unicodedata.category(c) in ("Cc", "Cf") and c not in "\n\u200d"}
+        assert not acting and "Traceback" not in said[-1], (run[0], acting, said[-1])
+    assert SHOWN in said[3] and ESC in json.loads(said[-1])["query"]
+
+
+COUNT = 40
+TEXTS = [
+    f"note {i}: the {word} of harbor {i % 7} is kept in drawer {i}"
+    for i, word in enumerate(["key", "plan", "bill", "map"] * 10)
+]
+IDS = [f"m{i}" for i in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Float32:
+    """What the packaged embedder makes of the texts, each of another length."""
+    made = local_embedder("sentence-transformers/all-MiniLM-L6-v2").encode(TEXTS)
+    return made * np.linspace(0.5, 3, COUNT, dtype=np.float32)[:, None]
+
+
+@pytest.fixture
+def memories(tmp_path: Path) -> Path:
+    path = tmp_path / "memories.jsonl"
+    path.write_text("".join(json.dumps({"id": i, "content": text}) + "\n" for i, text in zip(IDS, TEXTS, strict=True)))
+    return path
+
+
+def parquet(path: Path, ids: list[Any], rows: list[Any], kind: pa.DataType | None = None) -> Path:
+    pq.write_table(
+        pa.table({"id": pa.array(ids, pa.string()), "vector": pa.array(rows, kind or pa.list_(pa.float64()))}), path
+    )
+    return path
+
+
+def found(command: Command, memories: Path, store: Path, given: Path) -> tuple[int, dict[str, Any]]:
+    ended = command("import", str(memories), "--vectors", str(given), "--store", str(store), "--json")
+    return ended.code, json.loads(ended.out)
+
+
+def test_given_vectors_are_found_by_as_embedded_ones_are(
+    command: Command, memories: Path, vectors: Float32, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "v.npy", vectors.astype(np.float16))
+    order = np.random.default_rng(5).permutation(COUNT).tolist()
+    fixed = parquet(
+        tmp_path / "v.parquet",
+        [IDS[i] for i in order] + ["stranger"],
+        [vectors[i].tolist() for i in order] + [vectors[0].tolist()],
+        pa.list_(pa.float32(), 384),
+    )
+    hits = []
+    for name, given in (("npy", tmp_path / "v.npy"), ("parquet", fixed)):
+        code, said = found(command, memories, tmp_path / name, given)
+        assert (code, said["vectors_taken"], said["embedded"], said["problem"]) == (0, COUNT, 0, None)
+        hits.append(ranked(command, tmp_path / name))
+    assert command("import", str(memories), "--store", str(tmp_path / "embedded")).code == 0
+    hits.append(ranked(command, tmp_path / "embedded"))
+    assert [row[0] for row in hits[0]] == [row[0] for row in hits[1]] == [row[0] for row in hits[2]]
+    np.testing.assert_allclose([row[1] for row in hits[1]], [row[1] for row in hits[2]], atol=1e-5)
+
+
+def ranked(command: Command, store: Path) -> list[tuple[str, float]]:
+    ended = command(
+        "search", "which drawer has the plan of harbor 3", "--preset", "cems", "--store", str(store), "--json"
+    )
+    return [(row["memory_id"], row["score"]) for row in json.loads(ended.out)["results"]]
+
+
+def test_bad_rows_are_named_and_what_has_no_vector_is_embedded(
+    command: Command, memories: Path, vectors: Float32, tmp_path: Path
+) -> None:
+    rows: list[Any] = [vector.tolist() for vector in vectors]
+    rows[3], rows[4], rows[5], rows[6] = rows[3][:7], None, [float("nan")] * 384, [0.0] * 384
+    given = parquet(tmp_path / "v.parquet", [*IDS[:9], None, IDS[1]], [*rows[:9], rows[9], rows[1]])
+    code, said = found(command, memories, tmp_path / "store", given)
+    assert [(error["row"], error["field"]) for error in said["errors"]] == [
+        (4, "vector"),
+        (5, "vector"),
+        (6, "vector"),
+        (7, "vector"),
+        (10, "id"),
+        (11, "id"),
+    ]
+    assert "it has 7 values; the embedder's have 384" in said["errors"][0]["reason"]
+    assert (code, said["vectors_taken"], said["embedded"], said["problem"]) == (2, 5, COUNT - 5, None)
+
+
+def test_vectors_of_other_texts_are_refused_and_a_search_embeds_what_is_there(
+    command: Command, memories: Path, vectors: Float32, tmp_path: Path
+) -> None:
+    given = parquet(tmp_path / "v.parquet", IDS, [vector.tolist() for vector in np.roll(vectors, 1, axis=0)])
+    code, said = found(command, memories, tmp_path / "store", given)
+    assert code == 2 and said["memories_in_store"] == COUNT
+    assert "v.parquet: the vector of m" in said["problem"] and "the minimum 0.9" in said["problem"]
+    assert len(ranked(command, tmp_path / "store")) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("v.csv", "the suffix must be .parquet or .npy"),
+        ("none.parquet", "no such file"),
+        ("text.npy", "it is no .npy file of numbers"),
+        ("text.parquet", "it cannot be read as Parquet"),
+        ("other.parquet", "it has no column 'vector'; it has id, embedding"),
+        ("words.parquet", "not a list of floating point numbers"),
+        ("short.npy", "it has 3 rows for 40 memories"),
+        ("narrow.npy", "its vectors have 7 values; the embedder's have 384"),
+    ],
+)
+def test_a_file_that_has_none_is_one_line(
+    command: Command, memories: Path, tmp_path: Path, name: str, said: str
+) -> None:
+    given = tmp_path / name
+    if name.startswith("text"):
+        given.write_text("no vectors")
+    elif name == "other.parquet":
+        pq.write_table(pa.table({"id": ["a"], "embedding": [[0.5]]}), given)
+    elif name == "words.parquet":
+        pq.write_table(pa.table({"id": ["a"], "vector": ["0.5"]}), given)
+    elif name.endswith(".npy"):
+        np.save(given, np.ones((3, 384) if name == "short.npy" else (COUNT, 7), np.float32))
+    ended = command("import", str(memories), "--vectors", str(given), "--store", str(tmp_path / "store"))
+    assert ended.code == 2
+    assert said in ended.err and len([line for line in ended.err.splitlines() if "--vectors" in line]) == 1

@@ -1,4 +1,4 @@
-"""`tune` and `export` on the command line, from an evidence file to a `.env`."""
+"""`tune`, with and without labels, `export`, `config-history` and `watch` on the command line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,25 @@ import pytest
 
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.cli import tune as tuning
-from cems_workbench.config import dump_config, import_config, load_config, preset, read_card
+from cems_workbench.config import (
+    EvidenceCard,
+    card_path,
+    dump_config,
+    import_config,
+    load_config,
+    preset,
+    read_card,
+    with_values,
+)
+from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.jobs.unlabelled import MAX_QUERIES, unlabelled_selection
+from cems_workbench.jobs.watching import points
+from cems_workbench.records import ParsedInput, Query
+from cems_workbench.store import Store
+from cems_workbench.ui.evaluate.experiments import figure
 from tests.planted import planted_file
+from tests.sample import answered_queries, copied, store_with_set
 
 Command = Callable[..., Any]
 SPACE = ("--space", "lists.vector.weight=0.5:2.5:0.5", "--space", "fusion.score_blend=0:0.5:0.25")
@@ -138,52 +155,167 @@ def test_two_objectives_print_the_front_and_its_configs(command: Command, eviden
     assert "Pareto front" in command(*asked).out
 
 
-def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
-    command: Command, evidence: Path, tmp_path: Path
+@pytest.fixture(scope="module")
+def ten_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with ten of its answered queries as a set."""
+    with copied(sample_store, tmp_path_factory.mktemp("unlabelled")) as opened:
+        opened.query_sets.put("ten", answered_queries(opened)[:10], "test")
+        return opened.path
+
+
+@pytest.mark.thorough
+def test_a_proposal_without_labels_says_so_and_is_held_against_them(
+    command: Command, ten_store: Path, tmp_path: Path
 ) -> None:
-    from cems_workbench.evaluation.batch import LabelledBatch
-    from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.scorer import search_marks
+    reading = ("--preset", "cems", "--set", "rerank.backend=cross_encoder")
+    gathered = command("gather", "ten", "--store", ten_store, "--out", "ten.evidence", *reading)
+    assert gathered.code == 0, gathered.err
+    asked = (
+        "tune",
+        "ten.evidence",
+        *reading,
+        "--without-labels",
+        "--out",
+        "best.yaml",
+        "--group-by",
+        "query",
+        "--folds",
+        "3",
+    )
+    before = read_evidence_file(tmp_path / "ten.evidence").content_hash
+    finished = command(*asked, "--json")
+    assert finished.code == 0, finished.err
+    found = json.loads(finished.out)
+    assert found["unlabelled"]["stands_in"] == "cross_encoder" and found["holdout"] is None and found["looks"] == 0
+    assert [row["source"] for row in found["unlabelled"]["lists"]] == ["vector", "lexical"]
+    held = found["unlabelled"]["by_judgments"]
+    assert held["proposal"]["queries"] == held["labelled"]["queries"] == 8  # a fifth of ten stays sealed
+    assert {path for path, _, _ in found["changes"]} <= {"lists.vector.weight", "lists.lexical.weight", "name"}
+    tuned = load_config(tmp_path / "best.yaml")
+    assert tuned.rerank == preset("cems").config.rerank.model_copy(update={"backend": "cross_encoder"})
+    head = (tmp_path / "best.yaml").read_text(encoding="utf-8").partition("\nversion")[0]
+    assert "no judgment chose it" in head and "tuned against" not in head
+    card = read_card(tmp_path / "best.card.json")
+    assert card.unlabelled and card.looks == 0 and card.measured[0].metric.endswith("against the reranker’s order")
+    assert read_evidence_file(tmp_path / "ten.evidence").content_hash == before
+    shown = command(*asked)
+    assert shown.code == 0 and "UNLABELLED" in shown.out and "each list alone" in shown.out
 
-    found = read_evidence_file(evidence)
-    batch = LabelledBatch.of(found)
-    grades = dict(zip(batch.qids, batch.grades, strict=True))
-    again = LabelledBatch.of(found)
-    first = batch.qids[0]
-    other = batch.regraded(grades | {first: {key: 2 for key in grades[first]}})
-    marks = search_marks(found.replay_hash, batch, ["nDCG@10"], 0)
-    assert search_marks(found.replay_hash, again, ["nDCG@10"], 0) == marks
-    assert search_marks(found.replay_hash, other, ["nDCG@10"], 0) != marks
 
-
-BAD = {
-    "a cost alone": (("--metric", "reranked"), "name a measure too"),
-    "no such parameter": (("--space", "fusion.kk"), "the nearest known one is fusion.k"),
-    "a gather parameter": (("--space", "rerank.backend"), "needs new evidence"),
-    "a bad measure": (("--metric", "R@5"), "write hit@5"),
-    "a bad guard": (("--guard", "a:b:c"), "--guard a:b:c"),
-    "one group": (("--group-by", "type", "--folds", "3", "--holdout", "0.7"), None),
-}
-
-
-@pytest.mark.parametrize(("arguments", "part"), BAD.values(), ids=BAD.keys())
-def test_what_cannot_be_tuned_is_one_line(
-    command: Command, evidence: Path, arguments: tuple[str, ...], part: str | None
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (("--without-labels", "--open-holdout"), "nothing is sealed"),
+        (("--without-labels", "--space", "rerank.depth"), "agreeing with itself"),
+        (("--without-labels", "--preset", "cems"), "no reranker whose order can replace judgments"),
+    ],
+)
+def test_what_cannot_be_done_without_labels_is_refused_in_a_line(
+    command: Command, ten_store: Path, tmp_path: Path, added: tuple[str, ...], said: str
 ) -> None:
-    finished = command("tune", evidence, "--out", "x.yaml", "--trials", "3", *arguments)
-    if part is None:  # queries without a type are groups of their own, which can be split
-        assert finished.code == 0
-    else:
-        assert finished.code == 2 and part in finished.err and finished.err.count("\n") == 1
+    with Store.open(ten_store) as opened:
+        scored = "agreeing" in said
+        opened.query_sets.put("two", answered_queries(opened)[:2], "test")
+    reading = ("--set", "rerank.backend=cross_encoder") if scored else ()
+    assert (
+        command("gather", "two", "--store", ten_store, "--out", "two.evidence", "--preset", "cems", *reading).code == 0
+    )
+    own = () if "--preset" in added else ("--preset", "cems", *reading)
+    refused = command("tune", "two.evidence", "--out", "best.yaml", *own, *added)
+    assert refused.code == 2 and said in " ".join(refused.err.split()) and not (tmp_path / "best.yaml").exists()
 
 
-def test_whatever_takes_a_config_takes_each_form(command: Command, tmp_path: Path) -> None:
-    for form, name in (("toml", "c.toml"), ("python", "c.py"), ("json", "c"), ("yaml", "d"), ("toml", "e")):
-        assert command("export", "qmd", "--format", form, "--out", name).code == 0
-        again = command("export", name, "--format", "yaml")
-        assert import_config(again.out).config == preset("qmd").config, name
-    (tmp_path / ".env").unlink(missing_ok=True)
-    (tmp_path / "x.env").write_text("CEMS_SCORE_GAP_RATIO=0.4\nCEMS_SCORE_GAPS=1\n")
-    read = command("export", "x.env")
-    assert read.code == 0 and import_config(read.out).config.gap.ratio == 0.4
-    assert read.err.startswith("warning: x.env: line 2: CEMS_SCORE_GAPS: no parameter")
+def test_of_a_large_set_the_same_sample_is_asked_each_time_and_of_a_small_one_all(tmp_path: Path) -> None:
+    queries = tuple(Query(f"q{i}", f"query {i}") for i in range(MAX_QUERIES + 50))
+    with Store.open(tmp_path / "large") as large:
+        large.add(ParsedInput("large", "jsonl", queries=queries))
+        large.query_sets.put("large", queries, "test")
+        large.query_sets.put("small", queries[:7], "test")
+        one, again = (unlabelled_selection("large", large).queries for _ in range(2))
+        assert one == again and len(one) == MAX_QUERIES and set(one) < set(queries)
+        assert len(unlabelled_selection("small", large).queries) == 7
+
+
+CARD = EvidenceCard(
+    baseline="cems",
+    measured=(),
+    split="5 folds",
+    looks=1,
+    trials=20,
+    seed=0,
+    corpus_hash="elsewhere/3",
+    evidence_hash="e",
+    versions={},
+    date="2026-11-22",
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A store, and a tuned config beside its card."""
+    Store.open(tmp_path / "store").close()
+    config = with_values(preset("cems").config, {"name": "cems-tuned", "fusion.k": 17})
+    (tmp_path / "best.yaml").write_text(dump_config(config), encoding="utf-8")
+    card_path(tmp_path / "best.yaml").write_text(CARD.to_json(), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_config_is_kept_listed_shown_and_restored(command: Command, place: Path) -> None:
+    asked = ("config-history", "--store", "store")
+    assert "no config is saved yet" in command(*asked).out
+    kept = command(*asked, "--add", "best.yaml", "--why", "temporal questions", "--author", "Ada")
+    assert kept.code == 0 and kept.out.startswith("kept as config 1: cems-tuned\n")
+    assert "without an evidence card" in command(*asked, "--add", "qmd", "--author", "Bo").out
+    listed = command(*asked)
+    assert listed.code == 0 and all(word in listed.out for word in ("cems-tuned", "Ada", "temporal", "qmd", "Bo"))
+    rows = json.loads(command(*asked, "--json").out)
+    assert [(row["id"], row["name"], row["base"], row["evidence"]) for row in rows] == [
+        (2, "qmd", None, False),
+        (1, "cems-tuned", "cems", True),
+    ]
+    shown = command(*asked, "1")
+    assert "k: 17" in shown.out and "# Evidence card" in shown.out
+    assert shown.err.startswith("warning: Its evidence card of 2026-11-22 is from another store (elsewhere)")
+    assert json.loads(command(*asked, "1", "--json").out)["config"]["fusion"]["k"] == 17
+    assert command(*asked, "1", "--out", "back.toml").code == 0
+    assert load_config(place / "back.toml") == load_config(place / "best.yaml")
+    assert read_card(place / "back.card.json") == CARD
+
+
+def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
+    command: Command, sample_store: Path, tmp_path: Path
+) -> None:
+    store = store_with_set(sample_store, tmp_path, "few", 12)
+    asked = ("watch", "few", "--store", store, "--preset", "cems", "--fail-on-regression", "nDCG@10 p<0.05")
+    first = command(*asked, "--json")
+    assert first.code == 0 and json.loads(first.out)["last"] is None and json.loads(first.out)["assertions"] == []
+    again = command(*asked)
+    assert (
+        again.code == 0
+        and "changed since: nothing" in again.out
+        and "Pass: cems now loses no more than 0 nDCG@10" in again.out
+    )
+    (tmp_path / "one.jsonl").write_text('{"id": "added", "content": "one more memory"}\n')
+    assert command("import", "one.jsonl", "--store", store).code == 0
+    worse = command(
+        *asked, "--set", "lists.vector.enabled=false", "--set", "lists.lexical.depth=1", "--note", "one hit", "--json"
+    )
+    values = json.loads(worse.out)
+    assert worse.code == 1 and values["changed"] == ["memories", "config"]
+    (row,) = [row for row in values["since"] if row["measure"] == "nDCG@10"]
+    assert row["now"] < row["before"] and row["interval"][1] < 0 and row["p"] < 0.05 and row["queries"] == 12
+    assert values["assertions"][0]["line"].startswith("Fail: cems now loses nDCG@10 against ")
+    other = command("watch", "few", "--store", store, "--preset", "recollection", "--json")
+    assert other.code == 0 and json.loads(other.out)["last"] is None  # another config begins anew
+    with Store.open(store) as opened:
+        found = points(opened.configs.watched(), "few", parse_measure("nDCG@10"))
+    assert [(point.name, point.changed) for point in found] == [
+        ("cems", None),
+        ("cems", ()),
+        ("cems", ("memories", "config")),
+        ("recollection", None),
+    ]
+    assert [point.mean for point in found[:3]] == pytest.approx([row["before"]] * 2 + [row["now"]])
+    lines = figure(found, "nDCG@10").data
+    assert [line.name for line in lines] == ["cems", "recollection"]
+    assert list(lines[0].marker.symbol) == ["circle", "circle", "circle-open"]

@@ -1,43 +1,42 @@
-"""`fidelity`: recorded answers beside what a config computes, from a store or from files alone."""
+"""`fidelity`: recorded answers, logs and a server beside what a config computes; `--nearest` finds the config that made them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from cems_workbench.config import preset
-from cems_workbench.formats.recorded_answers import read_recording
+from cems_workbench.config import PipelineConfig, load_config, preset, with_values
+from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
 from cems_workbench.jobs import factory
 from cems_workbench.jobs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
+from cems_workbench.jobs.nearest import MAX_SCORES, Nearest, find_nearest, halves
 from cems_workbench.jobs.query_set_evidence import pending_gathers
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
+from tests.sample import answered_queries
+from workbench_tools.cems import searched
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
 
     from tests.sample import SampleEmbedder
 
+
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "tests" / "recordings" / "sample_cut.json"
 """Ten of the answers that CEMS 0.9.3 gave on the sample data, with its lexical lists."""
-
 SHARED = ROOT.parent / "shared" / "cems"
-
-pytestmark = [pytest.mark.models]
-
-
-def refused(finished: Finished) -> str:
-    """The one line of an input that cannot be used."""
-    assert finished.code == 2
-    assert len(finished.err.splitlines()) == 1, finished.err
-    return finished.err.strip()
 
 
 def measured(finished: Finished) -> dict[str, Any]:
@@ -72,18 +71,6 @@ def test_what_the_workbench_answers_itself_is_the_same_to_the_last_digit(
     found = measured(finished)
     assert found["measures"]["same_order"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "count": 3}
     assert (found["score_difference"], found["differing"]) == (0.0, [])
-
-
-def test_a_recording_is_measured_and_its_differences_are_listed(command: Command, store: Path) -> None:
-    finished = command("fidelity", RECORDING, "--preset", "recollection", "--store", store, "--json")
-    assert finished.code == 0
-    found = measured(finished)
-    assert (found["queries"], found["form"], found["config"]) == (10, "recording", "recollection")
-    assert found["applied"] == {"max_tokens": "4000"}
-    differing = found["differing"]
-    assert len(differing) == 10 - found["measures"]["same_order"]["count"] > 0
-    assert [row["rbo"] for row in differing] == sorted(row["rbo"] for row in differing)
-    assert all(row["stage"] and row["cause"] for row in differing)
 
 
 def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
@@ -144,28 +131,21 @@ def test_files_alone_do(command: Command, tmp_path: Path) -> None:
     assert (differing["qid"], differing["recorded"]) == ("q01", ["m001", "m002"])
 
 
-def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) -> None:
-    def answered(text: str) -> Path:
-        path = tmp_path / "bad.json"
-        path.write_text(text)
-        return path
-
-    at = ("--store", store)
-    assert (
-        refused(command("fidelity", tmp_path / "none.json", *at)) == f"error: {tmp_path / 'none.json'} does not exist"
-    )
-    bad = answered('{"answers": [{"query": "x", "results": [{"id": "m1", "score": "high"}]}]}')
-    assert refused(command("fidelity", bad, *at)).startswith(
-        f"error: {bad}: there are no answers: {bad}:1: qid: must be a text"
-    )
-    strange = answered('{"answers": [{"qid": "q1", "query": "x", "results": ["elsewhere"]}]}')
-    assert "none of its memories is in the store" in refused(command("fidelity", strange, *at))
-    assert "same_oder is no measure of fidelity" in refused(
-        command("fidelity", RECORDING, "--assert", "same_oder>=1", *at)
-    )
-    assert "not both" in refused(command("fidelity", RECORDING, "--data", ROOT / "sample_data", *at))
-    assert "no such folder" in refused(command("fidelity", RECORDING, "--data", tmp_path / "none"))
-    assert "name a --preset or" not in refused(command("fidelity", RECORDING, "--preset", "none", *at))
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (
+            {"query": "x", "results": [{"id": "m1", "score": "high"}]},
+            "there are no answers: {path}:1: qid: must be a text",
+        ),
+        ({"qid": "q1", "query": "x", "results": ["elsewhere"]}, "none of its memories is in the store"),
+    ],
+)
+def test_bad_answers_are_one_line(command: Command, store: Path, tmp_path: Path, answer: object, line: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({"answers": [answer]}))
+    finished = command("fidelity", path, "--store", store)
+    assert (finished.code, len(finished.err.splitlines())) == (2, 1) and line.format(path=path) in finished.err
 
 
 @pytest.mark.thorough
@@ -205,3 +185,240 @@ def test_a_run_that_was_cancelled_goes_on_where_it_was(resources: Resources) -> 
     measured = measure_fidelity(setting, queries, resources)
     assert len(measured.fidelity.queries) == len(queries) == 10
     assert measured.to_json() == measure_fidelity(setting, queries, resources).to_json()
+
+
+STARTS = ("mem0", "engram_head", "engram_search", "recollection")
+CHANGES: dict[str, Any] = {"lists.recency.weight": 0.9, "fusion.k": 5.0}
+
+
+def answered_by(config: PipelineConfig, resources: Resources, count: int) -> Recording:
+    """What a config answers to queries of the store, as a recording without lists."""
+    answers = []
+    for query in answered_queries(resources.store)[:count]:
+        request = Request(query.query, query.project, query.as_of)
+        results = replay(gather(request, config, resources), config).results
+        rows = [{"id": row.memory_id, "score": row.score} for row in results]
+        moment = query.as_of.isoformat() if query.as_of else None
+        answers.append(
+            {"qid": query.qid, "query": query.query, "project": query.project, "as_of": moment, "results": rows}
+        )
+    return parse_recording(json.dumps({"engine": "elsewhere", "answers": answers}), "elsewhere.json")
+
+
+def nearest_of(
+    recording: Recording, names: tuple[str, ...], resources: Resources, most_scores: int = MAX_SCORES
+) -> Nearest:
+    return find_nearest(
+        recording,
+        [preset(name).config for name in names],
+        lambda config: setting_for(recording, config),
+        lambda setting: asked_queries(recording, {}, setting=setting),
+        resources,
+        most_scores=most_scores,
+    )
+
+
+@pytest.mark.thorough
+def test_a_preset_with_two_changed_parameters_is_found_again(resources: Resources) -> None:
+    made = with_values(preset("engram_head").config, CHANGES)
+    recording = answered_by(made, resources, 30)
+    found = nearest_of(recording, STARTS, resources)
+    assert found.start == "engram_head"
+    assert {path: value for path, _, value in found.changes} == CHANGES
+    before, after = found.reported
+    searched, held = halves(recording)
+    assert {query.qid for query in after.fidelity.queries} == held
+    assert len(searched | held) == 30
+    assert abs(len(searched) - len(held)) <= 4, "equal texts are in one half"
+    assert before.fidelity.value("up_to_ties") < 0.9
+    assert after.fidelity.value("up_to_ties") == 1.0
+    again = nearest_of(recording, STARTS, resources)
+    assert (again.to_json() | {"seconds": 0}) == (found.to_json() | {"seconds": 0})
+
+
+@pytest.mark.thorough
+def test_rerankers_read_as_much_as_is_allowed_and_what_is_left_out_is_said(resources: Resources) -> None:
+    recording = answered_by(with_values(preset("mem0").config, CHANGES), resources, 12)
+    none = nearest_of(recording, ("engram_search", "workbench"), resources, most_scores=0)
+    assert none.scores == 0 and "too many results (--scores)" in none.left_out["workbench"]
+    few = nearest_of(recording, ("workbench",), resources, most_scores=600)
+    assert 0 < few.scores <= 600 and "--scores N raises that" in few.lines[-1]
+    assert len(few.after[0].fidelity.queries) < len(halves(recording)[0])
+    made = answered_by(preset("engram_search").config, resources, 12)
+    same = nearest_of(made, ("engram_search", "workbench"), resources)
+    assert same.scores == 0 and "engram_search comes as close as can be" in same.left_out["workbench"]
+
+
+def test_the_config_is_written_and_reproduces_the_answers(command: Command, store: Path, tmp_path: Path) -> None:
+    """The command on a recording that states nothing, from one preset: few answers, so nothing is held out."""
+    made = with_values(preset("mem0").config, {"assembly.limit": 3, "judge.backend": "none"})
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.settings import Settings
+
+    resources = open_resources(Settings(store=store))
+    recording = answered_by(made, resources, 6)
+    resources.close()
+    path = tmp_path / "few.json"
+    answers = [
+        {"qid": one.qid, "query": one.query, "project": one.project, "results": [row.memory_id for row in one.returned]}
+        for one in recording.answers
+    ]
+    path.write_text(json.dumps({"engine": "elsewhere", "answers": answers}))
+    out = tmp_path / "nearest.yaml"
+    finished = command("fidelity", path, "--nearest", "--preset", "mem0", "--out", out, "--store", store)
+    assert finished.code == 0, finished.err
+    assert "nearest: mem0, with 1 changed parameter" in finished.out
+    assert "nothing is held out of 6 queries" in " ".join(finished.out.split())
+    assert load_config(out).assembly.limit == 3
+    again = command("fidelity", path, "--config", out, "--store", store, "--json")
+    (setting,) = json.loads(again.out)["settings"]
+    assert setting["measures"]["same_order"]["mean"] == 1.0
+
+
+LIMIT = 5
+
+
+def short(memory_id: str) -> str:
+    """What the hook logs of a memory that CEMS loaded from a file."""
+    return hashlib.md5(memory_id.encode()).hexdigest()[:8]
+
+
+def hook_events(folder: Path, *more: Any) -> Path:
+    """What CEMS's hook would have logged of the answers that CEMS 0.9.3 gave on the sample data."""
+    events = [{"ts": "2026-11-22T10:00:00+0000", "event": "SessionStart", "session_id": "s"}]
+    for n, answer in enumerate(json.loads(RECORDING.read_text())["answers"]):
+        details = [{"id": short(one["id"]), "score": round(one["score"], 3)} for one in answer["results"][:LIMIT]]
+        events.append(
+            {
+                "ts": f"2026-11-22T10:{n:02}:00+0000",
+                "event": "MemoryRetrieval",
+                "session_id": "s",
+                "query": answer["query"],
+                "result_count": len(details),
+                "details": details,
+            }
+        )
+    path = folder / "hook_events.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*events, *more])))
+    return path
+
+
+def retrieval(**fields: Any) -> dict[str, Any]:
+    return {
+        "ts": "2026-11-22T12:00:00+0000",
+        "event": "MemoryRetrieval",
+        "session_id": "s",
+        "query": "what is new here?",
+    } | fields
+
+
+def own_events(command: Command, store: Path, folder: Path) -> Path:
+    """What CEMS's hook would have logged had the workbench answered under cems_head."""
+    events = []
+    for n, typed in enumerate(
+        ("ok, how do we roll back a failed deploy?", "how do I run the tests?", "who is on call this week?")
+    ):
+        moment = f"2026-11-22T10:0{n}:00+00:00"
+        arguments = ("--as-of", moment, "--preset", "cems_head", "--store", store, "--json")
+        found = json.loads(command("search", searched(typed), *arguments).out)["results"][:LIMIT]
+        details = [{"id": short(one["memory_id"]), "score": round(one["score"], 3)} for one in found]
+        events.append(retrieval(ts=moment, query=typed, details=details))
+    path = folder / "hook_events.jsonl"
+    path.write_text("\n".join(map(json.dumps, events)))
+    return path
+
+
+def test_a_log_is_kept_as_a_query_set_and_held_against_a_config_from_there_or_from_the_file(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    path = own_events(command, store, tmp_path)
+    results = sum(len(json.loads(line)["details"]) for line in path.read_text().splitlines())
+    imported = command("import", path, "--store", store)
+    assert imported.code == 0, imported.err
+    assert "query set hook_events, version 1: 3 queries" in imported.out
+    assert f"3 recorded answers with {results} results, 0 ids not in the store" in imported.out
+    again = command("import", path, "--store", store, "--json")
+    (counts,) = json.loads(again.out)["inputs"]
+    assert counts["answers"] == {"added": 0, "updated": 0, "unchanged": 3}
+    for brought, form in (([path], "cems-hook-events"), (["--recorded", "hook_events"], "query set")):
+        (found,) = json.loads(command("fidelity", *brought, "--store", store, "--json").out)["settings"]
+        assert (found["form"], found["queries"]) == (form, 3)
+        assert found["measures"]["same_order"]["count"] == 3
+        assert found["same_scores"] == {"queries": 3, "of": 3}  # as far as they were rounded
+        assert 0 < found["score_difference"] <= 5e-4
+        assert found["differing"] == []
+
+
+@pytest.mark.thorough
+def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    known = short("m001")
+    strange = retrieval(details=[{"id": "00000000", "score": 0.5}, {"id": known, "score": 0.75}])
+    path = hook_events(tmp_path, strange, retrieval(query=" ", details=[]), retrieval(details={}))
+    imported = command("import", path, "--store", store)
+    assert imported.code == 2
+    assert "1 ids not in the store" in imported.out
+    assert imported.err.splitlines() == [
+        f"taken in part: {path}:12: details[0].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
+        f"left out: {path}:13: query: is empty",
+        f"left out: {path}:14: details: must be a list of results, found an object",
+    ]
+    found = command("fidelity", "--recorded", "hook_events", "--store", store, "--json")
+    (differing,) = [
+        one for one in json.loads(found.out)["settings"][0]["differing"] if one["query"] == strange["query"]
+    ]
+    assert (differing["recorded"], differing["cause"]) == (["00000000", "m001"], "not here")
+    measured = command("fidelity", path, "--store", store)
+    assert measured.code == 0
+    assert f"{path}:13: query: is empty (1 more such row)" in measured.err
+
+
+ASKED = 4
+
+
+@pytest.fixture
+def answering(resources: Resources) -> Iterator[str]:
+    """The address of a server that answers as `cems_head` does here, but the last query of the set by nothing; closes the store."""
+    config = preset("cems_head").config
+    queries = resources.store.queries.read()[:ASKED]
+    replies: dict[str, list[dict[str, Any]]] = {}
+    for query in queries:
+        found = replay(gather_lists(Request(query.query, query.project), config, resources), config).results
+        replies[query.query] = [{"memory_id": row.memory_id, "content": "…", "score": row.score} for row in found]
+    replies[queries[-1].query] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            good = self.headers["Authorization"] == "Bearer the-key-4417"
+            body = {"results": replies.get(asked["query"], []), "mode": "vector"} if good else {"error": "unauthorized"}
+            self.send_response(200 if good else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    resources.store.query_sets.put("few", queries, "a test")
+    resources.close()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/?per_second=100"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_is_asked_and_measured(
+    answering: str, store: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("fidelity", "--ask", answering, "--query-set", "few", "--store", store)
+    assert "set CEMS_API_KEY" in command(*asked).err
+    monkeypatch.setenv("CEMS_API_KEY", "the-key-4418")
+    refused = command(*asked)
+    assert refused.code == 2 and "the key in CEMS_API_KEY is refused" in refused.err and "4418" not in refused.err
+    monkeypatch.setenv("CEMS_API_KEY", "the-key-4417")
+    finished = command(*asked, "--json")
+    (setting,) = json.loads(finished.out)["settings"]
+    assert setting["queries"] == ASKED
+    assert setting["measures"]["same_order"]["mean"] == pytest.approx((ASKED - 1) / ASKED)
+    assert len(setting["differing"]) == 1 and setting["differing"][0]["recorded"] == []

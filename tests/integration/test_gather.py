@@ -1,4 +1,4 @@
-"""Gathering with the real store, the real indexes and the packaged MiniLM (docs/internals/specification.md, "lists" and "expansion")."""
+"""Gathering with the real store, the real indexes and the packaged models; exact recall, text evidence and supersession on the sample."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cems_workbench.analysis.text_evidence import embedder_room, lexical_evidence, read_until
+from cems_workbench.analysis.vector_origins import embeddings_of, exact_ranking, largest_difference, recall_at
+from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
-from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
-from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
-from cems_workbench.pipeline.gather import Request, gather, gather_scores
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
+from cems_workbench.pipeline import Evidence, bundle_from, evidence_from, read_bundle, replay, write_bundle
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.list_provenance import searched_lines
+from cems_workbench.pipeline.missing_evidence import unmet
+from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import best_chunk
+from cems_workbench.pipeline.understanding import SHIPPED, write_dictionary
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
+from cems_workbench.store import ANY, Filter
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from tests.thoroughly import THOROUGH, partly, some
 
-pytestmark = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
 UNCACHED = "which database did the team choose?"
 """Asked by one test alone, whose scores no other test has left in the cache."""
@@ -141,10 +147,6 @@ def test_lists_go_as_deep_as_replay_asks_by_the_query_as_it_was_typed(
     assert len(set(ids(found, "vector:0"))) == memories
 
 
-def test_vector_mode_has_no_lexical_list(opened: Resources) -> None:
-    assert "lexical:0" not in names(evidence(opened, query__mode="vector"))
-
-
 def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Resources) -> None:
     found = evidence(
         opened, lists__candidate_set__mode="recent_access", lists__candidate_set__size=5, lists__vector__depth=None
@@ -152,14 +154,6 @@ def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Reso
     newest = opened.store.memories.newest_by_access(5)
     assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)
-
-
-def test_the_newest_created_are_three_times_the_limit_and_every_lexical_hit(opened: Resources) -> None:
-    chosen = {"lists__candidate_set__mode": "newest_created", "lists__candidate_set__size": 1, "assembly__limit": 2}
-    found = evidence(opened, **chosen, lists__candidate_set__size_factor=3, lists__vector__depth=None)
-    newest = opened.store.memories.newest_by_creation(6)
-    assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
-    assert "the 6 most recently created memories and the lexical hits only" in str(found.notes["warnings"])
 
 
 @pytest.mark.parametrize(("query", "lexical"), [(None, True), ("zzzqqq", False)])
@@ -184,21 +178,6 @@ def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opene
         neighbour for _, neighbour, _ in opened.store.relations.neighbours(seeds, 2)
     }
     assert ids(found, "relations")
-
-
-def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> None:
-    found = evidence(
-        opened,
-        variants=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
-        expansion__backend="manual",
-        expansion__max_expansions=2,
-    )
-    assert [(variant.text, variant.kind) for variant in found.variants] == [
-        (QUERY, "original"),
-        ("revert a release", "expansion"),
-        ("undo", "expansion"),
-    ]
-    assert {"vector:2", "lexical:2"} <= set(names(found))
 
 
 def test_a_searched_text_is_searched_as_given_and_rerankers_read_the_query(opened: Resources) -> None:
@@ -236,36 +215,10 @@ def test_a_project_only_request_searches_that_project_alone(opened: Resources) -
     assert {memory.project for memory in found.memories.values()} == {project}
 
 
-def test_scope_restricts_every_list(opened: Resources) -> None:
-    for scope in ("personal", "shared"):
-        found = evidence(opened, query__scope=scope)
-        assert {memory.scope for memory in found.memories.values()} <= {scope}
-
-
-def test_as_of_is_stamped_when_it_is_not_given(opened: Resources) -> None:
-    stamped = gather(Request(QUERY), configured(), opened).as_of
-    assert stamped is not None and abs(stamped - datetime.now(UTC)) < timedelta(minutes=5)
-    assert evidence(opened).as_of == AS_OF
-
-
-def test_a_deleted_memory_is_in_no_list(resources: Resources) -> None:
-    first = ids(evidence(resources), "vector:0")[0]
-    resources.store.memories.delete(first)
-    found = evidence(resources)
-    assert first not in found.memories
-    assert all(first not in ids(found, name) for name in names(found))
-
-
 @pytest.mark.parametrize("query", ["", "  \n ", "caf\udce9"])
 def test_a_query_that_is_empty_or_no_text_is_one_line(query: str, opened: Resources) -> None:
     with pytest.raises(InputError, match="query: it"):
         evidence(opened, query)
-
-
-def test_a_query_that_matches_no_word_still_has_vector_hits(opened: Resources) -> None:
-    found = evidence(opened, "zzzyqx")
-    assert ids(found, "lexical:0") == []
-    assert ids(found, "vector:0")
 
 
 def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: Evidence, tmp_path: Path) -> None:
@@ -300,11 +253,6 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
         _, document_vectors = tokens(scores[key].chunk or "")
         best = (query_vectors @ document_vectors.T).max(axis=1)
         assert scores[key].raw == pytest.approx(float(np.dot(weights, best) / sum(weights)), abs=1e-4)
-
-
-def test_the_exact_text_that_was_read_is_in_the_evidence(reranked: Evidence) -> None:
-    for key, score in reranked.model_scores["late_interaction"].items():
-        assert score.chunk == best_chunk(reranked.memories[key].content, QUERY, 300, "seed_overlap")
 
 
 def raws(found: Evidence) -> dict[str, float | None]:
@@ -426,19 +374,6 @@ def test_without_the_packaged_weights_late_interaction_takes_the_place_and_every
     }
 
 
-def test_the_packaged_weights_may_be_broken(opened: Resources, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in FILES:
-        (tmp_path / name).write_text("broken")
-    monkeypatch.setattr(cross_encoder, "MiniLMJudge", lambda: MiniLMJudge(tmp_path))
-    monkeypatch.setattr(opened, "_shared", {})
-    found = evidence(opened, **asking(MODEL_ID))
-    assert f"{MODEL_ID} cannot be loaded: " in warned(found, **asking(MODEL_ID))
-    assert "late interaction" in found.notes["models"]["reranker"]
-    judged = gather_scores(evidence(opened, judge__backend="none"), configured(), opened, only="judge")
-    assert set(judged.judge_scores) == {"late_interaction"}
-    assert f"{MODEL_ID} cannot be loaded: " in warned(judged, "judge")
-
-
 @PACKAGED
 def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resources) -> None:
     """`auto` without another cross-encoder is the packaged one, on the first `max_chars` characters, without a warning."""
@@ -459,37 +394,6 @@ def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resou
     fields = trace.stage("judge").fields.to_json()
     assert found.notes["models"]["judge"] == fields["label"] == label
     assert (fields["threshold"], fields["bands"]) == (scale.threshold, list(scale.bands))
-
-
-@PACKAGED
-def test_the_scale_of_a_judge_travels_in_the_bundle(resources: Resources, tmp_path: Path) -> None:
-    found = evidence(resources)
-    write_bundle(found, tmp_path / "bundle.json")
-    again = replay(read_bundle(tmp_path / "bundle.json"), configured()).stage("judge")
-    assert again.fields == replay(found, configured()).stage("judge").fields
-    assert "label" in again.fields.to_json()
-
-
-@PACKAGED
-def test_only_what_is_not_judged_yet_is_judged(resources: Resources) -> None:
-    found, config = evidence(resources, QUERY), configured()
-    assert gather_scores(found, config, resources) is found
-    deeper = gather_scores(found, configured(assembly__limit=15), resources, only="judge")
-    before, after = found.judge_scores["cross_encoder"], deeper.judge_scores["cross_encoder"]
-    assert len(after) == 15 and all(after[key] is before[key] for key in before)
-    none = configured(judge__backend="none")
-    assert gather_scores(replace(found, judge_scores={}), none, resources, only="judge").judge_scores == {}
-
-
-@PACKAGED
-def test_a_judge_that_is_asked_for_and_not_there_is_named_with_what_took_its_place(resources: Resources) -> None:
-    found = evidence(resources, QUERY, judge__backend="cross_encoder", judge__model="no-such/model")
-    (line,) = (
-        replay(found, configured(judge__backend="cross_encoder", judge__model="no-such/model"))
-        .stage("judge")
-        .warnings[:1]
-    )
-    assert line.startswith("cross-encoder no-such/model was not found") and MODEL_ID in line
 
 
 def test_lexical_list_takes_other_weights_stems_and_stop_words(opened: Resources, tmp_path: Path) -> None:
@@ -513,3 +417,198 @@ def test_lexical_list_takes_other_weights_stems_and_stop_words(opened: Resources
     assert "the" in opened.lexical(configured(lists__lexical__stop_words="none").lists.lexical).vocabulary
     with pytest.raises(InputError, match="no such stop words"):
         evidence(opened, query, lists__lexical__stop_words=str(tmp_path / "none.txt"))
+
+
+def gathered(resources: Resources, backend: str, fires: bool, **changes: Any) -> tuple[list[str], list[str]]:
+    """Variant texts and what gathering said of them; the probe's thresholds decide whether it fires."""
+    values = {
+        "expansion.backend": backend,
+        "expansion.skip_on_strong_signal.threshold": 0.0 if fires else 1.0,
+        "expansion.skip_on_strong_signal.gap": 0.0,
+        "expansion.skip_on_strong_signal.scale": "saturating",
+        "query.mode": "hybrid",
+        **{path.replace("__", "."): value for path, value in changes.items()},
+    }
+    manual = ("undo a release",) if backend == "manual" else ()
+    request = Request("wired deploy rollback", variants=manual)
+    evidence = gather_lists(request, with_values(PipelineConfig(), values), resources)
+    assert evidence.notes["expansion"]["probe"]["fires"] is fires
+    assert len([ranked for ranked in evidence.lists if ranked.source == "vector"]) == len(evidence.variants)
+    return [variant.text for variant in evidence.variants], evidence.notes["warnings"].get("expansion", [])
+
+
+@pytest.mark.parametrize("backend", ["feedback", "dictionary"])
+def test_a_strong_signal_skips_expansion_and_says_so(opened: Resources, backend: str) -> None:
+    texts, said = gathered(opened, backend, fires=False)
+    assert len(texts) == 2 and said == []
+    assert gathered(opened, backend, fires=True) == (
+        ["wired deploy rollback"],
+        ["the strong-signal probe fired: no expansion was made"],
+    )
+
+
+def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_query(opened: Resources) -> None:
+    values = {
+        "expansion.backend": "dictionary",
+        "expansion.skip_on_strong_signal.enabled": False,
+        "variants.search": "replaced",
+        "query.mode": "hybrid",
+    }
+    expanded = f"{SHIPPED['wired']} deploy rollback"
+    found = gather_lists(Request("wired deploy rollback"), with_values(PipelineConfig(), values), opened)
+    alone = gather_lists(Request(expanded), with_values(PipelineConfig(), {"query.mode": "hybrid"}), opened)
+    assert [(variant.text, variant.kind) for variant in found.variants] == [(expanded, "original")]
+    assert found.lists[:2] == alone.lists[:2]
+    assert (found.corrected, found.searched) == ("wired deploy rollback", expanded)
+    assert searched_lines(found.notes) == [f"searched instead of the query, its expansion: {expanded}"]
+    plain = gather_lists(Request("deploy rollback"), with_values(PipelineConfig(), values), opened)
+    assert plain.searched == "deploy rollback" and searched_lines(plain.notes) == []
+    given = gather_lists(Request("wired", searched="deploy"), with_values(PipelineConfig(), values), opened)
+    assert given.searched == "deploy"
+
+
+def test_the_users_dictionary_stands_for_the_shipped_one(opened: Resources) -> None:
+    write_dictionary(opened.dictionary_path, {"Deploy": "release"})
+    try:
+        texts, _ = gathered(opened, "dictionary", fires=False)
+        assert texts == ["wired deploy rollback", "wired release rollback"]
+        opened.dictionary_path.write_text("[")
+        with pytest.raises(InputError, match=r"expansions\.yaml"):
+            gathered(opened, "dictionary", fires=False)
+    finally:
+        opened.dictionary_path.unlink()
+
+
+QUERIES = (
+    "how do we roll back a failed deploy?",
+    "how many different doctors did I visit?",
+    "which database did the team choose?",
+)
+
+
+@pytest.mark.parametrize(
+    "where", [ANY, Filter("harbor/api", True), Filter(scope="shared")], ids=("all", "project", "scope")
+)
+def test_the_list_of_a_small_store_is_the_exact_one(resources: Resources, where: Filter) -> None:
+    vectors = resources.indexes.vectors
+    ids = vectors.ids(where)
+    assert ids == sorted(resources.store.memories.read()) or not where.trivial
+    for text in QUERIES:
+        query = resources.embedder.encode_query(text)
+        exact = exact_ranking(query, ids, embeddings_of(vectors))
+        assert len(exact) == len(ids)
+        answer = vectors.search(query, 50, where)
+        assert recall_at(exact, answer, 50).missed == ()
+        assert [memory_id for memory_id, _ in answer[:5]] == list(exact.ids[:5])
+        assert largest_difference(exact, answer) < 1e-6
+
+
+def test_the_graph_alone_answers_within_the_filter_and_its_scores_are_cosines(resources: Resources) -> None:
+    vectors, where = resources.indexes.vectors, Filter("harbor/api", True)
+    query = resources.embedder.encode_query(QUERIES[0])
+    exact = exact_ranking(query, vectors.ids(where), embeddings_of(vectors))
+    answer = vectors.approximate(query, 20, where)
+    assert len(answer) == 20
+    assert {memory_id for memory_id, _ in answer} <= set(exact.ids)
+    assert largest_difference(exact, answer) < 1e-5
+    assert vectors.approximate(query, 20, Filter("nobody/here", True)) == []
+
+
+def test_an_answer_with_a_hole_is_caught(resources: Resources) -> None:
+    vectors = resources.indexes.vectors
+    query = resources.embedder.encode_query(QUERIES[1])
+    exact = exact_ranking(query, vectors.ids(), embeddings_of(vectors))
+    answer = vectors.search(query, 50)
+    holed = [hit for place, hit in enumerate(answer, 1) if place not in (2, 31)]
+    assert [missed.rank for missed in recall_at(exact, holed, 50).missed] == [2, 31]
+    assert [missed.rank for missed in recall_at(exact, holed, 10).missed] == [2]
+
+
+@partly
+def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> None:
+    lexical, memories = resources.indexes.lexical, resources.store.memories.read()
+    checked = 0
+    for query in some(resources.store.queries.read(), 12):
+        for memory_id, score in lexical.search(query.query, 25):
+            texts = resources.store.indexes.texts([memory_id])[memory_id]
+            found = lexical_evidence(lexical, query.query, memories[memory_id], texts)
+            assert found.score == pytest.approx(score, rel=1e-6, abs=1e-6), (query.query, memory_id)
+            assert sum(map(found.share, found.terms)) == pytest.approx(1, abs=1e-6)
+            assert all(term.tf > 0 for term in found.matched)
+            assert all(term.tf == 0 for term in found.unmatched)
+            checked += 1
+    assert checked > (1200 if THOROUGH else 100)
+
+
+def test_the_heat_has_the_cosines_that_the_score_was_made_of(resources: Resources) -> None:
+    reader, query = resources.late_interaction(), "how do we roll back a failed deploy?"
+    text = "Frontend rollback: pick the previous hash; no deploy is needed."
+    found, score = reader.cosines(query, text), reader.score(query, [text])[0]
+    assert found.cosine.shape == (len(found.query), len(found.text))
+    assert score.raw == pytest.approx(float(found.idf @ found.cosine.max(axis=1) / found.idf.sum()), abs=1e-6)
+    assert score.detail is not None
+    met = [found.text[place] for place in np.argmax(found.cosine, axis=1)]
+    assert [entry["text"] for entry in score.detail["alignment"]] == met
+
+
+def test_the_embedder_reads_as_far_as_its_room_goes(resources: Resources) -> None:
+    room = embedder_room(resources.embedder)
+    assert room is not None
+    long = "the deploy of the gateway failed again and was rolled back " * 60
+    cut = read_until(long, room)
+    assert cut is not None
+    head, more = long[:cut], long[: cut + 10]
+    assert room.count(head) <= room.tokens < room.count(f"{more} gateway")
+    vectors = resources.embedder.encode([long, f"{head} an end that is never read"])
+    assert float(vectors[0] @ vectors[1]) > 0.999
+
+
+CEMS = with_values(
+    preset("cems").config,
+    {"adjust.time_decay.mode": "none", "adjust.priority": False, "assembly.limit": 50, "assembly.max_tokens": None},
+)
+REQUEST = Request("When are we moving house?", as_of=datetime(2026, 8, 20, tzinfo=UTC))
+
+
+def under(mode):
+    return with_values(CEMS, {"supersession.mode": mode})
+
+
+def ranks(evidence, mode):
+    return {result.memory_id: result.rank for result in replay(evidence, under(mode)).results}
+
+
+def test_stale_first_result_gives_way_to_its_successor(resources: Resources) -> None:
+    evidence = gather_lists(REQUEST, CEMS, resources)
+    assert [one.memory_id for one in evidence.superseded["m249"]] == ["m312"]
+    before = ranks(evidence, "off")
+    assert "m249" in before and before["m249"] < before.get("m312", 99)
+    follow = ranks(evidence, "follow")
+    assert follow["m312"] == before["m249"] and "m249" not in follow
+    demote = ranks(evidence, "demote")
+    assert demote.get("m249", 99) > demote["m312"]
+    trace = replay(evidence, under("follow"))
+    assert "supersession dropped it: superseded by m312" in cause(memory_path(trace, "m249", 10), trace)
+
+
+def test_note_survives_a_bundle_and_redaction(resources: Resources) -> None:
+    evidence = gather_lists(REQUEST, CEMS, resources)
+    again = evidence_from(bundle_from(evidence))
+    assert again.superseded == evidence.superseded
+    plain, hidden = (replay(one, under("follow")) for one in (evidence, redacted(evidence, b"key")))
+    assert [one.score for one in plain.results] == [one.score for one in hidden.results]
+
+
+def test_successor_of_later_than_the_query_is_none(resources: Resources) -> None:
+    evidence = gather_lists(replace(REQUEST, as_of=datetime(2026, 3, 1, tzinfo=UTC)), CEMS, resources)
+    assert "m249" not in evidence.superseded
+
+
+def test_store_without_edges_has_no_note_until_a_mode_reads_it(resources: Resources) -> None:
+    with resources.store._database.transaction() as cursor:
+        cursor.execute("DELETE FROM relations")
+    resources.store.relations._cache.clear()
+    evidence = gather_lists(REQUEST, CEMS, resources)
+    assert "superseded" not in evidence.notes and unmet(under("demote"), evidence.notes, evidence.in_brief)
+    again = gather_lists(REQUEST, under("demote"), resources)
+    assert not unmet(under("demote"), again.notes, again.in_brief)

@@ -18,7 +18,7 @@ from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, request_for, sample_queries
+from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, request_for
 from cems_workbench.models import ollama
 from cems_workbench.models.http import CircuitBreaker, ModelServer
 from cems_workbench.pipeline import replay
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from conftest import Command
     from ollama import AsyncClient
 
-pytestmark = [pytest.mark.models]
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
 
@@ -165,14 +164,6 @@ def test_queries_without_a_project_are_named_where_each_is_searched_in_its_own()
     assert told[1] is None and QuerySelection("s", queries).without_project is None
     assert str(told[0]).startswith("1 of 2 queries name no project: searched over all memories")
     assert str(told[2]).startswith("no query names a project")
-
-
-def test_drawing_is_seeded_and_keeps_the_order() -> None:
-    queries = [Query(f"q{i}", "text") for i in range(50)]
-    few = sample_queries(queries, 10, 3)
-    assert few == sample_queries(queries, 10, 3) != sample_queries(queries, 10, 4)
-    assert [query.qid for query in few] == sorted((query.qid for query in few), key=lambda qid: int(qid[1:]))
-    assert sample_queries(queries, None, 0) == sample_queries(queries, 99, 0) == queries
 
 
 @pytest.mark.thorough

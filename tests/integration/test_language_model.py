@@ -6,15 +6,14 @@ The model is a local server that speaks the OpenAI wire format and answers what 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
+from model_server import HTML, ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, replay
@@ -22,10 +21,6 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import asker, validate
 
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "models"))
-from model_server import HTML, ModelServer, Reply, nobody, sent, serving
-
-pytestmark = [pytest.mark.models]
 QUERY = "compare how we roll back a failed deploy with how we did it last year"
 OFF: dict[str, Any] = {"expansion__skip_on_strong_signal__enabled": False}
 
@@ -135,35 +130,6 @@ def test_a_server_that_is_not_there_is_asked_once_and_everything_still_runs(reso
     assert evidence.notes["llm"]["calls"] == 0
 
 
-def test_without_a_model_feedback_takes_over_and_the_rest_is_named(resources: Resources) -> None:
-    resources.servers = replace(resources.servers, llm_model="")
-    evidence = found(resources, expansion__backend="llm", expansion__decompose=True, expansion__hyde=True)
-    assert evidence.notes["llm"] is None
-    assert len(texts(evidence, "expansion")) == 1
-    lines = evidence.notes["warnings"]["expansion"]
-    assert [line.split(": ")[-1] for line in lines] == [
-        "feedback is used instead",
-        "no sub-questions are searched",
-        "no hypothetical memory is searched",
-    ]
-
-
-def test_a_strong_signal_saves_the_calls(resources: Resources) -> None:
-    with model(resources, words) as server:
-        evidence = found(
-            resources,
-            "HBR-5241",
-            expansion__backend="llm",
-            expansion__hyde=True,
-            expansion__skip_on_strong_signal__enabled=True,
-            expansion__skip_on_strong_signal__threshold=0.0,
-            expansion__skip_on_strong_signal__gap=0.0,
-        )
-        assert server.asked == []
-    assert len(evidence.variants) == 1
-    assert "strong-signal probe fired" in said(evidence, "expansion")
-
-
 def test_a_typo_is_corrected_learned_and_forgotten_for_good_when_the_model_refuses_it(resources: Resources) -> None:
     typed, on = "how does elasticsaerch fail", {"query__typo_correction__enabled": True}
     evidence = found(resources, typed, **on)
@@ -177,14 +143,6 @@ def test_a_typo_is_corrected_learned_and_forgotten_for_good_when_the_model_refus
         validate([("elasticsaerch", "elasticsearch")], resources, llm)
     assert [learned.refused for learned in resources.store.corrections.read()] == [True]
     assert found(resources, typed, **on).searched == typed
-
-
-def test_without_auto_learn_nothing_is_learned(resources: Resources) -> None:
-    evidence = found(
-        resources, "elasticsaerch", query__typo_correction__enabled=True, query__typo_correction__auto_learn=False
-    )
-    assert evidence.searched == "elasticsearch"
-    assert resources.store.corrections.read() == []
 
 
 def test_a_conversational_query_gets_no_lexical_list_and_no_expansion(resources: Resources) -> None:

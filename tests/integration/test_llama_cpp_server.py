@@ -23,7 +23,6 @@ from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 
 pytestmark = [
-    pytest.mark.models,
     pytest.mark.skipif(llama_cpp_server.missing() is not None, reason=str(llama_cpp_server.missing())),
 ]
 

@@ -9,7 +9,6 @@ import queue
 import re
 import shlex
 import shutil
-import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -35,8 +34,6 @@ from cems_workbench.platform import process_lock
 from cems_workbench.store import Store
 from tests.integration.mcp_store import FIRST_THREE, LONG, LOST, MILLION, ORDERS, QUERY, TEXTS, made
 from tests.processes import ROOT, python
-
-pytestmark = pytest.mark.models
 
 AS_OF = "2026-09-01"
 ASKED = {"query": QUERY, "as_of": AS_OF}
@@ -451,11 +448,3 @@ def posted(port: int | None, headers: Mapping[str, str]) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
-
-
-def test_a_port_that_is_taken_is_a_line(reader: ServedStore) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(InputError, match="in use; name another one with --port"):
-            serve_http(WorkbenchServer(reader), taken.getsockname()[1], None, print)

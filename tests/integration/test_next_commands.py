@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cems_workbench import trace
-from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
+from cems_workbench.builtin import SAMPLE_QUERY
 from cems_workbench.cli.main import commands
 
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = pytest.mark.models
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ["python", "-m", "cems_workbench"]
 ENDLESS = {"app", "mcp", "serve"}
@@ -202,14 +200,6 @@ def test_no_argument_says_what_to_type_first(command: Command, folder: Path, mon
     assert next_of(command().out) == [["search", QUERIES["q1"]], ["app"]]
 
 
-def test_without_memories_the_import_of_the_sample_is_named(command: Command) -> None:
-    refused = command("search", "tea", "--store", "new folder")
-    assert refused.code == 2
-    assert refused.err.endswith(
-        "the bundled sample: python -m cems_workbench import sample_data --store 'new folder'\n"
-    )
-
-
 def test_a_mistyped_command_gets_the_nearest_one(command: Command) -> None:
     refused = command("saerch", "tea")
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
@@ -226,15 +216,3 @@ def test_readme_leads_from_the_sample_to_why(command: Command, sample_store: Pat
     found = command(*typed[1], "--preset", "workbench", *at)
     assert next_of(found.out) == [["why", SAMPLE_QUERY, "m312", "--preset", "workbench", *at]]
     assert "warning" not in found.err
-
-
-@pytest.mark.parametrize("copied", [False, True], ids=["bundled", "of a checkout"])
-def test_import_of_the_sample_says_only_what_is_there_now(
-    command: Command, sample_store: Path, tmp_path: Path, copied: bool
-) -> None:
-    if copied:  # the package is installed, and the folder is that of the checkout
-        shutil.copytree(SAMPLE_DATA, tmp_path / "sample_data")
-    printed = command("import", "sample_data", "--store", sample_store)
-    assert "note:" not in printed.err and printed.out.startswith("input ")
-    words = ("note:", "skipped", "language:", "chunks:")
-    assert not any(line.startswith(words) for line in printed.out.splitlines())

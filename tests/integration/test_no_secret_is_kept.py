@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from conftest import Command
 
 pytestmark = [
-    pytest.mark.models,
     pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing())),
 ]
 PASSWORD = "s3cret/of the+reader"

@@ -15,7 +15,6 @@ from cems_workbench.models import device, minilm_embedder, minilm_judge
 from cems_workbench.models.device import TOLERANCE, WAYS, Way, first_agreeing
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, packaged_minilm
 
-pytestmark = pytest.mark.models
 ROOT = Path(__file__).resolve().parents[2]
 QEMU = shutil.which("qemu-x86_64")
 EMULATED = f"""

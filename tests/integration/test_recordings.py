@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from postgres_server import Connection
 
 pytestmark = [
-    pytest.mark.models,
     pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing())),
 ]
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 DIVERSE = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity": 0.6}
 
-pytestmark = pytest.mark.models
-
 
 @pytest.mark.thorough
 @partly

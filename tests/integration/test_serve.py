@@ -192,7 +192,6 @@ def test_store_is_found_as_the_command_finds_it(tmp_path: Path, monkeypatch: pyt
     assert store_of(["search", "q", "--store=a"], {"CEMS_WORKBENCH_STORE": "b"}) == "a"
 
 
-@pytest.mark.models
 @pytest.mark.thorough
 def test_first_search_leaves_a_process_that_answers_alike_and_knows_every_edit(started: Started, store: Path) -> None:
     def run(*words: str, serve: str = "on") -> tuple[int, bytes, bytes]:

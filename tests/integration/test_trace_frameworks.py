@@ -1,8 +1,10 @@
-"""Traces of real pipelines: LangChain, LlamaIndex and the spans of an OpenTelemetry tracer."""
+"""Traces of real pipelines: LangChain, LlamaIndex, the spans of an OpenTelemetry tracer, and the retrievers of examples/."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -230,3 +232,31 @@ def test_opentelemetry_exporter_says_how_many_attributes_were_dropped(tmp_path: 
     read = read_span(1, written)
     assert read.output is not None and [one.id for one in read.output][3:6] == [None, "m4", "m5"]
     assert read.lost == "5 attributes of the span were dropped at the tracer's limit, 128 by default"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = {
+    "plain_python": ["bm25", "chroma", "rrf", "cross-encoder", "minimum score"],
+    "langchain_pipeline": ["Bm25Retriever", "InMemoryVectorStore", "EnsembleRetriever", "CrossEncoderReranker"],
+    "llama_index_pipeline": [
+        "Bm25Retriever",
+        "VectorIndexRetriever",
+        "QueryFusionRetriever",
+        "SimilarityPostprocessor",
+        "CrossEncoderRerank",
+    ],
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("example", STAGES)
+def test_example(example: str, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    subprocess.run([sys.executable, "-m", f"examples.{example}", str(file), "2"], cwd=ROOT, check=True)
+    spans = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    count = len(STAGES[example]) + 1
+    assert len(spans) == 2 * count
+    for query in (spans[:count], spans[count:]):
+        assert [span["attributes"].get("workbench.stage.name") for span in query] == [*STAGES[example], None]
+        assert all(span["attributes"]["workbench.stage.results"] > 0 for span in query)
+        assert query[-1]["attributes"]["workbench.stage.results"] == 5

@@ -1,4 +1,4 @@
-"""Undo of imports on the command line and in the indexes: what an import brought is gone, what it replaced is back, later work stays."""
+"""Undo of imports; labels of several sessions and of a process that is killed; a search while another session indexes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cems_workbench.errors import InputError
+from benchmarks.bench_durability import concurrent_sessions, killed_process
 from cems_workbench.jobs.importing import plan_undo, undo_import
-from cems_workbench.progress import Cancelled
+from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store import importing as importing_module
 from cems_workbench.store.sources import ImportRows
-from tests.small_store import HashEmbedder
+from tests.planted_source import Counting
+from tests.small_store import HashEmbedder, empty_store, parsed, store
 
 if TYPE_CHECKING:
     from conftest import Command
+
+__all__ = ["empty_store", "store"]
 
 
 def given(source: str, *memories: Memory) -> ParsedInput:
@@ -109,24 +116,6 @@ def test_an_import_that_was_cancelled_between_its_portions_can_be_undone(
         assert store.memories.read() == {"m05": Memory("m05", "as it was")}
 
 
-def test_imports_undone_in_their_order_leave_nothing_of_the_undone(tmp_path: Path) -> None:
-    def two(name: str, text: str, qid: str) -> ParsedInput:
-        return ParsedInput(name, "test", memories=(Memory("one", text),), queries=(Query(qid, "which kettle"),))
-
-    with Store.open(tmp_path / "store") as store:
-        store.add(two("a/queries.jsonl", "blue kettle", "q1"), options=ImportOptions("set"))
-        store.add(two("b/queries.jsonl", "green lamp", "q2"), options=ImportOptions("set", replace=True))
-        # The set has the second file in place of the first, which has the same name.
-        assert len(store.imports.undo(1).stay) == 1
-        assert store.imports.undo(2).restored["memories"] == 1
-        assert store.query_sets.queries("set") == []
-        # It is as the first import left it, which its undo could not take back before.
-        assert store.imports.undo(1).words == "removes 1 memory"
-        assert store.memories.count() == 0
-        with pytest.raises(InputError, match="import 1 was undone on"):
-            store.imports.undo(1)
-
-
 def test_an_undo_that_was_killed_is_continued(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store") as store:
         store.add(given("a.jsonl", *(Memory(f"m{i:02}", "text") for i in range(30))))
@@ -163,19 +152,6 @@ def test_a_memory_of_a_live_source_is_replaced_only_when_told_and_stays_after_an
         assert list(store.memories.read()) == ["both", "theirs"]
 
 
-def test_files_of_one_folder_do_not_replace_each_other_and_are_undone_together(tmp_path: Path) -> None:
-    when = datetime(2026, 11, 28, tzinfo=UTC)
-    with Store.open(tmp_path / "store") as store:
-        one = store.add(given("f/a.jsonl", Memory("m", "first"), Memory("a", "a")), options=ImportOptions(when=when))
-        two = store.add(given("f/b.jsonl", Memory("m", "second"), Memory("b", "b")), options=ImportOptions(when=when))
-        assert (one.event, two.event, len(two.errors)) == (1, 1, 1)
-        forced = ImportOptions(when=when, replace=True)
-        assert store.add(given("f/c.jsonl", Memory("m", "third")), options=forced).memories.updated == 1
-        assert store.imports.get().name == "f/a.jsonl and 2 more"
-        assert store.imports.undo().words == "removes 3 memories"
-        assert store.memories.count() == 0
-
-
 def test_two_processes_that_import_at_once_are_two_events(tmp_path: Path) -> None:
     Store.open(tmp_path / "store").close()
     script = (
@@ -197,7 +173,6 @@ def test_two_processes_that_import_at_once_are_two_events(tmp_path: Path) -> Non
         assert {key[0] for key in store.memories.read()} == {last.inputs[0].name[0]}
 
 
-@pytest.mark.models
 def test_the_command_line_replaces_only_when_told_and_takes_it_back(command: Command, tmp_path: Path) -> None:
     store, ours, theirs = (
         tmp_path / "store",
@@ -229,3 +204,53 @@ def test_the_command_line_replaces_only_when_told_and_takes_it_back(command: Com
     )
     again = command("import", "2", "--undo", "--store", store)
     assert (again.code, "import 2 was undone on" in again.err) == (2, True)
+
+
+def test_labels_of_eight_sessions_are_all_there_once_with_their_author(tmp_path):
+    wrong, times = concurrent_sessions(tmp_path / "store", sessions=8, labels=12)
+    assert wrong == []
+    assert len(times) == 96
+
+
+def test_a_killed_process_loses_no_label_it_had_confirmed(tmp_path):
+    wrong, confirmed = killed_process(tmp_path / "store", kills=3, seed=1)
+    assert wrong == []
+    assert confirmed > 0
+
+
+class Slow(Counting):
+    """Embeds once `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.asked = threading.Event(), threading.Event()
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        self.asked.set()
+        assert self.go.wait(20)
+        return super().encode(texts, progress)
+
+
+def test_search_uses_the_indexes_from_before_and_says_so(store: Store) -> None:
+    embedder = Slow()
+    embedder.go.set()
+    resources = Resources(store, embedder, Servers("", "", "", None, None, None))
+    store.add(parsed([Memory("old", "what was there")]))
+    before = resources.indexes
+    embedder.go.clear()
+    embedder.asked.clear()
+
+    def imports() -> None:
+        with resources.changing():
+            store.add(parsed([Memory("new", "what came")]))
+            resources.refresh()
+
+    session = threading.Thread(target=imports)
+    session.start()
+    assert embedder.asked.wait(20)
+    assert resources.indexes is before
+    assert resources.behind == "this process is refreshing the indexes: the latest change is not found yet"
+    assert resources.engine() is None, "what every page asks for waits for nobody"
+    embedder.go.set()
+    session.join(20)
+    assert resources.indexes is not before and not resources.behind

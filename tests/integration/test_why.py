@@ -1,27 +1,37 @@
-"""`why` on the sample data: the failing queries of its README get a cause, and most of them a rescue that holds."""
+"""`why` on the sample data, and how deep a list would have to be, worked out by hand on a store of eight memories."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from cems_workbench.analysis.why import Counterfactual, Why, explain, gathered
+from cems_workbench.analysis.why import Counterfactual, ListEntry, Why, explain, gathered
+from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
+from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals
+from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.jobs.factory import servers
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+from tests.small_store import parsed
 
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models]
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILING = re.compile(r"^\| (q\d+) \|[^|]+\| (m\d+)", re.MULTILINE)
@@ -120,16 +130,6 @@ def test_a_memory_past_the_depth_is_found_by_a_deeper_list(resources: Resources)
     assert deeper.values == {"lists.vector.depth": 6} and deeper.gathers
     after = replay(gathered(deeper, config, request, resources), deeper.config(config))
     assert memory_id in [row.memory_id for row in after.results[:6]]
-
-
-def test_a_memory_of_another_project_is_found_when_every_project_is_searched(resources: Resources) -> None:
-    config = preset("cems").config
-    request = Request("postgres upgrade", project="harbor/dashboard", only_project=True)
-    evidence = gather_lists(request, config, resources)
-    why = explain("m322", evidence, config, request=request, resources=resources)
-    assert why.path.status == "in no list"
-    assert "and only harbor/dashboard is searched" in why.cause
-    assert any(rescue.everywhere for rescue in why.counterfactuals)
 
 
 WORKBENCH = {"judge.backend": "none", "assembly.limit": 5}
@@ -254,29 +254,6 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     assert values == json.loads(command(*arguments, "--json").out)
 
 
-def test_further_lists_of_relations_are_called_as_the_page_calls_them(command: Command, store: Path) -> None:
-    asked = [
-        "ERR_PNPM_OUTDATED_LOCKFILE on the bot's branch",
-        "--store",
-        store,
-        "--preset",
-        "cems_head",
-        "--as-of",
-        AS_OF,
-    ]
-    finished = command("why", asked[0], "m314", *asked[1:])
-    said = " ".join(finished.out.split())
-    assert finished.code == 0 and "in relations (2nd)" in said and "relations:" not in said
-    assert "hybrid:0" in said and "whole store" in said
-    stages = json.loads(command("search", *asked, "--json").out)["stages"]
-    (row,) = [
-        row
-        for row in next(stage for stage in stages if stage["name"] == "fusion")["rows"]
-        if row["memory_id"] == "m314"
-    ]
-    assert "relations:2" in [term["list"] for term in row["contributions"]]  # a key stays a key
-
-
 @pytest.mark.thorough
 def test_the_command_measures_on_the_judged_queries(command: Command, store: Path) -> None:
     found = command(
@@ -311,31 +288,105 @@ def test_the_command_explains_a_bundle_without_the_store(command: Command, store
     assert other.code == 2 and "evidence of another query" in other.err
 
 
-def test_a_variant_that_is_left_out_helps_nobody(command: Command, store: Path) -> None:
-    query = "our customer in Gdańsk sees squares instead of his name"
-    arguments = [
-        "why",
-        query,
-        "m111",
-        "--store",
-        store,
-        "--preset",
-        "cems",
-        "--as-of",
-        "2026-09-01",
-        "--cutoff",
-        "5",
-        "--json",
-    ]
-    typed = [*arguments, "--variant", "letters"]
-    assert json.loads(command(*typed).out)["status"] == "in the top k"
-    assert json.loads(command(*typed, "--without-variant", "1").out)["status"] == "below the top k"
-    finished = command(*typed, "--without-variant", "2")
-    assert finished.code == 2
-    assert finished.err.splitlines() == ["error: --without-variant 2: there are 2 query variants, counted from 0"]
+ASKED = Request("kiwi")
+TEXTS = {f"m{i}": f"text number {i}" for i in range(1, 7)} | {"m7": "kiwi and kiwi", "m8": "one kiwi"}
+PLAIN = {
+    "filter.min_score": None,
+    "gap.ratio": 0.0,
+    "adjust.time_decay.mode": "none",
+    "lists.relations.enabled": False,
+    "lists.ts_rank.enabled": False,
+}
 
 
-def test_an_unknown_memory_is_one_line_with_the_nearest_ids(command: Command, store: Path) -> None:
-    finished = command("why", QUERY, "m8", "--store", store)
-    assert finished.code == 2
-    assert finished.err.splitlines() == ["error: m8: no such memory; the nearest are m008, m018, m028"]
+class AngleEmbedder:
+    """Unit vectors in a plane, the query at 0 and the i-th text at i tenths: so the i-th text is the i-th nearest."""
+
+    model_id, dimension, line = "angles", 2, "angles"
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        places = {text: i for i, text in enumerate(TEXTS.values(), 1)}
+        angles = np.array([places.get(text, 0) / 10 for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+    def encode_query(self, text: str) -> Float32:
+        vector: Float32 = self.encode([text])[0]
+        return vector
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Resources]:
+    with Store.open(tmp_path / "small") as store:
+        store.add(parsed([Memory(key, text) for key, text in TEXTS.items()]))
+        yield Resources(store, AngleEmbedder(), servers(Settings()))
+
+
+def config(**changes: Any) -> PipelineConfig:
+    return with_values(
+        preset("cems_head").config, PLAIN | {key.replace("__", "."): value for key, value in changes.items()}
+    )
+
+
+def places(small: Resources, chosen: PipelineConfig, memory_id: str) -> tuple[Evidence, dict[str, ListEntry]]:
+    evidence = gather_lists(ASKED, chosen, small)
+    found = list_ranks(memory_id, evidence, chosen, ASKED, small)
+    return evidence, {place.list: place for place in found}
+
+
+def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> dict[tuple[str, ...], Counterfactual]:
+    """The rescues by deeper lists that a new gathering confirms, by their parameters."""
+    evidence, found = places(small, chosen, memory_id)
+    trials = Trials(evidence, memory_id, k)
+    tries = list(depth_tries(trials, chosen, ASKED, tuple(found.values())))
+    rescues, _ = gather_counterfactuals(trials, chosen, ASKED, small, tries)
+    return {
+        tuple(rescue.values): rescue for rescue in rescues if all(path.startswith("lists.") for path in rescue.values)
+    }
+
+
+@pytest.mark.parametrize(("memory_id", "rank"), [("m7", 1), ("m8", 2), ("m1", 3), ("m4", 6), ("m6", 8)])
+def test_the_hybrid_list_of_the_whole_store(small: Resources, memory_id: str, rank: int) -> None:
+    _, found = places(small, config(lists__hybrid__depth=3), memory_id)
+    place = found["hybrid:0"]
+    assert (place.rank, place.depth, place.chunks, place.returned) == (rank, 3, 6, rank <= 3)
+    assert ("past the depth of 3" in place.words) == (rank > 3)
+
+
+def test_a_hybrid_list_that_is_too_short_is_made_deeper(small: Resources) -> None:
+    """m4 is the sixth of the hybrid list, whose lists inside hold all of the store."""
+    chosen = config(lists__hybrid__depth=3)
+    assert places(small, chosen, "m4")[1]["hybrid:0"].deeper == ({"lists.hybrid.depth": 6},)
+    rescue = deeper(small, chosen, "m4", k=6)["lists.hybrid.depth",]
+    change = rescue.changes[0]
+    assert (change.was, change.now, rescue.gathers, rescue.rank) == (3, 6, True, 6)
+    assert change.breakpoint is not None and (change.breakpoint.fails, change.breakpoint.succeeds) == (5, 6)
+
+
+def test_lists_inside_that_are_too_short_are_made_deeper(small: Resources) -> None:
+    """By meaning alone, and half as deep inside as the list of five: of m1 to m8 three are ranked, m7 and m8 follow with nothing.
+
+    A list of seven ranks four of them, and so does a list of five that is as deep inside.
+    """
+    chosen = config(lists__hybrid__depth=5, lists__hybrid__inner_factor=0.5, lists__hybrid__vector_weight=1.0)
+    found = places(small, chosen, "m4")[1]
+    assert found["hybrid:0"].deeper == ({"lists.hybrid.depth": 8}, {"lists.hybrid.inner_factor": 1.0})
+    assert found["vector:0"].chunks == 3 and not found["vector:0"].returned
+    assert "4th of the chunks, past the first 3, of which hybrid:0 is made" in found["vector:0"].words
+    rescues = deeper(small, chosen, "m4", k=5)
+    depth, factor = rescues["lists.hybrid.depth",].changes[0], rescues["lists.hybrid.inner_factor",].changes[0]
+    assert depth.now == 7 and factor.breakpoint is not None
+    assert factor.breakpoint.succeeds == pytest.approx(0.6, abs=1e-6)  # ceil(0.6 * 5) is 3, anything more is 4
+    for rescue in (rescues["lists.hybrid.depth",], rescues["lists.hybrid.inner_factor",]):
+        evidence = gather_lists(ASKED, rescue.config(chosen), small)
+        assert "m4" in [row.memory_id for row in replay(evidence, rescue.config(chosen)).results[:5]]
+
+
+def test_a_ts_rank_list_is_made_deeper_in_memories_and_chunks(small: Resources) -> None:
+    only = {"lists__hybrid__enabled": False, "lists__ts_rank__enabled": True}
+    shallow = config(lists__ts_rank__depth=1, **only)
+    assert places(small, shallow, "m8")[1]["ts_rank:0"].deeper == ({"lists.ts_rank.depth": 2},)
+    assert deeper(small, shallow, "m8", k=2)["lists.ts_rank.depth",].values == {"lists.ts_rank.depth": 2}
+    both = config(lists__ts_rank__depth=1, lists__ts_rank__chunk_depth=1, **only)
+    names = "lists.ts_rank.depth", "lists.ts_rank.chunk_depth"
+    assert deeper(small, both, "m8", k=2)[names].values == dict.fromkeys(names, 2)
+    assert places(small, both, "m1")[1]["ts_rank:0"].deeper == ()  # it has no word of the query

@@ -1,11 +1,10 @@
-"""Embedding on an OpenAI-compatible server, from the settings to a search: a real llama.cpp server, and stores of another embedder."""
+"""Embedding through Ollama and OpenAI-compatible servers, from settings to search: a real llama.cpp server, another embedder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -16,21 +15,23 @@ import llama_cpp_server
 import numpy as np
 import pytest
 from llama_cpp_server import LlamaCpp
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench import formats
+from cems_workbench.config import preset, with_values
+from cems_workbench.errors import ModelError
 from cems_workbench.jobs.diagnosis import Check, diagnose
 from cems_workbench.jobs.embedder_match import match_store
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models]
+
 KEY = "sk-very-secret-9012"
 MEMORIES = {
     "kettle": "The kettle in the kitchen is blue and boils quickly.",
@@ -246,22 +247,6 @@ class TestAStoreOfAnotherEmbedder:
         with closing(open_resources(Settings(store=store))) as resources:
             assert set(MEMORIES) <= set(resources.store.memories.read())
 
-    def test_embed_makes_vectors_beside_the_others_which_stay_for_the_way_back(
-        self,
-        store: Path,
-        server: ModelServer,
-        command: Command,
-        chosen: Callable[..., None],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        chosen(server.url)
-        assert command("reindex", "--store", store).code == 0
-        assert command("search", "kubernetes", "--store", store).code == 0
-        monkeypatch.delenv("CEMS_WORKBENCH_EMBEDDER")
-        with closing(open_resources(Settings(store=store))) as resources:
-            report = resources.refresh()
-            assert report is None or report.embedded == 0
-
     def test_a_name_that_is_stated_to_be_the_same_is_believed_if_the_length_is(
         self, embeds: Embeds, server: ModelServer, served: Path, command: Command, chosen: Callable[..., None]
     ) -> None:
@@ -296,13 +281,6 @@ class TestWithoutAServer:
         check = checked(tmp_path / "new")["embedder"]
         assert (check.status, "nothing answers" in check.finding) == ("failed", True)
 
-    def test_a_url_that_is_not_set_is_named(self, store: Path, command: Command, chosen: Callable[..., None]) -> None:
-        chosen("")
-        found = command("search", "kettle", "--store", store)
-        assert found.code == 2 and len(found.err.strip().splitlines()) == 1
-        check = checked(store)["embedder"]
-        assert check.status == "failed" and "CEMS_WORKBENCH_EMBEDDING_URL is not set" in check.finding
-
     def test_a_wrong_key_is_said(self, store: Path) -> None:
         with serving(lambda *_: sent({"error": {"message": f"no such key: {KEY}"}}, 401)) as server:
             check = checked(store, embedder="openai:mini", embedding_url=server.url, embedding_key=KEY)["embedder"]
@@ -335,3 +313,106 @@ def test_nothing_is_compared_while_the_vectors_are_behind(served: Path) -> None:
         assert match_store(resources.store, resources.embedder).same
         resources.store.memories.delete("cat")
         assert match_store(resources.store, resources.embedder).asked == 0
+
+
+if TYPE_CHECKING:
+    pass
+WIDTH = 24
+
+
+def hashed(text: str) -> list[float]:
+    """Words hashed into a few places, so that texts with the same words are near each other."""
+    row = [0.01] * WIDTH
+    for word in text.lower().split():
+        row[hashlib.sha256(word.encode()).digest()[0] % WIDTH] += 1.0
+    return row
+
+
+class Ollama:
+    """What the server has: the digest of its one model, which a test may change."""
+
+    def __init__(self) -> None:
+        self.digest = "sha256:1"
+
+    def answer(self, path: str, body: dict[str, Any], earlier: int) -> Reply:
+        if path == "/api/tags":
+            return sent({"models": [{"model": "nomic-embed-text:latest", "digest": self.digest}]})
+        if path == "/api/embed" and body["model"] == "nomic-embed-text":
+            return sent({"model": body["model"], "embeddings": [hashed(text) for text in body["input"]]})
+        return sent({"error": "not found"}, 404)
+
+
+@pytest.fixture
+def ollama() -> Ollama:
+    return Ollama()
+
+
+@pytest.fixture
+def ollama_server(ollama: Ollama) -> Iterator[ModelServer]:
+    with serving(ollama.answer) as running:
+        yield running
+
+
+def settings(store: Path, url: str, embedder: str = "ollama:nomic-embed-text") -> Settings:
+    return Settings(store=store, ollama_url=url, embedder=embedder)
+
+
+def test_a_model_pulled_anew_makes_them_stale_again(store: Path, ollama_server: ModelServer, ollama: Ollama) -> None:
+    first = open_resources(settings(store, ollama_server.url))
+    first.embed_anew()
+    first.close()
+    ollama.digest = "sha256:2"
+    second = open_resources(settings(store, ollama_server.url))
+    try:
+        assert not all(state.fresh for state in second.store.indexes.states(second.embedder.model_id))
+        report = second.refresh()
+        assert report is not None and report.embedded
+    finally:
+        second.close()
+
+
+def test_late_interaction_says_in_one_line_that_it_needs_token_vectors(store: Path, ollama_server: ModelServer) -> None:
+    resources = open_resources(settings(store, ollama_server.url))
+    resources.embed_anew()
+    try:
+        with pytest.raises(
+            ModelError, match=r"needs token vectors, which nomic-embed-text on Ollama at .* does not give"
+        ):
+            resources.late_interaction()
+        config = with_values(preset("qmd").config, {"rerank.backend": "late_interaction"})
+        trace = replay(gather(Request("kubernetes cluster"), config, resources), config)
+        rows = [row for row in trace.stage("rerank").rows if row.outcome == "failed"]
+        assert rows
+        assert all("needs token vectors" in row.error for row in rows)
+        assert trace.results
+    finally:
+        resources.close()
+
+
+def test_a_model_that_the_server_has_not_names_the_command_that_pulls_it(
+    store: Path, ollama_server: ModelServer
+) -> None:
+    resources = open_resources(settings(store, ollama_server.url, "ollama:other"))
+    try:
+        with pytest.raises(ModelError, match="has no model other: ollama pull other"):
+            resources.refresh()
+    finally:
+        resources.close()
+
+
+@pytest.mark.parametrize(
+    ("embedder", "status", "finding"),
+    [
+        ("ollama:nomic-embed-text", "ok", "nomic-embed-text on Ollama at"),
+        ("ollama:other", "failed", "not there"),
+        ("ollama:", "failed", "names no model"),
+    ],
+)
+def test_doctor_says_whether_the_server_has_the_embedder(
+    store: Path, ollama_server: ModelServer, embedder: str, status: str, finding: str
+) -> None:
+    checks = {check.name: check for check in diagnose(settings(store, ollama_server.url, embedder))}
+    assert checks["embedder"].status == status
+    assert finding in checks["embedder"].finding
+    if status == "ok":
+        assert checks["index vectors ollama:nomic-embed-text@sha256:1"].finding == "0 rows, never built"

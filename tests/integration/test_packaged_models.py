@@ -1,9 +1,14 @@
-"""The packaged embedder on onnxruntime beside sentence-transformers, which has the same weights."""
+"""The packaged embedder on onnxruntime beside sentence-transformers, and the packaged cross-encoder."""
 
 from __future__ import annotations
 
+import json
+import random
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +18,9 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import embedder_match
-from cems_workbench.models import device, minilm_embedder
-from cems_workbench.models.device import SOFTMAX
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models import device, minilm_embedder, minilm_judge
+from cems_workbench.models.chunking import cutter
+from cems_workbench.models.embedder import SentenceTransformerEmbedder, TokenEmbedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
     GRAPH,
@@ -26,11 +31,13 @@ from cems_workbench.models.minilm_embedder import (
     local_embedder,
     read_evening,
 )
+from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
+from cems_workbench.models.onnx_session import SOFTMAX, Way
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import titled
 from training import softmax
 from training.embedder_graph import evening, network
-
-pytestmark = [pytest.mark.models]
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
@@ -201,4 +208,159 @@ def test_nothing_is_reported_of_what_is_embedded(tmp_path: Path) -> None:
     bare = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # nothing by which it would see that it runs in tests or CI
     subprocess.run([sys.executable, "-c", code], check=True, env=bare, cwd=ROOT, timeout=120)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see device.py
+    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see onnx_session.py
+
+
+QUERY = "where does the service run"
+ANSWER = "The service runs in the Frankfurt cluster."
+JUDGED = [
+    ANSWER,
+    "Redis keeps the sessions.",
+    "",
+    "サービスはクラスターで動く",
+    "lunch is at noon " * 20,
+    "🚀 \x00 \ud800",
+    "ü" * 90,
+]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[MiniLMJudge]:
+    if not available():
+        pytest.skip("this checkout has no weights of the packaged cross-encoder")
+    yield MiniLMJudge(threads=2)
+
+
+def test_a_text_that_answers_the_query_is_above_one_that_does_not(judge: MiniLMJudge) -> None:
+    for query, answer, other in (
+        (QUERY, ANSWER, "Redis keeps the sessions."),
+        (
+            "what does Ann drink in the morning?",
+            "Ann: I start every day with green tea.",
+            "Ann: my brother lives in Oslo.",
+        ),
+    ):
+        good, bad = judge.score(query, [answer, other])
+        assert good.raw is not None and bad.raw is not None
+        assert good.raw > bad.raw
+
+
+def test_a_pair_has_its_score_whatever_stands_beside_it_and_in_what_order(judge: MiniLMJudge) -> None:
+    """Exactly: in a batch the activations' 8 bits would be shared out by the largest value of all its pairs."""
+    together = dict(zip(JUDGED, judge.score(QUERY, JUDGED), strict=True))
+    shuffled = random.Random(7).sample(JUDGED, len(JUDGED))
+    assert dict(zip(shuffled, judge.score(QUERY, shuffled), strict=True)) == together
+    assert {text: judge.score(QUERY, [text])[0] for text in JUDGED} == together
+
+
+def test_the_optimised_network_gives_the_scores_of_the_model_to_the_last_digit(
+    judge: MiniLMJudge, copied_judge: Path
+) -> None:
+    """With Softmax as this processor has it, which is that of the model."""
+    assert minilm_judge.recorded_digest(FOLDER) == minilm_judge.digest_of(FOLDER)
+    (copied_judge / RECORDED).unlink()  # with AVX2 the operator's scores are not those recorded
+    optimised = minilm_judge.loaded(copied_judge, [Way(precise=True)])
+    (copied_judge / NETWORK).unlink()
+    model, query = MiniLMJudge(copied_judge), optimised.ids(QUERY)
+    assert model.score(QUERY, JUDGED) == [optimised.pair(query, text) for text in JUDGED]
+    assert model.cache_model(QUERY) == judge.cache_model(QUERY)
+
+
+def test_scores_say_so_where_a_processor_gives_others_than_those_recorded(copied_judge: Path) -> None:
+    kept = json.loads((copied_judge / RECORDED).read_text())
+    kept["pairs"][-1][2] += 0.1
+    (copied_judge / RECORDED).write_text(json.dumps(kept))
+    other = MiniLMJudge(copied_judge)
+    assert [score.detail for score in other.score(QUERY, [ANSWER, "word " * 600])] == [
+        {"inexact": True},
+        {"truncated": True, "inexact": True},
+    ]
+    assert str(other.agreement) == "this processor computes other numbers than those recorded, by up to 0.1"
+
+
+def test_threads_may_share_it(judge: MiniLMJudge) -> None:
+    fresh = MiniLMJudge(threads=1)
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: fresh.score(QUERY, JUDGED), range(4)))
+    assert runs == [judge.score(QUERY, JUDGED)] * 4
+
+
+@pytest.mark.parametrize(("text", "cut"), [("word " * 200, False), ("word " * 600, True), ("日本" * 400, True)])
+def test_a_text_longer_than_the_model_reads_says_so(judge: MiniLMJudge, text: str, cut: bool) -> None:
+    (score,) = judge.score(QUERY, [text])
+    assert score.raw is not None
+    assert score.detail == ({"truncated": True} if cut else None)
+
+
+@pytest.mark.parametrize("query", ["x" * 5000, "word " * 1000, "日本" * 2500, "", "  ", "\ud800", "ünïcödé"])
+def test_any_query_leaves_room_for_the_text(judge: MiniLMJudge, query: str) -> None:
+    scores = judge.score(query, JUDGED)
+    assert all(score.raw is not None and score.error is None for score in scores)
+    assert len({score.raw for score in scores}) > 1
+
+
+@pytest.fixture
+def copied_judge(judge: MiniLMJudge, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDER, tmp_path / "weights"))
+
+
+def test_the_cache_key_is_of_the_weights_and_not_of_the_query(judge: MiniLMJudge, copied_judge: Path) -> None:
+    key = judge.cache_model(QUERY)
+    assert key == judge.cache_model("another") == MiniLMJudge(copied_judge).cache_model(QUERY)
+    (copied_judge / "tokenizer.json").write_text((copied_judge / "tokenizer.json").read_text() + "\n")
+    assert MiniLMJudge(copied_judge).cache_model(QUERY) != key
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_missing_is_one_line_at_once(copied_judge: Path, name: str) -> None:
+    (copied_judge / name).unlink()
+    assert not available(copied_judge)
+    with pytest.raises(ModelError, match=f"{MODEL_ID} is not in this checkout: no {name}"):
+        MiniLMJudge(copied_judge)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", b"\x00\xff" * 99]
+)
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_broken_is_one_line_when_it_is_needed(copied_judge: Path, name: str, content: bytes) -> None:
+    (copied_judge / name).write_bytes(content)
+    broken = MiniLMJudge(copied_judge)
+    for ask in (lambda: broken.score(QUERY, JUDGED), lambda: broken.cache_model(QUERY), lambda: broken.scale):
+        with pytest.raises(ModelError, match=f"^{MODEL_ID} cannot be loaded: .+") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [],
+        {"threshold": 0},
+        {"threshold": 0, "bands": [1, 2]},
+        {"threshold": 0, "bands": [1, 2, 3]},
+        {"threshold": "x", "bands": [3, 2, 1]},
+        {"threshold": float("nan"), "bands": [3, 2, 1]},
+    ],
+)
+def test_a_calibration_that_is_none_is_refused(kept: object) -> None:
+    with pytest.raises(ValueError, match=r"calibration\.json needs"):
+        minilm_judge.calibrated(kept)
+
+
+def test_the_weights_are_in_the_checkout_and_stay_under_25_megabytes() -> None:
+    assert available()
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 25e6
+
+
+def test_no_window_is_cut_by_the_embedder(resources: Resources) -> None:
+    embedder = resources.embedder
+    assert isinstance(embedder, TokenEmbedder)
+    title = "How the database was moved"
+    content = "The migration of getUserById to PostgreSQL-18 took unexpectedly long; 日本語 too, naïvely. " * 60
+    (pieces,) = cutter("embedder", embedder).cut([(title, content)])
+    assert len(pieces) > 3
+    assert embedder.truncated([titled(title, content)]) == [True]
+    assert not any(embedder.truncated([titled(title, piece.text) for piece in pieces]))
+    assert all(content[piece.start :].startswith(piece.text) for piece in pieces)
+    assert pieces[-1].start + len(pieces[-1].text) == len(content)

@@ -1,13 +1,14 @@
-"""The cross-encoder over a real, if tiny and untrained, model of its kind."""
+"""Cross-encoders and the contradiction model over a real, if tiny and untrained, model of their kind."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.cross_encoder import CrossEncoderReranker
+from cems_workbench.models.cross_encoder import ContradictionScorer, CrossEncoderReranker
 
 QUERY = "where does the service run"
 TEXTS = ["the service runs in the cluster", "redis", "", "the service runs in the cluster", "word " * 200]
@@ -58,11 +59,6 @@ def test_a_pair_longer_than_the_model_reads_says_so(tiny: CrossEncoderReranker) 
 
 
 @pytest.mark.thorough
-def test_nothing_to_score_is_no_error(tiny: CrossEncoderReranker) -> None:
-    assert tiny.score(QUERY, []) == []
-
-
-@pytest.mark.thorough
 def test_the_cache_key_names_model_and_revision(tiny: CrossEncoderReranker, tmp_path: Path) -> None:
     other = CrossEncoderReranker(saved(tmp_path))
     assert tiny.cache_model(QUERY) == tiny.cache_model("another")
@@ -80,8 +76,41 @@ def test_a_classifier_of_several_outputs_is_refused(tmp_path: Path) -> None:
         CrossEncoderReranker(saved(tmp_path, 3)).score(QUERY, TEXTS)
 
 
+PAIRS = [("the limit is 20", "the limit is 50"), ("redis", "postgres"), ("the limit is 20", "the limit is 50")]
+
+
+def nli(folder: Path, names: tuple[str, ...]) -> str:
+    """A tiny model with outputs of these names."""
+    path = saved(folder, outputs=len(names))
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    config["id2label"] = {str(place): name for place, name in enumerate(names)}
+    config["label2id"] = {name: place for place, name in enumerate(names)}
+    file.write_text(json.dumps(config))
+    return path
+
+
 @pytest.mark.thorough
-def test_a_folder_without_weights_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot be loaded") as caught:
-        CrossEncoderReranker(str(tmp_path)).score(QUERY, TEXTS)
-    assert "\n" not in str(caught.value)
+def test_the_column_is_found_by_its_name_and_is_a_probability(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    first = ContradictionScorer(nli(folders[0], ("contradiction", "entailment", "neutral")))
+    other = ContradictionScorer(nli(folders[1], ("entailment", "Contradiction", "neutral")))
+    scores = first.contradictions(PAIRS)
+    assert scores[0] == pytest.approx(scores[2], abs=1e-6) and all(0 < score < 1 for score in scores)
+    assert other.contradictions(PAIRS) != pytest.approx(scores), "another column of the same weights"
+    assert first.contradictions([]) == [] and "contradiction model" in first.label
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("names", [("yes", "no"), ("LABEL_0",)])
+def test_a_model_without_that_output_is_refused_in_a_line(tmp_path: Path, names: tuple[str, ...]) -> None:
+    with pytest.raises(ModelError, match="one must be contradiction") as caught:
+        ContradictionScorer(nli(tmp_path, names)).contradictions(PAIRS)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_model_that_is_nowhere_is_refused_when_it_is_named() -> None:
+    with pytest.raises(ModelError, match=r"was not found|cannot be loaded"):
+        ContradictionScorer("no/such-model")
