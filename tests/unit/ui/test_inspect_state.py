@@ -1,17 +1,36 @@
-"""State of the Inspect page: the request, and opening the page from other pages."""
+"""State of the Inspect page: the request, undo and redo, the command line that it writes, the default preset, the catalogue of views."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from importlib import import_module
+from itertools import count, pairwise
+from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
-import streamlit as st
+import streamlit
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import configs
+from typer.testing import CliRunner
 
-from cems_workbench.config import preset, with_values
+from cems_workbench.builtin import DEFAULT_PRESET
+from cems_workbench.cli.main import commands
+from cems_workbench.cli.options import chosen_config
+from cems_workbench.config import PipelineConfig, parse_assignment, preset, preset_names, with_values
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.share import present_page, read_saved
+from cems_workbench.ui.inspect.context import views_in
+from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
+from cems_workbench.ui.inspect.share import present_page, read_saved, search_command
+from cems_workbench.ui.inspect.state import DRAG_S, MAX_STEPS, History, Setting
 
 TYPED = with_values(preset("cems").config, {"expansion.backend": "manual"})
 WHOLE = Request("who pays", "harbor/api", datetime(2026, 8, 1, 14, 30, tzinfo=UTC), True, ("who is billed", "payer"))
@@ -21,7 +40,7 @@ WHOLE = Request("who pays", "harbor/api", datetime(2026, 8, 1, 14, 30, tzinfo=UT
 def session(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """A new session."""
     values: dict[str, object] = {}
-    monkeypatch.setattr(st, "session_state", values)
+    monkeypatch.setattr(streamlit, "session_state", values)
     return values
 
 
@@ -29,7 +48,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pages that were switched to."""
     seen: list[str] = []
-    monkeypatch.setattr(st, "switch_page", seen.append)
+    monkeypatch.setattr(streamlit, "switch_page", seen.append)
     return seen
 
 
@@ -89,23 +108,14 @@ def test_a_saved_page_is_read_back_as_it_was() -> None:
     assert read_saved(saved.to_json()) == (saved, [])
 
 
-def test_forgetting_the_store_keeps_what_is_set() -> None:
-    state.write_request(WHOLE)
-    state.use_config(TYPED)
-    state.forget_store()
-    assert state.present_request() is None
-    assert state.written_request() == Request("")
-    assert state.present_config() == TYPED
-
-
 def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> None:
     given = Query("q", "who pays", searched="payer", engine_queries={"lexical": "pays"})
     state.choose_query(given)
     asked = state.present_request()
     assert asked is not None and (asked.searched, asked.engine_queries) == ("payer", {"lexical": "pays"})
-    st.session_state[state.QUERY] = "who else"
+    streamlit.session_state[state.QUERY] = "who else"
     assert state.present_request() == Request("who else")
-    st.session_state[state.QUERY] = "who pays"
+    streamlit.session_state[state.QUERY] = "who pays"
     state.write_request(asked)
     assert state.present_request() == asked
     state.update(given=None)
@@ -114,3 +124,227 @@ def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> Non
     again = state.present_request()
     assert state.present_config().expansion.backend == "none"
     assert again is not None and again.variants == ("payer",)
+
+
+START = Setting("cems", preset("cems").config)
+
+
+def at_k(k: int) -> Setting:
+    return Setting("cems", with_values(START.config, {"fusion.k": k}))
+
+
+def test_a_drag_of_one_slider_is_one_step() -> None:
+    history = History()
+    settings = [START, *(at_k(k) for k in (59, 58, 57, 56))]
+    for i, (before, now) in enumerate(pairwise(settings)):
+        history = history.after(before, now, "fusion.k", i * DRAG_S)
+    assert history.past == (START,)
+    assert history.undone(settings[-1])[1] == START
+
+
+def test_a_drag_to_and_fro_leaves_nothing_to_undo() -> None:
+    history = History().after(START, at_k(30), "fusion.k", 0.0).after(at_k(30), START, "fusion.k", 0.5)
+    assert history.past == ()
+
+
+def test_the_same_slider_moved_later_is_a_step_of_its_own() -> None:
+    history = History().after(START, at_k(30), "fusion.k", 0.0)
+    history = history.after(at_k(30), at_k(20), "fusion.k", DRAG_S + 0.1)
+    assert history.past == (START, at_k(30))
+
+
+def test_another_parameter_or_an_apply_is_a_step_of_its_own_at_once() -> None:
+    history = History().after(START, at_k(30), "fusion.k", 0.0).after(at_k(30), at_k(20), None, 0.1)
+    history = history.after(at_k(20), START, "filter.min_score", 0.2)
+    assert history.past == (START, at_k(30), at_k(20))
+
+
+def test_a_slider_moved_right_after_an_undo_does_not_join_the_step_before() -> None:
+    history = History().after(START, at_k(30), "fusion.k", 0.0).after(at_k(30), at_k(20), "gap.ratio", 0.1)
+    history, setting = history.undone(at_k(20))
+    history = history.after(setting, at_k(10), "fusion.k", 0.2)
+    assert history.past == (START, at_k(30))
+
+
+def test_the_oldest_steps_are_forgotten_past_the_depth() -> None:
+    history = History()
+    for k in range(1, MAX_STEPS + 11):
+        history = history.after(at_k(k), at_k(k + 1), None, float(k))
+    assert len(history.past) == MAX_STEPS
+    assert history.past[0] == at_k(11)
+
+
+@given(st.lists(st.sampled_from(["set", "undo", "redo"]), max_size=40))
+def test_undo_and_redo_walk_one_line_of_settings(acts: list[str]) -> None:
+    """After any operations, the settings in order are the undo steps, the current one, the redo steps; a change drops the redo steps."""
+    history, now, line, place = History(), START, [START], 0
+    for turn, act in enumerate(acts):
+        if act == "set":
+            new = at_k(turn + 1)
+            history, now = history.after(now, new, None, float(turn)), new
+            line, place = [*line[: place + 1], new], place + 1
+        elif act == "undo":
+            history, now = history.undone(now)
+            place = max(0, place - 1)
+        else:
+            history, now = history.redone(now)
+            place = min(len(line) - 1, place + 1)
+        assert [*history.past, now, *reversed(history.future)] == line
+        assert now == line[place]
+
+
+def read(command: str) -> tuple[PipelineConfig, dict[str, list[str]], str]:
+    """The config, the options and the query that the shell would hand to `search`."""
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "cems_workbench", "search"]
+    options: dict[str, list[str]] = {}
+    rest = words[4:]
+    while rest and rest[0] != "--" and rest[0].startswith("--"):
+        name, separator, value = rest.pop(0).partition("=")
+        options.setdefault(name, []).append(value if separator or name == "--only-project" else rest.pop(0))
+    rest = rest[1:] if rest[0] == "--" else rest
+    assert len(rest) == 1
+    changes = dict(parse_assignment(text) for text in options.get("--set", ()))
+    return with_values(preset(options["--preset"][0]).config, changes), options, rest[0]
+
+
+@given(configs(), st.sampled_from(preset_names()), st.text(st.characters(codec="utf-8"), min_size=1, max_size=20))
+def test_every_config_and_query_comes_back(config: PipelineConfig, name: str, query: str) -> None:
+    query = query.replace("\0", "x")
+    found, _, words = read(search_command(Request(query), name, config))
+    assert with_values(found, {"name": config.name}) == config
+    assert words == query
+
+
+def test_everything_that_was_asked_is_in_the_command() -> None:
+    moment = datetime(2026, 9, 1, 12, 30, tzinfo=UTC)
+    request = Request("--now; rm -rf '$HOME'", "org/a b", None, True, ("--x", "it's"))
+    config = with_values(preset("cems").config, {"expansion.backend": "manual", "rerank.query": 'what\'s "up"\n🚀'})
+    command = search_command(request, "cems", config, as_of=moment, off=(2, 1), store=Path("/tmp/a store"))
+    found, options, query = read(command)
+    assert found == config
+    assert query == request.query
+    assert options["--project"] == ["org/a b"]
+    assert "--only-project" in options
+    assert options["--as-of"] == ["2026-09-01T12:30:00+00:00"]
+    assert options["--variant"] == ["--x", "it's"]
+    assert options["--without-variant"] == ["1", "2"]
+    assert options["--store"] == ["/tmp/a store"]
+    assert "--set expansion.backend=manual" in command
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "true", "no", "12", "1e3", "~", "", "a: b", "#x", "\u0085", "\u2028", "\x7f", "'"]
+)
+def test_texts_that_yaml_would_read_otherwise_come_back(text: str) -> None:
+    config = with_values(preset("cems").config, {"rerank.instruction": text})
+    assert read(search_command(Request("q"), "cems", config))[0] == config
+
+
+TAKES_A_PRESET = {
+    "search",
+    "replay",
+    "why",
+    "blame",
+    "memory",
+    "what-if",
+    "gather",
+    "fill-scores",
+    "evaluate",
+    "compare",
+    "drift",
+    "calibrate",
+    "fidelity",
+    "tune",
+    "watch",
+    "doctor",
+}
+
+
+@pytest.mark.parametrize("named", [None, *preset_names(), "cmes"])
+def test_the_page_and_a_command_begin_with_the_same_preset(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: str | None
+) -> None:
+    monkeypatch.delenv("CEMS_WORKBENCH_PRESET") if named is None else monkeypatch.setenv("CEMS_WORKBENCH_PRESET", named)
+    page = state._initial()
+    assert chosen_config(None, None, None) == page.config
+    assert page.preset == (named if named in preset_names() else DEFAULT_PRESET)
+    assert (page.config_error or "") in capsys.readouterr().err
+
+
+def test_every_command_with_a_preset_states_the_choices_and_the_default() -> None:
+    group = typer.main.get_command(commands)
+    options = {
+        name: parameter.help or ""
+        for name, command in group.commands.items()  # type: ignore[attr-defined]
+        for parameter in command.params
+        if parameter.name == "preset"
+    }
+    assert options.keys() == TAKES_A_PRESET
+    for name, said in options.items():
+        assert all(choice in said for choice in preset_names()), name
+        assert "(default: " in said
+    assert CliRunner().invoke(commands, ["export", "--help"]).output.count("memory_agent_messages") == 1
+
+
+MODULE = """
+from cems_workbench.ui.inspect.context import View
+
+def draw(context):
+    pass
+
+VIEW = View({title!r}, {place}, draw, {question!r})
+"""
+NUMBERS = count()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Make a package of views, by module name; the text of a module, or (title, place, question) of one with a record."""
+
+    def make(**modules: str | tuple[str, int, str]) -> str:
+        name = f"views_of_a_test_{next(NUMBERS)}"
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+        for module, of in modules.items():
+            text = of if isinstance(of, str) else MODULE.format(title=of[0], place=of[1], question=of[2])
+            (folder / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return name
+
+    return make
+
+
+def test_a_view_is_one_file_with_a_record_and_stands_at_its_place(package: Callable[..., str]) -> None:
+    views = views_in(package(zebra=("First", 5, "Why?"), ant=("Last", 20, ""), middle=("Middle", 10, "")))
+    assert list(views) == ["First", "Middle", "Last"]
+    assert views["First"].question == "Why?"
+
+
+@pytest.mark.parametrize(("other", "what"), [(("Same", 2, ""), "title"), (("Other", 1, ""), "place")])
+def test_two_views_of_one_title_or_place_are_an_error(
+    package: Callable[..., str], other: tuple[str, int, str], what: str
+) -> None:
+    with pytest.raises(ValueError, match=f"two views have the same {what}"):
+        views_in(package(one=("Same", 1, ""), two=other))
+
+
+@pytest.mark.parametrize("section", [VIEWS, TOOLS])
+def test_catalogue_lists_every_record_once_in_the_order_of_places(section: str) -> None:
+    package = import_module(section)
+    modules = [import_module(f"{section}.{module.name}") for module in iter_modules(package.__path__)]
+    records = [module.VIEW for module in modules if hasattr(module, "VIEW")]
+    listed = list(views_in(section).values())
+    assert listed == sorted(records, key=lambda view: view.place)
+    assert len({view.title for view in listed}) == len({view.place for view in listed}) == len(records)
+    assert all(view.title and callable(view.draw) for view in listed)
+
+
+def test_the_page_is_imported_without_its_views_and_tools() -> None:
+    script = (
+        "import sys; import cems_workbench.ui.inspect.page; "
+        "print([name for name in sys.modules if name.startswith(('cems_workbench.ui.inspect.views', 'cems_workbench.ui.inspect.tools'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
