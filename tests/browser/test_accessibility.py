@@ -11,7 +11,6 @@ from playwright.sync_api import expect
 from .accessibility import MAIN, violations
 from .pages import Inspect, Label, Window
 
-pytestmark = [pytest.mark.browser]
 VIEWS = '[data-testid="stButtonGroup"]'
 
 

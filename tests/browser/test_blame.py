@@ -9,8 +9,6 @@ from cems_workbench.builtin import DEFAULT_PRESET
 from .pages import Inspect, Window
 from .whole_way import case
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.mark.thorough
 def test_from_a_wrong_answer_to_the_successor_of_its_memory(window: Window) -> None:

@@ -17,7 +17,6 @@ from .conftest import as_on_disk, serving
 from .pages import Inspect, window_on
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser]
 BATCH = 16
 
 # The app itself, with a reranker that writes down what it was asked, and from its second batch on waits for the gate.

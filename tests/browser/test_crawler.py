@@ -18,8 +18,6 @@ from .conftest import serving
 from .crawl import PAGES
 from .pages import window_on
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, expect
 from .accessibility import MAIN, violations
 from .pages import Inspect, Memories, Window, cells, column, standing, window_on
 
-pytestmark = [pytest.mark.browser, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 QUERIES = 6
 CONFIGS = ("cems", "recollection", "cems_head")
 

@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 from .pages import Inspect, Window, standing
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser]
 LAST_POINT = """(plot, id) => {
     const line = plot.data.find((line) => (line.hovertext || "").startsWith(`<b>${id}</b>`));
     const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();

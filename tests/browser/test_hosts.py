@@ -5,10 +5,6 @@ from __future__ import annotations
 import http.client
 from urllib.parse import urlsplit
 
-import pytest
-
-pytestmark = [pytest.mark.browser]
-
 
 def answered(server: str, path: str, host: str, **headers: str) -> int:
     """The status of what the app answers to a request for this name, its origin the same."""

@@ -9,7 +9,6 @@ from tests.sample import FAILING
 
 from .pages import DRAWN, RESULT_ROW, WAIT, Inspect, Window
 
-pytestmark = [pytest.mark.browser]
 QUERY = "how many different doctors did I visit?"
 STAGES = [
     "query",

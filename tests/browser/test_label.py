@@ -16,7 +16,6 @@ from cems_workbench.store import Store
 from .conftest import as_on_disk
 from .pages import WAIT, Label, Window
 
-pytestmark = [pytest.mark.browser]
 CARDS = 40
 NEXT_CARD = """count => {
   const said = document.querySelector('.wb-card-progress b'), card = document.querySelector('.wb-card');

@@ -19,7 +19,7 @@ from .conftest import serving
 from .pages import Inspect, Sources, Window, cells, column, window_on
 
 __all__ = ["empty_store"]
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 MEMORIES = 80
 ROLL_BACK = "how do we roll back a failed deploy?"
 

@@ -7,8 +7,6 @@ from playwright.sync_api import expect
 
 from .pages import Memories, Window
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.fixture
 def memories(window: Window) -> Memories:

@@ -11,8 +11,6 @@ from playwright.sync_api import expect
 from .conftest import EMPTY, RECORDING
 from .pages import Inspect, Window, cells, column
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.mark.thorough
 def test_a_recorded_query_is_picked_with_its_answer_beside_the_trace(window: Window) -> None:

@@ -28,7 +28,6 @@ from tests.planted import planted_file
 from ..unit.evaluation.sets import AS_LISTED, OTHER_WAY, evidence, evidence_file
 from .accessibility import violations
 
-pytestmark = pytest.mark.browser
 MOMENT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 SHOWN = "[...document.querySelectorAll('.ranking .text')].map(text => text.checkVisibility())"
 TOO_WIDE = "document.documentElement.scrollWidth > window.innerWidth"

@@ -10,8 +10,6 @@ from playwright.sync_api import expect
 from .pages import Inspect, Window, standing
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.mark.thorough
 def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) -> None:

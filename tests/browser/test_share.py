@@ -12,8 +12,6 @@ from playwright.sync_api import Browser, expect
 from .pages import Inspect, Window, window_on
 from .test_inspect import QUERY
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.mark.thorough
 def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(

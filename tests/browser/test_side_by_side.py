@@ -14,7 +14,6 @@ from benchmarks.side_by_side_page import MARKUP, ROWS
 from .accessibility import violations
 from .pages import WAIT, Inspect, Window, window_on
 
-pytestmark = pytest.mark.browser
 PAGE = (
     "streamlit",
     "run",

@@ -17,7 +17,6 @@ from .conftest import ROOT, as_on_disk
 from .pages import Window
 from .whole_way import GRADES, walk
 
-pytestmark = [pytest.mark.browser]
 TRIALS = 40
 BOUND = "nDCG@10>=0.05"
 

@@ -11,8 +11,6 @@ from tests.sample import FAILING
 
 from .pages import Inspect, Window
 
-pytestmark = [pytest.mark.browser]
-
 
 @pytest.mark.thorough
 def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> None:
