@@ -90,7 +90,7 @@ SYSTEMS = ("cems_head", "recollection", "memory_agent", "ace", "workbench")
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
     page = page.selectbox(key="inspect:preset:0").select(name).run()
-    for view in ("Contributions", "Rank flow", "Rerank", "Adjust", "Context"):
+    for view in ("Contributions", "Rank flow", "Rerank", "Adjust", "Context", "Query", "Threshold", "Judge"):
         page.session_state["inspect:view"] = view
         page.run()
 

@@ -141,13 +141,6 @@ def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: O
     assert "No threshold is set" in page.info[-1].value
 
 
-@pytest.mark.parametrize("name", ["memory_agent", "ace", "qmd", "cems_qwen"])
-def test_presets_are_usable_in_every_new_view_without_their_servers(open_page: OpenPage, name: str) -> None:
-    page = search(configured(open_page(), {}, name))
-    for view in ("Query", "Threshold", "Rerank", "Judge"):
-        show(page, view)
-
-
 def test_the_query_view_says_why_a_query_is_conversational_and_whether_that_counts(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), {}), WIRED), "Query")
     verdict = html(page, "wb-conversational")

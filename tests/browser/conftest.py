@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -19,7 +18,6 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.formats import read
 from tests.sample import FAILING, answered_queries, copied
 
 from .pages import LIKE_THIS, WAIT, Window, window_on
@@ -27,10 +25,6 @@ from .pages import LIKE_THIS, WAIT, Window, window_on
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium")
 START_SECONDS = 120
-RECORDING = ROOT / "tests" / "recordings" / "sample_cut.json"
-"""Ten answers that CEMS gave."""
-EMPTY = "what was never answered at all?"
-"""A query of the log whose answer was empty."""
 
 expect.set_options(timeout=WAIT)
 
@@ -41,7 +35,6 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
 
     Set "a few", the first that pages offer, has ten answered queries with the failing one of the whole way; "six" has six others
     and "two" two. Queue "forty" has forty unjudged pairs, "ten" and "more" ten each, "long" the three longest memories for one query.
-    Set "production" is the log of `RECORDING`.
     """
     folder = tmp_path_factory.mktemp("browser")
     with copied(sample_store, folder) as store:
@@ -64,18 +57,7 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
             ("long", unread[:3]),
         ):
             store.queues.save(make_queue(name, chosen, "top"))
-        assert store.add(read(logged(folder / "production.jsonl"))).errors == ()
     return folder / "store"
-
-
-def logged(path: Path) -> Path:
-    """A log of production with the recorded answers, and one that was empty."""
-    rows = [
-        {"time": f"2026-11-22T10:{n:02}:00Z", **{name: answer[name] for name in ("query", "project", "results")}}
-        for n, answer in enumerate(json.loads(RECORDING.read_text())["answers"])
-    ]
-    path.write_text("\n".join(map(json.dumps, [*rows, {"query": EMPTY, "results": []}])))
-    return path
 
 
 def as_on_disk(store: Path, folder: Path) -> Path:

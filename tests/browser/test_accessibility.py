@@ -1,15 +1,21 @@
-"""Every page: no violation of WCAG 2.2 AA, in light and dark themes, and the query is reachable by keyboard.
-
-The views of each are looked at by `make thorough`, those of Inspect in test_crawler.py, those of Evaluate in test_evaluate.py.
-"""
+"""Every page: no violation of WCAG 2.2 AA, the query by keyboard; a store of attacks is shown to the letter; accepted host names."""
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import expect
+import http.client
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
-from .accessibility import MAIN, violations
-from .pages import Inspect, Label, Window
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.thoroughly import first_of
+
+from . import hostile
+from .accessibility import MAIN, WHOLE, violations
+from .conftest import serving
+from .crawl import PAGES
+from .pages import Inspect, Label, Window, window_on
 
 VIEWS = '[data-testid="stButtonGroup"]'
 
@@ -59,3 +65,72 @@ def test_every_view_of_a_page(opened: Window) -> None:
         found[name] = violations(window.page, MAIN)
     assert len(found) >= 3
     assert {name: broken for name, broken in found.items() if broken} == {}
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of the app on such a store."""
+    with serving(hostile.stock(tmp_path_factory.mktemp("hostile"))) as url:
+        yield url
+
+
+WALKED = {"label": 5, "inspect": 21}
+"""How many views a walk over a page comes to."""
+
+
+def expect_no_fault(windows: BrowserContext, url: str, page: str, look: Callable[[Page, bool], list[str]]) -> None:
+    """The findings of `look` on each view of a page; its argument: whether the view is the first."""
+    with window_on(windows, url) as window:
+        faults: dict[str, list[str]] = {}
+        for place in PAGES[page](window):
+            faults[place] = look(window.page, not faults)
+            window.expect_no_error()
+    assert len(faults) >= WALKED[page]
+    assert {place: found for place, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize("page", first_of(WALKED, 0))
+def test_no_name_or_text_acts_on_a_page(windows: BrowserContext, attacked: str, page: str) -> None:
+    expect_no_fault(windows, attacked, page, lambda drawn, _: hostile.faults(drawn))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", WALKED)
+def test_every_view_is_accessible(windows: BrowserContext, attacked: str, page: str) -> None:
+    expect_no_fault(windows, attacked, page, lambda drawn, first: violations(drawn, WHOLE if first else MAIN))
+
+
+def answered(server: str, path: str, host: str, **headers: str) -> int:
+    """The status of what the app answers to a request for this name, its origin the same."""
+    place = urlsplit(server)
+    connection = http.client.HTTPConnection("localhost", place.port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host, "Origin": f"http://{host}", **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_only_configured_names_get_a_session(server: str) -> None:
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    port = urlsplit(server).port
+    hosts = ("localhost", "127.0.0.1", "evil.example", "localhost.evil.example")
+    assert [answered(server, "/_stcore/stream", f"{host}:{port}", **upgrade) for host in hosts] == [101, 101, 403, 403]
+
+
+def test_streamlits_own_agent_endpoints_are_off(server: str) -> None:
+    """What they would do is what `mcp` does with a store, and not with pages (docs/internals/decisions/0023)."""
+    at = urlsplit(server)
+    for path, status in (("interact", 403), ("mcp", 400)):
+        connection = http.client.HTTPConnection("localhost", at.port, timeout=30)
+        try:
+            connection.request("POST", f"/_stcore/agent/{path}", "{}", {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            assert reply.status == status and b"does not serve the agent API" in reply.read()
+        finally:
+            connection.close()

@@ -1,13 +1,25 @@
-"""A person types a query, moves a slider and sees the order change."""
+"""Inspect with mouse and keys: a query, sliders, the first screen, the rank flow, sensitivity, links, undo, blame, and a slow reranker."""
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import expect
+import csv
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
+import duckdb
+import pytest
+from playwright.sync_api import Browser, BrowserContext, expect
+
+from cems_workbench.builtin import DEFAULT_PRESET
 from tests.sample import FAILING
 
-from .pages import DRAWN, RESULT_ROW, WAIT, Inspect, Window
+from .conftest import as_on_disk, serving
+from .pages import DRAWN, RESULT_ROW, WAIT, Inspect, Window, standing, window_on
+from .whole_way import case
 
 QUERY = "how many different doctors did I visit?"
 STAGES = [
@@ -26,7 +38,6 @@ STAGES = [
     "assembly",
     "judge",
 ]
-
 FADES = """() => { window.wbFades = {}; document.addEventListener("transitionrun", event => {
   for (const one of event.target.getAnimations()) { const {delay, duration} = one.effect.getTiming();
     if (delay) window.wbFades[event.target.dataset.testid ?? event.target.tagName] ??= duration; } }); }"""
@@ -111,3 +122,222 @@ def test_first_screen_has_query_strip_next_step_and_five_rows_without_scrolling(
         ):
             assert part.evaluate(BOTTOM) < bar < high, (width, part)
         inspect.window.expect_fit(f"{width} wide", ".wb-next, .wb-cell")
+
+
+LAST_POINT = """(plot, id) => {
+    const line = plot.data.find((line) => (line.hovertext || "").startsWith(`<b>${id}</b>`));
+    const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+    const x = Array.from(line.x).at(-1), y = Array.from(line.y).at(-1);
+    return [box.x + xaxis._offset + xaxis.c2p(x), box.y + yaxis._offset + yaxis.c2p(y)];
+}"""
+"""The place on the screen of the last point of a memory's line."""
+
+
+@pytest.mark.thorough
+def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(window: Window) -> None:
+    inspect = Inspect.open(window)
+    first, *_ = inspect.search(QUERY)
+    inspect.view("Rank flow")
+    chart = inspect.page.locator('[class*="st-key-inspect-rank_flow"] .js-plotly-plot')
+    chart.locator(".annotation-text").first.wait_for()
+    chart.scroll_into_view_if_needed()
+    standing(chart)
+    place = chart.evaluate(LAST_POINT, first)
+    inspect.page.mouse.move(*place)
+    expect(chart.locator(".hoverlayer")).to_contain_text("fusion: rank")
+    with window.rerun():
+        inspect.page.mouse.click(*place)
+    expect(inspect.page.locator(".wb-path code").first).to_have_text(first)
+    expect(inspect.page.locator(".wb-sbs-followed .wb-sbs-text code")).to_have_text(first)
+    expect(inspect.page.locator('[class*="st-key-inspect-rank_flow"] .annotation-text').first).to_contain_text("◆")
+
+
+@pytest.mark.thorough
+def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) -> None:
+    inspect = Inspect.open(window)
+    before = inspect.search(QUERY)[:5]
+
+    inspect.tool("Sensitivity")
+    expect(inspect.page.get_by_text(re.compile(r"\d+ breakpoints? from 0 to 3"))).to_be_visible()
+    chart = inspect.page.locator(".st-key-inspect-sensitivity-chart").first
+    expect(chart.locator(".barlayer .point").first).to_be_visible()
+    expect(chart.locator(".scatterlayer .trace").first).to_be_attached()
+    with window.rerun():
+        inspect.page.get_by_role("button", name=re.compile("^.*Set to ")).last.click()
+    expect(inspect.changed(1)).to_be_visible()
+    assert inspect.order()[:5] != before
+
+    second = inspect.page.get_by_role("combobox", name="Second parameter")
+    second.fill("RRF k")
+    with window.rerun():
+        second.press("Enter")
+    expect(inspect.page.get_by_text("first somewhere among")).to_be_visible()
+    plot = inspect.page.locator(".st-key-inspect-map-chart .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    size = standing(plot)
+    with window.rerun():
+        inspect.page.mouse.click(size["x"] + 0.9 * size["width"], size["y"] + 0.1 * size["height"])
+    window.press(re.compile("Apply Lexical weight"))
+    expect(inspect.changed(2)).to_be_visible()
+
+    inspect.tool("Effective weights")
+    expect(inspect.page.get_by_text("has the largest effect on this ranking")).to_be_visible()
+
+
+@pytest.mark.thorough
+def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(
+    window: Window, browser: Browser, tmp_path: Path
+) -> None:
+    inspect = Inspect.open(window)
+    plain = inspect.search(QUERY)
+    window.slide("Score blend", "End")
+    expect(inspect.changed(1)).to_be_visible()
+    inspect.page.get_by_role("button", name="Share").click()
+    window.press("Save and create link")
+    inspect.page.get_by_text(re.compile(r"^http://localhost:\d+/?\?state=[a-z2-7]{8}$")).wait_for()
+    address = inspect.page.url
+    window.download("CSV", tmp_path / "ranking.csv")
+    with (tmp_path / "ranking.csv").open(encoding="utf-8-sig", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert re.search(r"\?state=[a-z2-7]{8}$", address)
+    mine = inspect.order()
+    assert mine != plain
+    assert [int(row["final rank"]) for row in rows[: len(mine)]] == list(range(1, len(mine) + 1))
+    assert all(row["dropped by"] and not row["final rank"] for row in rows[len(mine) :])
+    assert all(row["memory id"] in text for row, text in zip(rows, mine, strict=False))
+    with window_on(browser, window.url) as elsewhere:
+        elsewhere.open(address)
+        other = Inspect(elsewhere)
+        expect(other.results).to_have_text(mine)
+        expect(other.page.get_by_role("slider", name="Score blend")).to_have_attribute("aria-valuetext", "1.00")
+        expect(other.changed(1)).to_be_visible()
+        assert other.page.url == address
+        with elsewhere.rerun():
+            other.changed(1).click()
+        expect(other.changed(0)).to_be_visible()
+        expect(other.results).to_have_text(plain)
+        assert "state=" not in other.page.url, "the link is no longer what the page shows"
+
+
+def test_undo_and_redo_by_button_and_by_key(window: Window) -> None:
+    inspect = Inspect.open(window)
+    before = inspect.search(QUERY)
+    window.slide("Score blend", "End")
+    expect(inspect.changed(1)).to_be_visible()
+    after = inspect.order()
+    with window.rerun():
+        inspect.page.locator(".st-key-inspect-undo button:visible").click()
+    expect(inspect.changed(0)).to_be_visible()
+    assert inspect.order() == before
+    with window.rerun():
+        inspect.page.locator(".st-key-inspect-redo button:visible").click()
+    expect(inspect.changed(1)).to_be_visible()
+    assert inspect.order() == after
+    with window.rerun():
+        inspect.page.keyboard.press("Alt+z")
+    expect(inspect.changed(0)).to_be_visible()
+    assert inspect.order() == before
+
+
+@pytest.mark.thorough
+def test_from_a_wrong_answer_to_the_successor_of_its_memory(window: Window) -> None:
+    Inspect.open(window).preset(DEFAULT_PRESET)
+    case(window, prove=False)
+    window.expect_no_error()
+
+
+BATCH = 16
+
+# The app itself, with a reranker that writes down what it was asked, and from its second batch on waits for the gate.
+SLOW_APP = """
+import json, os, sys, time
+from cems_workbench.cli import main
+from cems_workbench.models.late_interaction import LateInteraction
+
+record, *arguments = sys.argv[1:]
+quick = LateInteraction.score
+
+def slow(self, query, texts, *rest):
+    while os.path.exists(record) and not os.path.exists(record + ".gate"):
+        time.sleep(0.02)
+    scores = quick(self, query, texts, *rest)
+    with open(record, "a") as lines:
+        lines.write(json.dumps(list(texts)) + "\\n")
+    return scores
+
+LateInteraction.score = slow
+sys.argv = ["cems_workbench", *arguments]
+main()
+"""
+
+
+@dataclass(frozen=True)
+class SlowServer:
+    """The app with a slow reranker: its address, its store, and how to see what was scored."""
+
+    url: str
+    store: Path
+    record: Path
+
+    def scored(self) -> list[list[str]]:
+        """The texts of every batch scored so far."""
+        return [json.loads(line) for line in self.record.read_text().splitlines()] if self.record.exists() else []
+
+    def open_gate(self) -> None:
+        """Let the batches after the first be scored."""
+        Path(f"{self.record}.gate").touch()
+
+
+@pytest.fixture
+def slow_server(sample_store: Path, tmp_path: Path) -> Iterator[SlowServer]:
+    """The app on a separate store, whose reranker scores one batch and then waits for the gate."""
+    store = Path(shutil.copytree(sample_store, tmp_path / "store"))
+    script, record = tmp_path / "slow_app.py", tmp_path / "scored.jsonl"
+    script.write_text(SLOW_APP)
+    with serving(store, str(script), str(record)) as url:
+        yield SlowServer(url, store, record)
+
+
+@pytest.mark.thorough
+def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
+    windows: BrowserContext, slow_server: SlowServer, tmp_path: Path
+) -> None:
+    server = slow_server
+    with window_on(windows, server.url) as window:
+        inspect = Inspect.open(window)
+        inspect.search(QUERY)
+        assert server.scored() == []
+        presets = inspect.page.get_by_test_id("stSidebar").get_by_role("combobox").first
+        presets.click()
+        presets.fill("qmd")
+        inspect.page.get_by_role("option", name="qmd", exact=True).click()
+
+        count = inspect.page.get_by_test_id("stProgress").get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
+        expect(count).to_be_visible()
+        soon = inspect.page.locator(".wb-soon")
+        expect(soon).to_have_count(10)  # the order so far is there while the model is busy
+        expect(inspect.page.locator(".wb-settling-note")).to_contain_text(f"has scored {BATCH} of")
+        total = int(count.inner_text().split(" of ")[1])
+        assert total > 2 * BATCH, "too few candidates to cancel before the last batch"
+        cancel = inspect.page.get_by_role("button", name="Cancel", exact=True)
+        cancel.click()
+        go_on = inspect.page.get_by_role("button", name="Resume")
+        expect(go_on).to_be_visible()  # while the model is still busy with the second batch
+        window.settled()
+        assert [len(batch) for batch in server.scored()] == [BATCH]
+        expect(cancel).to_have_count(0)
+        expect(soon).to_have_count(0)
+        expect(inspect.results).to_have_count(10)
+        expect(inspect.page.locator(".wb-notes")).to_contain_text("candidates were not scored by late_interaction")
+
+        server.open_gate()
+        go_on.click()
+        expect(go_on).to_have_count(0)
+        expect(inspect.page.get_by_text("candidates were not scored")).to_have_count(0)
+        window.settled()
+        expect(inspect.results).to_have_count(10)
+        window.expect_no_error()
+    every = [text for batch in server.scored() for text in batch]
+    assert len(every) == len(set(every)) == total, "a text was scored twice"
+    with duckdb.connect(str(as_on_disk(server.store, tmp_path) / "workbench.duckdb")) as connection:
+        assert connection.execute("SELECT count(*) FROM score_cache").fetchone() == (total,)

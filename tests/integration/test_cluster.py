@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -39,7 +38,7 @@ from cems_workbench.tuning.tune import Tuned
 from tests.planted import planted_file
 
 if TYPE_CHECKING:
-    from conftest import Command
+    pass
 
 distributed = pytest.importorskip("distributed")
 
@@ -247,25 +246,6 @@ def test_a_scheduler_that_is_away_is_one_line(address: str, monkeypatch: pytest.
     with pytest.raises(ClusterError, match="no Dask scheduler answers there") as said:
         Cluster(address or nobody())
     assert "\n" not in str(said.value)
-
-
-@pytest.mark.thorough
-def test_commands_say_that_the_scheduler_is_away(
-    command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.3)
-    monkeypatch.setenv("CEMS_WORKBENCH_DASK", nobody())
-    ended = command("gather", "all", "--limit", "2", "--out", tmp_path / "e.evidence", "--store", store)
-    assert (ended.code, ended.err.count("no Dask scheduler answers there")) == (2, 1)
-    ended = command(
-        "tune", planted_file(tmp_path, 60), "--out", tmp_path / "c.yaml", "--trials", "2", "--space", GRID[0]
-    )
-    assert (ended.code, ended.err.count("no Dask scheduler answers there")) == (2, 1)
-    ended = command(
-        "tune", tmp_path / "set.evidence", "--out", tmp_path / "c.yaml", "--trials", "2", "--dask", "", "--json"
-    )
-    assert ended.code == 0, ended.err
-    assert json.loads(ended.out)
 
 
 @pytest.mark.thorough

@@ -349,31 +349,6 @@ def test_a_log_is_kept_as_a_query_set_and_held_against_a_config_from_there_or_fr
         assert found["differing"] == []
 
 
-@pytest.mark.thorough
-def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
-    command: Command, store: Path, tmp_path: Path
-) -> None:
-    known = short("m001")
-    strange = retrieval(details=[{"id": "00000000", "score": 0.5}, {"id": known, "score": 0.75}])
-    path = hook_events(tmp_path, strange, retrieval(query=" ", details=[]), retrieval(details={}))
-    imported = command("import", path, "--store", store)
-    assert imported.code == 2
-    assert "1 ids not in the store" in imported.out
-    assert imported.err.splitlines() == [
-        f"taken in part: {path}:12: details[0].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
-        f"left out: {path}:13: query: is empty",
-        f"left out: {path}:14: details: must be a list of results, found an object",
-    ]
-    found = command("fidelity", "--recorded", "hook_events", "--store", store, "--json")
-    (differing,) = [
-        one for one in json.loads(found.out)["settings"][0]["differing"] if one["query"] == strange["query"]
-    ]
-    assert (differing["recorded"], differing["cause"]) == (["00000000", "m001"], "not here")
-    measured = command("fidelity", path, "--store", store)
-    assert measured.code == 0
-    assert f"{path}:13: query: is empty (1 more such row)" in measured.err
-
-
 ASKED = 4
 
 

@@ -22,11 +22,10 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
-from cems_workbench.pipeline import Evidence, bundle_from, evidence_from, read_bundle, replay, write_bundle
+from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.missing_evidence import unmet
-from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import SHIPPED, write_dictionary
@@ -503,27 +502,6 @@ def test_the_list_of_a_small_store_is_the_exact_one(resources: Resources, where:
         assert largest_difference(exact, answer) < 1e-6
 
 
-def test_the_graph_alone_answers_within_the_filter_and_its_scores_are_cosines(resources: Resources) -> None:
-    vectors, where = resources.indexes.vectors, Filter("harbor/api", True)
-    query = resources.embedder.encode_query(QUERIES[0])
-    exact = exact_ranking(query, vectors.ids(where), embeddings_of(vectors))
-    answer = vectors.approximate(query, 20, where)
-    assert len(answer) == 20
-    assert {memory_id for memory_id, _ in answer} <= set(exact.ids)
-    assert largest_difference(exact, answer) < 1e-5
-    assert vectors.approximate(query, 20, Filter("nobody/here", True)) == []
-
-
-def test_an_answer_with_a_hole_is_caught(resources: Resources) -> None:
-    vectors = resources.indexes.vectors
-    query = resources.embedder.encode_query(QUERIES[1])
-    exact = exact_ranking(query, vectors.ids(), embeddings_of(vectors))
-    answer = vectors.search(query, 50)
-    holed = [hit for place, hit in enumerate(answer, 1) if place not in (2, 31)]
-    assert [missed.rank for missed in recall_at(exact, holed, 50).missed] == [2, 31]
-    assert [missed.rank for missed in recall_at(exact, holed, 10).missed] == [2]
-
-
 @partly
 def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> None:
     lexical, memories = resources.indexes.lexical, resources.store.memories.read()
@@ -589,19 +567,6 @@ def test_stale_first_result_gives_way_to_its_successor(resources: Resources) -> 
     assert demote.get("m249", 99) > demote["m312"]
     trace = replay(evidence, under("follow"))
     assert "supersession dropped it: superseded by m312" in cause(memory_path(trace, "m249", 10), trace)
-
-
-def test_note_survives_a_bundle_and_redaction(resources: Resources) -> None:
-    evidence = gather_lists(REQUEST, CEMS, resources)
-    again = evidence_from(bundle_from(evidence))
-    assert again.superseded == evidence.superseded
-    plain, hidden = (replay(one, under("follow")) for one in (evidence, redacted(evidence, b"key")))
-    assert [one.score for one in plain.results] == [one.score for one in hidden.results]
-
-
-def test_successor_of_later_than_the_query_is_none(resources: Resources) -> None:
-    evidence = gather_lists(replace(REQUEST, as_of=datetime(2026, 3, 1, tzinfo=UTC)), CEMS, resources)
-    assert "m249" not in evidence.superseded
 
 
 def test_store_without_edges_has_no_note_until_a_mode_reads_it(resources: Resources) -> None:

@@ -208,17 +208,6 @@ def test_last_sentence_of_a_query_with_its_envelope_is_the_fix(resources: Resour
     assert again[(found.fix.change.rank or 0) - 1].memory_id == "m034"
 
 
-def test_typo_of_a_word_that_the_memory_has_is_named(resources: Resources) -> None:
-    config = with_values(preset("workbench").config, {"rerank.backend": "none", "lists.vector.enabled": False})
-    request = Request("terrafrom is stuk", as_of=datetime(2026, 9, 1, tzinfo=UTC))
-    evidence = gather(request, config, resources)
-    holder = next(one.id for one in resources.store.memories.iterate() if "terraform" in one.content.lower())
-    lines = [
-        mistake.line for mistake in explain(holder, evidence, config, request=request, resources=resources).mistakes
-    ]
-    assert any(f"no memory has “terrafrom” ({holder}: “terraform”)" in line for line in lines)
-
-
 def test_memory_may_be_named_by_a_piece_of_its_text(command: Command, store: Path) -> None:
     """`why Q "We did not give notice"` said "no such memory"."""
     for text in ("we did not give notice", "Flat after all: we did NOT give notice"):
