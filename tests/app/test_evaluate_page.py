@@ -12,32 +12,27 @@ from pathlib import Path
 import duckdb
 import pytest
 import streamlit
-from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.losses_of_set import Losses, losses_of
 from cems_workbench.cli import main
-from cems_workbench.config import PipelineConfig, export_config, preset, with_values
+from cems_workbench.config import export_config, preset, with_values
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.formats import read
-from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.catalogue import read_figures, sample_figures
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_file, labelled_selection
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import gather_query_set, judged_selection
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.page import VIEWS
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit import widgets as kit_progress
 from tests.sample import answered_queries, copied, store_with_set
 
 from .inspect_page import config_of, pinned, set_config
@@ -88,62 +83,17 @@ def test_the_risk_of_answering_is_drawn_where_a_query_is_labelled_as_having_no_a
     assert page.dataframe[0].value["noise@5"].tolist() == ["1.000"]
 
 
-def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTest) -> None:
-    assert not [button for button in page.button if button.key == "evaluate:gather"]
-    means = page.dataframe[0].value
-    assert list(means["config"]) == ["cems", "recollection"]
+def test_compare_has_means_within_their_intervals_and_differences_with_wins_and_losses(page: AppTest) -> None:
+    assert not [button for button in page.button if button.key == "evaluate:gather"], "what is gathered stays"
+    means, mean = page.dataframe[0].value.set_index("config"), {}
+    assert list(means.index) == ["cems", "recollection"]
     assert (means["ms per query"] > 0).all() and (means["LLM calls"] == 0).all()
-
-
-@pytest.mark.thorough
-def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
-    open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Streamlit ends a run from within the progress, as it does when Cancel is pressed."""
-    asked: list[str] = []
-
-    def counted(request: Request, config: PipelineConfig, resources: Resources) -> Evidence:
-        asked.append(request.query)
-        return gather(request, config, resources)
-
-    def until_five(_: object) -> Progress:
-        def report(label: str, done: int, total: int) -> None:
-            if done == 5:
-                raise StopException
-
-        return report
-
-    monkeypatch.setattr(query_set_evidence, "gather", counted)
-    page = open_page(small_store).switch_page("pages/evaluate.py").run()
-    page.selectbox(key="evaluate:set").select("few").run()
-    page.session_state["evaluate:configs"] = ["cems_head"]
-    checked(page.run())
-    with monkeypatch.context() as cancelled:
-        cancelled.setattr(kit_progress, "progress_in", until_five)
-        page.button(key="evaluate:gather").click().run()
-    checked(page.run())
-    assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)
-    assert page.button(key="evaluate:gather").label == "Resume"
-    page.button(key="evaluate:gather").click().run()
-    show(page, "Compare")
-    assert list(page.dataframe[0].value["config"]) == ["cems_head"]
-    assert len(asked) == len(set(asked)) == QUERIES, "a query was searched twice"
-
-
-def test_a_mean_lies_within_the_interval_beside_it(page: AppTest) -> None:
-    for cell in page.dataframe[0].value["nDCG@10"]:
-        mean, low, high = (float(number) for number in re.fullmatch(r"(.+) \((.+)–(.+)\)", cell).groups())  # type: ignore[union-attr]
-        assert 0 <= low <= mean <= high <= 1 and low < high
-
-
-def test_a_difference_is_that_of_the_means_and_names_its_wins_and_losses(page: AppTest) -> None:
-    mean = dict(zip(page.dataframe[0].value["config"], page.dataframe[0].value["nDCG@10"], strict=True))
+    for name, cell in means["nDCG@10"].items():
+        mean[name], low, high = map(float, re.fullmatch(r"(.+) \((.+)–(.+)\)", cell).groups())
+        assert 0 <= low <= mean[name] <= high <= 1 and low < high
     found = next(row for row in page.dataframe[1].value.to_dict("records") if row["measure"] == "nDCG@10")
-    assert found["difference"] == pytest.approx(
-        float(mean["recollection"].split()[0]) - float(mean["cems"].split()[0]), abs=1.1e-3
-    )
-    assert found["wins"] + found["losses"] + found["ties"] <= QUERIES
-    assert 0 < found["p (Holm)"] <= 1
+    assert found["difference"] == pytest.approx(mean["recollection"] - mean["cems"], abs=1.1e-3)
+    assert found["wins"] + found["losses"] + found["ties"] <= QUERIES and 0 < found["p (Holm)"] <= 1
 
 
 def on_losses(page: AppTest) -> AppTest:
@@ -212,33 +162,14 @@ def test_a_lost_memory_opens_in_inspect_where_it_is_explained(page: AppTest, mon
     assert (config_of(page).name, pinned(page).name) == ("cems", "recollection")
 
 
-def test_by_type_counts_every_query_of_the_set(page: AppTest) -> None:
-    show(page, "By type")
-    assert page.dataframe[0].value["queries"].sum() == QUERIES
-
-
-def test_by_query_shows_the_largest_change_first(page: AppTest) -> None:
-    show(page, "By query")
-    change = page.dataframe[0].value["difference"].abs().fillna(0).tolist()
-    assert change == sorted(change, reverse=True)
-    assert len(change) == QUERIES
-
-
-def test_the_honest_view_stands_people_beside_cosine(page: AppTest) -> None:
-    show(page, "Compare judges")
-    assert {"people", "cosine ≥ 0.45"} <= set(page.dataframe[0].value["judge"])
-
-
-def test_without_queries_that_nothing_answers_there_is_nothing_to_calibrate_on(page: AppTest) -> None:
-    show(page, "Calibrate")
-    assert "Nothing to calibrate on" in page.info[0].value and "answerable: false" in page.info[0].value
-
-
-def test_each_stage_off_is_compared_with_the_config_itself(page: AppTest) -> None:
-    show(page, "Ablation")
-    rows = page.dataframe[0].value
-    assert rows["row"].iloc[0] == "cems"
-    assert "without lexical list" in set(rows["row"])
+def test_each_other_view_has_its_rows(page: AppTest) -> None:
+    assert show(page, "By type").dataframe[0].value["queries"].sum() == QUERIES
+    change = show(page, "By query").dataframe[0].value["difference"].abs().fillna(0).tolist()
+    assert change == sorted(change, reverse=True) and len(change) == QUERIES
+    assert {"people", "cosine ≥ 0.45"} <= set(show(page, "Compare judges").dataframe[0].value["judge"])
+    assert "answerable: false" in show(page, "Calibrate").info[0].value
+    rows = show(page, "Ablation").dataframe[0].value["row"]
+    assert rows.iloc[0] == "cems" and "without lexical list" in set(rows)
 
 
 def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTest) -> None:

@@ -16,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from cems_workbench import pipeline
-from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.main import commands
 from cems_workbench.config import difference, preset, with_values
 from cems_workbench.jobs.background import FOREGROUND
@@ -271,19 +270,6 @@ def test_a_judged_query_is_drawn_by_human_grade_with_all_its_judged_memories(ope
     ) and "no change in filter, rerank, supersession, gap, dedup, abstain" in captions(page)
     labels = [note["text"] for note in figure(page)["layout"]["annotations"]]
     assert labels == [f"{rank}  {memory_id}" for rank, memory_id in enumerate(order(page), 1)]
-
-
-def test_a_followed_memory_is_drawn_wherever_it_stands(open_page: OpenPage) -> None:
-    page = rank_flow_of(open_page(), "which invoices are still open")
-    drawn = figure(page)["data"]
-    relations = map(json.loads, (SAMPLE_DATA / "relations.jsonl").read_text("utf-8").splitlines())
-    successors = {edge["source_id"] for edge in relations if edge["kind"] == "supersedes"}  # some are in no list
-    options = [option.split("  ")[0] for option in page.selectbox(key="inspect:follow").options]
-    last = [option for option in options if option not in successors][-1]
-    page.session_state["inspect:follow"] = last
-    page.run()
-    assert any(f"<b>{last}</b>" in line.get("hovertext", "") for line in figure(page)["data"])
-    assert not any(f"<b>{last}</b>" in line.get("hovertext", "") for line in drawn)
 
 
 def test_a_click_follows_the_memory_of_that_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,6 @@ from .inspect_page import (
     order,
     search,
     set_config,
-    set_state,
     show,
     tool,
 )
@@ -89,21 +88,6 @@ def test_a_threshold_refuses_and_the_view_says_which_signal_and_where_it_stands(
     assert table_with(page, "this query").set_index("signal").loc["best vector score", "says"] == "no answer"
     page = search(page, "where is the green tea")
     assert "Answered." in markdown(page)
-
-
-def test_without_queries_that_have_no_answer_it_says_how_to_have_some(open_page: OpenPage, tmp_path: Path) -> None:
-    path = stored(tmp_path, TEXTS | {"more": "The gate is shut at night."})
-    with Store.open(path) as opened:
-        opened.add(
-            ParsedInput(
-                "test", "test", (Memory("m", "x"),), queries=(Query("q", "tea"),), judgments=(Judgment("q", "tea", 1),)
-            )
-        )
-    page = show(search(configured(open_page(path), OFF), "tea"), "Abstain")
-    page = page.button(key="inspect:abstain:judged").click().run()
-    assert "No query of this store is marked as without an answer" in page.info[-1].value
-    assert "below: with an answer" not in table_with(page, "this query")
-    assert not page.get("plotly_chart") and not captions(page).count("Traceback")
 
 
 QUERIES = 12
@@ -364,18 +348,6 @@ def test_a_typed_form_is_searched_beside_those_that_were_typed(open_page: OpenPa
     assert len(variants(page)) == 4
 
 
-def test_expansions_of_another_backend_stay_when_one_is_typed(open_page: OpenPage) -> None:
-    page = configured(open_page(), {**PLAIN, "expansion.backend": "feedback"})
-    page = tool(search(page, DEPLOY), "Expansion")
-    evidence = evidence_of(page)
-    made = [variant.text for variant in evidence.variants]
-    assert len(made) == 2
-    page = type_in(page, "undo a release")
-    assert config_of(page).expansion.backend == "manual"
-    evidence = evidence_of(page)
-    assert [variant.text for variant in evidence.variants] == [*made, "undo a release"]
-
-
 def type_in(page: AppTest, text: str) -> AppTest:
     page.text_input(key="inspect:expansion:typed").set_value(text)
     page = next(button for button in page.button if button.label == "Search this too").click().run()
@@ -424,15 +396,6 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
     assert "No misses" in markdown(page)
     page = page.run()  # kept: it is not asked for again
     assert "No misses" in markdown(page)
-
-
-def test_a_store_with_one_memory_and_one_with_none_to_find(open_page: OpenPage, tmp_path: Path) -> None:
-    page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
-    page = tool(search(page, "only memory"), "Index check")
-    assert "contains the 1 exact nearest of 1 memories" in markdown(page)
-    set_state(page, gathered=None)
-    page = tool(search(configured(page, {"query.scope": "shared"}), "only"), "Index check")
-    assert any("No memory in the scope of this query" in info.value for info in page.info)
 
 
 def looked_at(page: AppTest) -> str:

@@ -35,7 +35,7 @@ from cems_workbench.ui.label.superseded import marked_parts
 from tests.app.conftest import ROOT, release
 
 from .inspect_page import config_of, state_of
-from .pages import OpenPage, checked, press, table_with
+from .pages import OpenPage, captions, checked, press, table_with
 
 
 @pytest.fixture
@@ -95,19 +95,12 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
     assert set(resources.store.queues.pairs("three-ready")) == first - people
 
 
-def test_a_grade_is_in_the_store_under_its_author_before_the_next_card(page: AppTest) -> None:
+def test_a_grade_is_in_the_store_under_its_author_before_the_next_card_and_is_undone(page: AppTest) -> None:
     before = card(page)
     press(page, "label:grade:2")
-    assert [(one.grade, one.judge, one.kind) for one in labels()] == [(2, "ada", "human")]
-    assert card(page) != before
-
-
-def test_undo_takes_the_label_back_and_shows_its_card_again(page: AppTest) -> None:
-    before = card(page)
-    press(page, "label:grade:3")
+    assert [(one.grade, one.judge, one.kind) for one in labels()] == [(2, "ada", "human")] and card(page) != before
     press(page, "label:undo")
-    assert labels() == []
-    assert card(page) == before
+    assert labels() == [] and card(page) == before
 
 
 def test_an_unclear_query_puts_all_its_cards_aside(page: AppTest) -> None:
@@ -482,13 +475,12 @@ def test_the_format_is_named_and_a_refusal_has_the_words_of_the_command(files: A
     assert [one.value for one in files.error] == [plain(words)] and "judgments-jsonl needs a field grade" in words
 
 
-@pytest.mark.parametrize("form", judgment_writers())
-def test_every_form_is_offered_and_says_what_it_cannot_hold(files: AppTest, form: str) -> None:
-    checked(files.selectbox(key="label:out:form").set_value(form).run())
-    labels = " ".join(one.value for one in files.caption)
-    assert "judgments can be exported" in labels
-    one_grade_each = form in ("qrels", "ranx-json", "quepid-csv", "quepid-json", "srw-csv", "srw-json")
-    assert any("adjudicate, or choose a judge" in one.value for one in files.code) == one_grade_each
+def test_every_form_is_offered_and_says_what_it_cannot_hold(files: AppTest) -> None:
+    for form in judgment_writers():
+        checked(files.selectbox(key="label:out:form").set_value(form).run())
+        assert "judgments can be exported" in captions(files), form
+        one_grade_each = form in ("qrels", "ranx-json", "quepid-csv", "quepid-json", "srw-csv", "srw-json")
+        assert any("adjudicate, or choose a judge" in one.value for one in files.code) == one_grade_each, form
 
 
 def test_counted_feedback_is_what_the_selection_says(files: AppTest) -> None:

@@ -157,17 +157,18 @@ def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
     assert "<td>as answered by cems at 2" in html(said, "Chroma alone")
 
 
-@pytest.mark.parametrize("view", ["Contributions", "Rank flow", "Threshold"])
-def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
-    page: Callable[..., AppTest], view: str
-) -> None:
-    opened = show(page(lists__answered_by="source", threshold__mode="fixed", threshold__fixed=0.0), view)
-    whose = provenance_of(evidence_of(opened).notes, "vector:0")
-    assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
-    charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
-    assert view == "Threshold" or whose in charts  # on hover
-    own = show(search(configured(opened, {**PLAIN, "threshold.mode": "fixed"}), QUERY), view)
-    assert "as answered by" not in captions(own) + markdown(own)
+def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(page: Callable[..., AppTest]) -> None:
+    opened = page(lists__answered_by="source", threshold__mode="fixed", threshold__fixed=0.0)
+    views = ("Contributions", "Rank flow", "Threshold")
+    for view in views:
+        show(opened, view)
+        whose = provenance_of(evidence_of(opened).notes, "vector:0")
+        assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
+        charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
+        assert view == "Threshold" or whose in charts  # on hover
+    own = search(configured(opened, {**PLAIN, "threshold.mode": "fixed"}), QUERY)
+    for view in views:
+        assert "as answered by" not in captions(show(own, view)) + markdown(own)
 
 
 def test_the_page_says_when_it_was_answered_and_asks_again_on_request(

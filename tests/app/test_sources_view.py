@@ -153,36 +153,29 @@ def test_a_password_is_taken_out_of_the_page(page: AppTest, monkeypatch: pytest.
     assert "in-the-address" not in everything and "typed-beside" not in everything
 
 
-@pytest.mark.parametrize(
-    ("address", "mapping", "said"),
-    [
+def test_what_cannot_be_used_is_one_line(page: AppTest) -> None:
+    for address, mapping, said in (
         ("mysql://here/x", "", "begins with 'mysql'"),
         ("chroma:/nowhere/at/all", "", "nowhere"),
         ("postgresql://here/x", "- a list", "Mapping: must be names and columns"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line(page: AppTest, address: str, mapping: str, said: str) -> None:
-    page.text_area(key="memories:source:mapping").set_value(mapping)
-    for button in ("look", "take"):
-        page = go(typed(page, address), button)
-        assert len(page.error) == 1 and said in plainly(page.error[0].value)
-        assert "\n" not in page.error[0].value
+    ):
+        page.text_area(key="memories:source:mapping").set_value(mapping)
+        for button in ("look", "take"):
+            (error,) = go(typed(page, address), button).error
+            assert said in plainly(error.value) and "\n" not in error.value
 
 
-@pytest.mark.parametrize("mapping", ["- a list", "id: [", "contnt: body", "content: 3"])
 def test_a_mapping_is_refused_in_the_words_of_the_command_line(
-    page: AppTest, collection: Collection, tmp_path: Path, mapping: str
+    page: AppTest, collection: Collection, tmp_path: Path
 ) -> None:
-    file = tmp_path / "mapping.yaml"
-    file.write_text(mapping, "utf-8")
-    address = f"chroma:{tmp_path / 'chroma'}/notes"
-    refused = CliRunner().invoke(commands, ["connect", address, "--probe", "--mapping", str(file)])
-    assert refused.exit_code != 0 and isinstance(refused.exception, InputError)
-    page.text_area(key="memories:source:mapping").set_value(mapping)
-    page = go(typed(page, address), "look")
-    assert [plainly(error.value) for error in page.error] == [
-        str(refused.exception).replace(f"--mapping {file}:", "Mapping:")
-    ]
+    file, address = tmp_path / "mapping.yaml", notes(tmp_path)
+    for mapping in ("- a list", "id: [", "contnt: body", "content: 3"):
+        file.write_text(mapping, "utf-8")
+        refused = CliRunner().invoke(commands, ["connect", address, "--probe", "--mapping", str(file)])
+        assert refused.exit_code != 0 and isinstance(refused.exception, InputError)
+        page.text_area(key="memories:source:mapping").set_value(mapping)
+        (error,) = go(typed(page, address), "look").error
+        assert plainly(error.value) == str(refused.exception).replace(f"--mapping {file}:", "Mapping:")
 
 
 def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
@@ -235,18 +228,11 @@ def refused(unnamed: AppTest) -> None:
     assert "--embedder MODEL, or Sources on the Memories page" in said
 
 
-def test_inspect(unnamed: AppTest) -> None:
+def test_a_page_that_searches_refuses_in_one_line(unnamed: AppTest) -> None:
     refused(unnamed.text_input(key="inspect:query").set_value("who deploys").run())
-
-
-@pytest.mark.parametrize("name", ["evaluate", "tune"])
-def test_measuring(unnamed: AppTest, name: str) -> None:
-    opened = unnamed.switch_page(f"pages/{name}.py").run()
-    refused(opened.button(key=f"{name}:gather").click().run())
-
-
-def test_labelling(unnamed: AppTest) -> None:
-    unnamed.switch_page("pages/evaluate.py").run()
+    for name in ("evaluate", "tune"):
+        opened = unnamed.switch_page(f"pages/{name}.py").run()
+        refused(opened.button(key=f"{name}:gather").click().run())
     opened = unnamed.switch_page("pages/label.py").run()
     refused(opened.button(key="label:unjudged").click().run())
 

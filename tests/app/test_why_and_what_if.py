@@ -115,14 +115,6 @@ def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page
     assert memory_id not in order(page)[:10]
 
 
-def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> None:
-    page = open_tool(open_page())
-    labels = [button.label for button in page.button if button.key and button.key.startswith("inspect:why:pick:")]
-    grades = [int(label[-1]) for label in labels]
-    assert grades == sorted(grades, reverse=True) and grades[0] == 3
-    assert "not within the first 10 results" in captions(page)
-
-
 def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     page = page.text_input(key="inspect:why:search").set_value("m322").run()

@@ -159,20 +159,6 @@ class Window:
                 with suppress(PlaywrightTimeout):  # it may have closed in this very moment
                     choice.click(timeout=1000)
 
-    def choose_by_keys(self, box: str, option: str) -> None:
-        """Choose another option of a select box by typing it, again where the list closed because its place had moved."""
-        place = self.page.get_by_role("combobox", name=box, exact=True)
-        choice = self.page.get_by_role("option", name=option, exact=True)
-        with self.rerun():
-            while not self._running:
-                place.fill("")
-                place.fill(option)
-                self.page.evaluate(DRAWN)
-                if choice.is_visible():
-                    place.press("ArrowDown")
-                    place.press("Enter")
-                    self.page.evaluate(DRAWN)
-
     def type(self, box: Locator, text: str) -> None:
         """Type a text into a box and commit it by the Enter key."""
         box.fill(text)
@@ -331,29 +317,6 @@ class Memories:
         self.page.get_by_label("Title", exact=True).fill(title)
         self.window.press("Save")
         expect(self.title).to_contain_text(title, timeout=WAIT)
-
-
-class Sources:
-    """The Sources view of the Memories page."""
-
-    def __init__(self, window: Window) -> None:
-        self.window, self.page = window, window.page
-        self.address = self.page.get_by_label("Address", exact=True)
-        self.card = self.page.locator(".wb-mem-source")
-
-    @classmethod
-    def open(cls, window: Window) -> Sources:
-        """A new session on the view."""
-        window.open("memories")
-        window.view("Sources")
-        return cls(window)
-
-    def take(self, address: str) -> None:
-        """Take the memories of the source at an address, and wait for its card."""
-        self.window.type(self.address, address)
-        self.window.press("Import memories")
-        expect(self.card).to_contain_text("complete", timeout=WAIT)
-        self.window.expect_no_error()
 
 
 def cells(table: Locator) -> list[list[str]]:

@@ -40,23 +40,6 @@ def gathered(windows: BrowserContext, server: str) -> Iterator[Window]:
         yield window
 
 
-def test_three_configs_are_compared_with_intervals_significance_and_cost(gathered: Window) -> None:
-    gathered.view("Compare")
-    means = cells(gathered.table())
-    assert column(means, "config") == list(CONFIGS)
-    assert all(re.fullmatch(r"\d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\)", mean) for mean in column(means, "nDCG@10"))
-    assert all(float(took) > 0 for took in column(means, "ms per query"))
-    differences = cells(gathered.table(1))
-    assert set(column(differences, "config")) == set(CONFIGS[1:])
-    for counts in zip(*(column(differences, name) for name in ("wins", "losses", "ties")), strict=True):
-        assert 0 <= sum(map(int, counts)) <= QUERIES
-    assert all(0 < float(p) <= 1 for p in column(differences, "p (Holm)"))
-    report = gathered.report()
-    for said, p in zip(column(differences, "95 % interval"), column(differences, "p (Holm)"), strict=True):
-        assert said and f">{float(p):.4f}<" in report
-    assert all(f"{name} against {CONFIGS[0]}" in report for name in CONFIGS[1:])
-
-
 VIEWS = ("Losses", "By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare")
 
 

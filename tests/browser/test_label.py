@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from cems_workbench.store import Store
@@ -107,19 +106,6 @@ def test_on_a_phone_query_and_grades_stay_in_sight_and_each_card_opens_at_its_to
         expect(page.locator(".wb-card h2")).to_be_in_viewport(ratio=1)
         expect(page.locator(".wb-card-query p")).to_be_in_viewport(ratio=1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.thorough
-def test_the_judge_is_compared_with_people_and_called_wrong(window: Window) -> None:
-    page = Label.open(window, "cleo", "more").page
-    window.view("People and judge")
-    window.choose("Labels of people for", "two")
-    window.press("Ask the judge")
-    page.locator(".wb-confusion").wait_for()
-    page.locator(".js-plotly-plot").nth(1).wait_for()
-    window.pick_row(page.get_by_test_id("stDataFrame").last)
-    window.press("Judge is wrong")
-    expect(page.get_by_role("button", name="Undo “judge wrong”")).to_be_visible()
 
 
 def test_proposed_supersessions_are_decided_by_keyboard(window: Window, stocked_store: Path, tmp_path: Path) -> None:

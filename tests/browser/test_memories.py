@@ -32,14 +32,6 @@ def test_an_edit_is_saved_and_a_deletion_is_undone(memories: Memories) -> None:
     memories.window.expect_no_error()
 
 
-def test_filters_stay_while_another_page_is_looked_at(memories: Memories) -> None:
-    memories.search("poetry add")
-    memories.window.switch("Inspect")
-    memories.page.get_by_placeholder("What should the agent remember?").wait_for()
-    memories.window.switch("Memories")
-    expect(memories.words).to_have_value("poetry add")
-
-
 @pytest.mark.thorough
 def test_every_view_fits_the_window_and_a_table_offers_no_csv_that_a_spreadsheet_would_run(memories: Memories) -> None:
     memories.window.table().hover()

@@ -92,17 +92,3 @@ def _check_files(evidence: Evidence, folder: Path, resources: Resources) -> None
         evidence.tokens,
         evidence.memories,
     )
-
-
-@pytest.mark.thorough
-def test_another_rule_says_so_and_embeds_only_what_changed(sessions: Path, command: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    memories = sessions / "memories.jsonl"
-    first = command("import", memories, "--store", folder)
-    assert "rule embedder" in first.out
-    again = command("import", memories, "--store", folder)
-    assert "embedded now" not in again.out and "rule embedder" in again.out
-    other = command("import", memories, "--chunks", "cems", "--store", folder)
-    assert "cut by the rule cems from now on" in other.out
-    assert command("import", memories, "--chunks", "cms", "--store", folder).code == 2
-    assert "rule cems" in command("doctor", "--store", folder).out

@@ -187,30 +187,6 @@ def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
         same(searched(evidence, GRID, cluster)[1], searched(evidence, GRID)[1])
 
 
-@pytest.mark.thorough
-def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_path: Path, all_are_sent: None) -> None:
-    evidence = planted_file(tmp_path, 60)
-    heard: list[str] = []
-
-    def stage(name: str) -> Any:
-        def watch(done: int, total: int, best: object) -> None:
-            heard.append(name)
-            if len(heard) == 5:
-                raise Cancelled
-
-        return watch
-
-    with cluster_at(workers.scheduler_address) as cluster:
-        planned, stopped = searched(evidence, FREE, cluster, stage)
-        assert stopped.search.cancelled
-        assert len(heard) == 5  # nobody went on after it
-        kept = planned.kept_scores.read()
-        assert kept
-        result = run_search(planned, cluster=cluster)
-    _, alone = searched(evidence, FREE)
-    same(result.tuned, alone)
-
-
 def test_a_search_of_seconds_stays_here_and_says_so(workers: Any, tmp_path: Path) -> None:
     evidence = planted_file(tmp_path, 60)
     with cluster_at(workers.scheduler_address) as cluster:

@@ -463,23 +463,3 @@ def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
     (refused,) = shell.run(["search", "q", "--set", "lists.titles.enabled=true"])
     assert refused.code == 2
     assert "lists.titles.enabled: unknown key" in refused.err
-
-
-@pytest.mark.thorough
-def test_what_cannot_be_used_is_a_warning_that_names_its_package_and_all_else_works(shell: Shell) -> None:
-    install(shell.site, "broken", {"cems_workbench.retrievers": {"gone": "no_such_module:RETRIEVER"}})
-    install(shell.site, "one", {"cems_workbench.measures": {"twice": "json:loads"}})
-    install(shell.site, "two", {"cems_workbench.measures": {"twice": "json:dumps"}})
-    install(shell.site, "ours", {"cems_workbench.formats": {"qrels": "json:loads"}})
-    (shell.folder / "more.jsonl").write_text('{"id": "m", "content": "Roll the release back."}\n')
-    imported, searched, doctor = shell.run(
-        ["import", "more.jsonl"], ["search", QUERY, "--set", "lists.gone.enabled=true", "--json"], ["doctor"]
-    )
-    assert imported.code == searched.code == 0
-    assert "qrels of ours 0.1 is left out: CEMS Workbench has a qrels itself" in imported.err
-    assert searched.err.count("gone of broken 0.1 is left out: no_such_module:RETRIEVER does not load") == 1
-    lists = next(stage for stage in json.loads(searched.out)["stages"] if stage["name"] == "lists")
-    assert "retriever gone is not available; `doctor` says why" in lists["warnings"]
-    told = " ".join(doctor.out.split())
-    for problem in ("gone of broken 0.1", "twice is left out: one 0.1 and two 0.1 both have one", "qrels of ours 0.1"):
-        assert problem in told

@@ -63,21 +63,6 @@ def test_search_is_that_of_the_pipeline(store: cw.OpenStore, cems: cw.PipelineCo
     assert not any(note.startswith("warning:") for note in answer.notes)
 
 
-def test_side_by_side_is_a_frame_of_all_candidates(answer: cw.Answer) -> None:
-    frame = answer.side_by_side({answer.ids[0]: 2}).to_pandas()
-    assert list(frame["memory id"][: len(answer.ids)]) == list(answer.ids)
-    assert frame["grade"][0] == 2
-    fused = answer.trace.stage("fusion").by_id
-    assert all(
-        fused[key].score == score
-        for key, score in zip(frame["memory id"], frame["fusion score"], strict=True)
-        if key in fused
-    )
-    assert frame["fusion score"].notna().sum() == len(fused)
-    again = answer.side_by_side(before=answer).to_pandas()
-    assert (again["move"].dropna() == 0).all()
-
-
 def test_a_rescue_brings_the_memory_in(store: cw.OpenStore, answer: cw.Answer) -> None:
     assert "m089" not in answer.ids
     found = cw.why(answer, "m089", store=store)

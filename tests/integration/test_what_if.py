@@ -163,22 +163,6 @@ def test_a_memory_that_is_no_candidate_enters_the_lists_it_is_good_enough_for(re
         assert standings(evidence)[name][-1] not in standings(scratch)[name]
 
 
-def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
-    resources: Resources, cems: PipelineConfig
-) -> None:
-    config = with_values(
-        cems, {"lists.candidate_set.mode": "recent_access", "lists.candidate_set.size": 20, "query.mode": "vector"}
-    )
-    evidence = gathered(config, resources)
-    pool = set(standings(evidence)["vector:0"])
-    old = next(memory for key, memory in resources.store.memories.read().items() if key not in pool)
-    opened = replace(old, last_accessed=datetime(2027, 1, 1, tzinfo=UTC))
-    scratch = edited_evidence(change(opened, resources), evidence, config, RAM)
-    assert old.id in standings(scratch)["vector:0"] and len(set(standings(scratch)["vector:0"])) == len(pool)
-    resources.store.memories.update(opened)
-    assert standings(scratch) == standings(gathered(config, resources))
-
-
 def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> None:
     config = with_values(preset("cems").config, {"rerank.backend": "late_interaction"})
     evidence = gather_scores(gathered(config, resources), config, resources, only="rerank")

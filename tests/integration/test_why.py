@@ -113,25 +113,6 @@ def shown(rescues: Sequence[Counterfactual]) -> str:
     return " and ".join(f"{change.path} {change.was} → {change.now}" for change in rescues[0].changes) + terms + pair
 
 
-def test_a_memory_past_the_depth_is_found_by_a_deeper_list(resources: Resources) -> None:
-    """With a vector list 5 deep and no lexical one, the memory at rank 6 is in no list; the exact rank says how deep."""
-    config = with_values(
-        preset("cems").config,
-        {"lists.vector.depth": 5, "query.mode": "vector", "adjust.time_decay.mode": "none", "adjust.priority": False},
-    )
-    request = Request("which package manager does the frontend use")
-    nearest = resources.indexes.vectors.search(resources.embedder.encode_query(request.query), 6)
-    memory_id = nearest[5][0]
-    evidence = gather_lists(request, config, resources)
-    why = explain(memory_id, evidence, config, k=6, request=request, resources=resources)
-    assert why.path.status == "in no list"
-    assert "it would be 6th" in why.cause and "past the depth of 5" in why.cause
-    deeper = next(rescue for rescue in why.counterfactuals if "lists.vector.depth" in rescue.values)
-    assert deeper.values == {"lists.vector.depth": 6} and deeper.gathers
-    after = replay(gathered(deeper, config, request, resources), deeper.config(config))
-    assert memory_id in [row.memory_id for row in after.results[:6]]
-
-
 WORKBENCH = {"judge.backend": "none", "assembly.limit": 5}
 
 
@@ -241,30 +222,6 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     assert [step["stage"] for step in values["path"]][:3] == ["lists", "threshold", "fusion"]
     assert {"changes", "rank", "side_effects", "labelled", "distance"} <= values["counterfactuals"][0].keys()
     assert values == json.loads(command(*arguments, "--json").out)
-
-
-@pytest.mark.thorough
-def test_the_command_measures_on_the_judged_queries(command: Command, store: Path) -> None:
-    found = command(
-        "why",
-        "why did the hits get worse again in August",
-        "m332",
-        "--store",
-        store,
-        "--preset",
-        "cems",
-        "--as-of",
-        AS_OF,
-        "--cutoff",
-        "5",
-        "--labelled",
-        "--json",
-    )
-    rescues = json.loads(found.out)["counterfactuals"]
-    effects = [rescue["labelled"] for rescue in rescues[1:] if rescue["labelled"]]
-    assert effects and all(effect["queries"] == 121 for effect in effects)
-    net = [len(effect["lost"]) - len(effect["gained"]) for effect in effects]
-    assert net == sorted(net)
 
 
 def test_the_command_explains_a_bundle_without_the_store(command: Command, store: Path, tmp_path: Path) -> None:
