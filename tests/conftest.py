@@ -98,8 +98,6 @@ settings.load_profile("deterministic")
 SLOWEST_FIRST = ("browser", "integration", "app", "property")
 """Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
 BROWSER, PROPERTIES = "tests/browser/", ROOT / "tests" / "property"
-BESIDE_IMPORT = "test_chunked_store.py"
-"""Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
 
 class Scheduling(LoadFileScheduling):
@@ -120,8 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(ROOT / "tests").parts[0]
-        return -1 if item.path.name == BESIDE_IMPORT else place.get(folder, len(place))
+        return place.get(item.path.relative_to(ROOT / "tests").parts[0], len(place))
 
     items.sort(key=rank)
     for item in items:

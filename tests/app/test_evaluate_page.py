@@ -344,17 +344,6 @@ def test_a_single_change_that_explains_the_answers_is_found(recorded: AppTest, t
     assert "0 → 1" in set(table_with(recorded, "would be")["same order"])
 
 
-def test_plain_ids_ask_for_their_query(recorded: AppTest, tmp_path: Path) -> None:
-    path = tmp_path / "ids.txt"
-    path.write_text("m001\nm002\n")
-    brought(recorded, path)
-    assert not recorded.dataframe
-    recorded.text_input(key="evaluate:fidelity_query").set_value("how may one roll back a deploy?").run()
-    press(recorded, "evaluate:fidelity:gather")
-    assert table_with(recorded, "same order")["queries"][0] == 1
-    assert "1 query differs" in markdown(recorded)
-
-
 def test_bad_input_is_one_line(recorded: AppTest, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     for text, line in (
@@ -449,13 +438,6 @@ def test_recorded_queries_are_listed_failing_first_and_beside_the_config_on_requ
     listed = table_with(page, "RBO")
     assert listed["query"][0] == ASKED[1][0]
     assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
-
-
-def test_without_a_log_nothing_is_offered(open_page: OpenPage) -> None:
-    page = open_page().switch_page("pages/evaluate.py")
-    page.session_state["evaluate:against"] = "Recorded answers"
-    checked(page.run())
-    assert "evaluate:fidelity_sets" not in {box.key for box in page.multiselect}
 
 
 MANY, FEWER = 24, 8

@@ -50,7 +50,7 @@ from .inspect_page import (
     show,
     state_of,
 )
-from .pages import OpenPage, captions, html, press
+from .pages import OpenPage, captions, html
 
 MOVED = {"fusion.score_blend": 1.0}
 
@@ -196,33 +196,6 @@ def test_the_baseline_survives_another_page_and_is_replayed_once_for_all_sliders
 
 
 CEMS = preset("cems").config
-
-
-def set_slider(page: AppTest, path: str, value: float) -> AppTest:
-    page = control(page, "slider", path).set_value(value).run()  # type: ignore[attr-defined]
-    return page
-
-
-def steps(page: AppTest) -> tuple[bool, bool]:
-    """Can something be undone, can something be redone?"""
-    return not page.button(key="inspect:undo").disabled, not page.button(key="inspect:redo").disabled
-
-
-def test_a_slider_move_is_undone_and_redone_with_ranking_and_control(open_page: OpenPage) -> None:
-    page = search(open_page())
-    assert steps(page) == (False, False)
-    before = order(page)
-    page = set_slider(page, "fusion.score_blend", 1.0)
-    after = order(page)
-    assert after != before
-    page = press(page, "inspect:undo")
-    assert order(page) == before
-    assert control(page, "slider", "fusion.score_blend").value == CEMS.fusion.score_blend  # type: ignore[attr-defined]
-    assert steps(page) == (False, True)
-    page = press(page, "inspect:redo")
-    assert order(page) == after
-    assert control(page, "slider", "fusion.score_blend").value == 1.0  # type: ignore[attr-defined]
-    assert steps(page) == (True, False)
 
 
 def test_every_way_to_change_the_config_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:

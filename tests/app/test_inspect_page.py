@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,20 +10,16 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.analysis.component_effects import parts
 from cems_workbench.config import export_config, field_specs, preset, preset_names, with_values
 from cems_workbench.evaluation.grades import relevant
-from cems_workbench.formats import read
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models import tokens
-from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
 from cems_workbench.records import Chunk, Memory, ParsedInput, indexed_text
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
 from cems_workbench.ui.inspect import fetch_evidence, toolbar
 from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
@@ -195,19 +190,6 @@ def test_an_empty_store_offers_the_sample_and_what_is_none_is_one_line(open_page
     assert "is a file, not a directory" in plainly(open_page(tmp_path / "file").error[0].value)
 
 
-def test_markup_in_a_memory_is_escaped(open_page: OpenPage, tmp_path: Path) -> None:
-    source = tmp_path / "memories.jsonl"
-    content = "zebra <script>alert(1)</script> **bold** <img src=x onerror=alert(2)>"
-    source.write_text(json.dumps({"id": "<b>x</b>", "content": content, "title": "<i>t</i>"}) + "\n")
-    store = tmp_path / "store"
-    with Store.open(store) as opened:
-        opened.add(read(source))
-    page = search(open_page(store), "zebra")
-    body = html(page, "wb-results")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; **bold** &lt;img" in body
-    assert "<script>" not in body and "<img" not in body and "<i>t</i>" not in body and "<b>x</b>" not in body
-
-
 def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) -> None:
     page = search(open_page())
     third = order(page)[2]
@@ -223,17 +205,6 @@ def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) 
     for view in views_in(VIEWS):
         show(page, view)
     assert f"◆ {third}" in set(ranks(page)["memory"])
-
-
-def test_a_followed_memory_is_let_go_when_it_is_no_candidate(open_page: OpenPage) -> None:
-    page = search(configured(open_page(), {}, "qmd"))
-    page = follow(page, order(page)[0])
-    followed = page.session_state["inspect:follow"]
-    page = search(page, "wired deploy rollback")
-    evidence = evidence_of(page)
-    assert followed not in evidence.memories
-    assert page.session_state["inspect:follow"] is None
-    assert "wb-followed" not in html(page, "wb-results")
 
 
 def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None:
@@ -464,16 +435,6 @@ def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
     for name in views_in(TOOLS):
         tool(page, name)
         assert not page.error, (name, page.error)
-
-
-def test_without_ts_rank_the_hybrid_list_keeps_what_it_found_by_words(open_page: OpenPage) -> None:
-    page = open_page()
-    set_config(page, preset("cems_head").config)
-    page = search(page, QUERY)
-    gathered = evidence_of(page)
-    found = {part.name: part for part in parts(replay(gathered, config_of(page)))}
-    assert {"hybrid:0", "ts_rank:0", "relations"} <= found.keys()
-    assert found["ts_rank:0"].lists == ("ts_rank:0",)
 
 
 STALE = "superseded by m312 (157 days later), which "

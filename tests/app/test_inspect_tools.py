@@ -14,7 +14,6 @@ import streamlit
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.formats import read
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.memory_use import UsesOf, uses_in_store
 from cems_workbench.pipeline import replay
@@ -34,7 +33,6 @@ from tests.sample import MOVING, STAYING, store_with_set
 from .inspect_page import (
     DEPLOY,
     PLAIN,
-    QUERY,
     config_of,
     configured,
     evidence_of,
@@ -45,7 +43,7 @@ from .inspect_page import (
     show,
     tool,
 )
-from .pages import OpenPage, all_html, bodies, buttons, captions, checked, html, markdown, plainly, press, table_with
+from .pages import OpenPage, all_html, bodies, buttons, captions, checked, html, markdown, press, table_with
 
 TEXTS = {
     "deploy": "The release train leaves on Tuesday.",
@@ -167,15 +165,6 @@ def test_many_queries_are_counted_on_request_only(
     page = press(page, "memories:across:count")
     assert uses("m002").uses.sentence("m002") in markdown(page)
     assert uses("m002").uses.sentence("m002") in markdown(checked(page.run()))
-
-
-def test_without_judgments_the_panel_says_what_is_missing(open_page: OpenPage, tmp_path: Path) -> None:
-    notes = tmp_path / "notes.jsonl"
-    notes.write_text('{"id": "a", "content": "Run make ship."}\n')
-    with Store.open(tmp_path / "bare") as store:
-        store.add(read(notes))
-    page = picked(open_page(tmp_path / "bare").switch_page("pages/memories.py").run(), "a")
-    assert "No query of this store is judged" in plainly(captions(page))
 
 
 BLAME = "Blame"
@@ -479,16 +468,6 @@ def test_a_memory_whose_score_is_that_with_its_question_shows_both(open_page: Op
     )
 
 
-def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) -> None:
-    page = open_page()
-    memories = session.resources().store.memories.read()
-    wild = next(memory for memory in memories.values() if "<" in memory.content and ">" in memory.content)
-    page = tool(follow(search(page, wild.content[:80]), wild.id), "Text evidence")
-    body = re.sub(r"</?(div|mark|span|b)( [^>]*)?>", "", html(page, 'class="wb-whole"'))
-    assert "<" not in body
-    assert "&lt;" in body
-
-
 def stored(folder: Path, texts: Mapping[str, str]) -> Path:
     """A closed store of memories with these texts, indexed."""
     return with_memories(folder, [Memory(key, text) for key, text in texts.items()])
@@ -572,11 +551,3 @@ def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
     assert [error.value.replace("\\", "") for error in page.error] == [
         "pasted: has no list of results; looked for results, memories, hits, documents, items"
     ]
-
-
-def test_an_answer_belongs_to_its_query(open_page: OpenPage) -> None:
-    page = pasted(tool(search(open_page()), PRODUCTION), "x1\nx2")
-    page = search(page, "restart elasticsearch")
-    assert "Paste or upload the live system’s answer" in captions(page)
-    page = search(page, QUERY)
-    assert page.warning

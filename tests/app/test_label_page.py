@@ -128,13 +128,6 @@ def test_that_nothing_answers_a_query_puts_its_cards_aside_and_is_undone(page: A
     assert "card" in card(page)
 
 
-def test_a_skipped_card_is_not_dealt_again(page: AppTest) -> None:
-    for _ in range(4):
-        press(page, "label:skip")
-    assert labels() == []
-    assert "4 skipped" in page.success[0].value
-
-
 def test_a_note_is_kept_with_the_label_it_was_written_for(page: AppTest) -> None:
     press(page, "label:open_note")
     page.text_area(key="label:note").set_value("out of date").run()

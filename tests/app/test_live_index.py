@@ -1,12 +1,15 @@
-"""The live index on the Inspect page: hidden without a source, one line if the source is unreachable, provenance of each list."""
+"""Systems beside the store: the live index, whose lists say where they are from, and external traces, whose stages have no controls."""
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,10 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.connecting import take_snapshot
+from cems_workbench.jobs.importing import import_files
+from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.progress import silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import (
@@ -28,15 +34,17 @@ from cems_workbench.sources.source import (
     Trial,
 )
 from cems_workbench.store import Store
+from cems_workbench.ui.inspect.state import InspectState, TracedQuery
 from cems_workbench.ui.kit import session
 from tests.planted_source import Planted, planted
 from tests.small_store import empty_store
 
 from .conftest import loaded_once
-from .inspect_page import PLAIN, configured, evidence_of, open_group, search, show, tool
-from .pages import OpenPage, captions, checked, html, markdown, plainly, press, table_with
+from .inspect_page import PLAIN, STATE, configured, evidence_of, open_group, order, ranks, search, show, tool
+from .pages import OpenPage, all_html, captions, checked, html, markdown, plainly, press, table_with
 
 __all__ = ["empty_store"]
+
 TEXTS = {
     f"m{i}": text
     for i, text in enumerate(
@@ -218,3 +226,109 @@ def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: Open
     assert "no live source" in captions(opened)
     opened = tool(search(opened), "Index check")
     assert not any(button.key == "inspect:index_check:ask" for button in opened.button)
+
+
+TRACED = "how do we roll back a failed deploy?"
+FOUND = {"bm25": ["m001", "m002", "m003"], "dense": ["m004", "m002"]}
+
+
+def span(number: int, name: str, kind: str, parent: int | None, documents: list[str], **more: Any) -> dict[str, Any]:
+    field = "reranker.output_documents" if kind == "RERANKER" else "retrieval.documents"
+    attributes = {"openinference.span.kind": kind, "input.value": TRACED, **more}
+    for i, key in enumerate(documents):
+        attributes |= {f"{field}.{i}.document.id": key, f"{field}.{i}.document.score": 1.0 / (i + 1)}
+    return {
+        "trace_id": "t1",
+        "span_id": f"s{number}",
+        "parent_id": None if parent is None else f"s{parent}",
+        "name": name,
+        "start_time": f"2026-11-22T10:00:0{number}Z",
+        "end_time": f"2026-11-22T10:00:0{number}.5Z",
+        "status_code": "OK",
+        "attributes": attributes,
+    }
+
+
+def spans() -> str:
+    """A pipeline of two lists, a fusion, and a reranker that drops m002."""
+    rows = [
+        span(0, "search", "CHAIN", None, ["m004", "m001"]),
+        span(1, "bm25", "RETRIEVER", 0, FOUND["bm25"]),
+        span(2, "dense", "RETRIEVER", 0, FOUND["dense"]),
+        span(3, "rerank", "RERANKER", 0, ["m004", "m001"], **{"reranker.query": TRACED}),
+    ]
+    return "\n".join(json.dumps(row) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def traced_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with the trace, imported as the Memories page imports an upload."""
+    path = Path(shutil.copytree(sample_store, tmp_path_factory.mktemp("traced") / "store"))
+    store = Store.open(path)
+    (imported,) = import_files([("pipeline.jsonl", io.BytesIO(spans().encode()))], store, silent)
+    assert imported.problem == ""
+    assert imported.report is not None
+    assert traced_sets(store) == {"pipeline": 1}
+    (query,) = store.query_sets.queries("pipeline")
+    qrels = f"{query.qid} 0 m002 3\n{query.qid} 0 m004 1\n".encode()
+    (judged,) = import_files([("judged.qrels", io.BytesIO(qrels))], store, silent)
+    assert judged.problem == ""
+    store.close()
+    return path
+
+
+@pytest.fixture
+def traced_page(open_page: OpenPage, traced_store: Path) -> AppTest:
+    return open_page(traced_store)
+
+
+def opened_trace(traced_page: AppTest, store: Path) -> AppTest:
+    """The traced query, as the picker opens it."""
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.jobs.traces import traced_path
+
+    (query,) = read_evidence_file(traced_path(store, "pipeline")).queries
+    held: InspectState = traced_page.session_state[STATE]
+    traced_page.session_state[STATE] = replace(held, traced=TracedQuery("pipeline", query.qid, query.query))
+    traced_page.session_state["inspect:query"] = query.query
+    return checked(traced_page.run())
+
+
+def test_recorded_stages_are_shown_without_controls(traced_page: AppTest, traced_store: Path) -> None:
+    assert traced_page.slider, "a query of this store has sliders"
+    opened_trace(traced_page, traced_store)
+    assert order(traced_page) == ["m004", "m001"]
+    assert "rerank" in html(traced_page, "wb-strip")
+    assert "1 of 2 memories judged relevant is missing: m002 (grade 3), dropped by rerank." in html(
+        traced_page, "wb-next"
+    )
+    assert (len(traced_page.slider), len(traced_page.selectbox)) == (0, 1), "only the memory to follow is chosen"
+    assert "no setting changes them" in captions(traced_page)
+    show(traced_page, "Lists")
+    lost = ranks(traced_page).set_index("memory")["lost at"]
+    assert lost["m002"] == "rerank"
+    press(traced_page, "inspect:traced:search")
+    assert len(traced_page.slider) > 0
+
+
+def test_why_names_the_stage_that_lost_a_memory(traced_page: AppTest, traced_store: Path) -> None:
+    opened_trace(traced_page, traced_store)
+    traced_page.session_state["inspect:section"] = "Why, and what if"
+    traced_page.session_state["inspect:why:chosen"] = (TRACED, "m002")
+    traced_page.run()
+    checked(traced_page)
+    assert traced_page.get("button_group") or traced_page.pills
+    assert "rerank" in all_html(traced_page)
+    assert "nearest" in plainly(all_html(traced_page) + captions(traced_page) + markdown(traced_page))
+
+
+def test_losses_are_those_of_the_recorded_stages(traced_page: AppTest, traced_store: Path) -> None:
+    traced_page.switch_page("pages/evaluate.py")
+    traced_page.session_state["evaluate:set"] = "pipeline"
+    checked(traced_page.run())
+    assert "no config changes them" in captions(traced_page)
+    assert not [box for box in traced_page.multiselect if box.key == "evaluate:configs"]
+    assert "rerank" in all_html(traced_page) + markdown(traced_page)
+    traced_page.session_state["evaluate:against"] = "Recorded answers"
+    checked(traced_page.run())
+    assert "pipeline · 1 answers" in traced_page.multiselect(key="evaluate:fidelity_sets").options

@@ -217,15 +217,6 @@ def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
 
 
-def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
-    page = open_memories(view="Deleted")
-    assert "No deleted memories" in all_html(page)
-    store(page).memories.delete("m003")
-    page = page.run()
-    assert ids(page) == ["m003"]
-    assert page.button(key="memories:restore").disabled
-
-
 def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Import")
     lines = ['{"id":"n1","content":"new"}', '{"id":"n2"}', "no json", '{"id":"n3","content":"x","priority":9}']

@@ -70,14 +70,6 @@ def test_by_default_the_packaged_cross_encoder_judges_with_logits_and_bands_of_i
     assert ("also ranked" in notes(page)) == (name == "ace")
 
 
-@PACKAGED
-def test_the_rerank_view_names_the_packaged_cross_encoder_and_what_it_takes_the_place_of(open_page: OpenPage) -> None:
-    page = show(search(configured(open_page(), {}, "ace")), "Rerank")
-    panel = html(page, "Model that ran")
-    assert f"<b>cross-encoder {MODEL_ID} (packaged with the workbench)</b>" in panel
-    assert "cross-encoder/ms-marco-MiniLM-L6-v2 was not found" in panel
-
-
 def test_without_a_judge_or_results_the_view_says_so(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), {"judge.backend": "none"})), "Judge")
     assert "The judge is off" in page.info[-1].value

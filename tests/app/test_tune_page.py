@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
 from cems_workbench import formats
-from cems_workbench.cli import main
+from cems_workbench.cli.main import commands
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.config.sections.ranking import FUSION_METHODS
+from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.tune.setup import NO_JUDGMENTS
-from tests.sample import NO_ANSWER, answered_queries, copied, store_with_set
+from cems_workbench.ui.tune.state import TuneState
+from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
 from .pages import OpenPage, all_html, captions, checked
-from .tune_page import set_tune_state, tune_state_of
 
 QUERIES, CONFIGS, WAIT = 24, 30, 60
+
+
+def tune_state_of(page: AppTest) -> TuneState:
+    value: TuneState = page.session_state["tune:state"]
+    return value
+
+
+def set_tune_state(page: AppTest, **changes: Any) -> None:
+    """Replace some of it; the next run shows it."""
+    page.session_state["tune:state"] = replace(tune_state_of(page), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -338,115 +348,25 @@ def test_a_store_with_queries_and_no_judgment_offers_it(open_page: OpenPage, tmp
     assert unlabelled.button(key="tune:stand_in")
 
 
-GATHERED, TRIALS, PATIENCE = 24, 30, 60
 SPACE = ("lists.vector.weight", "fusion.score_blend")
 
 
-@pytest.fixture(scope="module")
-def gathered_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a query set "few" of some of its answered queries, gathered for preset cems by the command."""
-    store = store_with_set(sample_store, tmp_path_factory.mktemp("gathered"), "few", GATHERED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            sys, "argv", ["cems_workbench", "evaluate", "few", "--preset", "cems", "--store", str(store), "--json"]
-        )
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
-    return store
-
-
-@pytest.fixture
-def gathered_copy(gathered_store: Path, tmp_path: Path) -> Path:
-    """A copy of it for one test."""
-    return Path(shutil.copytree(gathered_store, tmp_path / "store"))
-
-
-@pytest.fixture
-def on_copy(open_page: OpenPage, gathered_copy: Path) -> AppTest:
-    """The Tune page on the small set, with two weights to search; what the command gathered is there."""
-    opened = tune_page(open_page, gathered_copy)
-    assert not [button for button in opened.button if button.key == "tune:gather"]
-    opened.selectbox(key="tune:group_by").select("query")
-    opened.number_input(key="tune:trials").set_value(TRIALS)
-    opened.multiselect(key="tune:paths").set_value(list(SPACE))
-    return checked(opened.run())
-
-
-def tune_page(open_page: OpenPage, store: Path) -> AppTest:
-    """The Tune page on the small set."""
-    opened = open_page(store).switch_page("pages/tune.py").run()
-    return checked(opened.selectbox(key="tune:set").select("few").run())
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Run `python -m cems_workbench ARGUMENTS` within this process: exit code and output."""
-
-    def run(*arguments: str | Path) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), capsys.readouterr().out
-
-    return run
-
-
-def as_set_up(on_copy: AppTest) -> AppTest:
-    """The page with the result of the search that is set up."""
-    on_copy.button(key="tune:start").click().run()
-    running = tune_state_of(on_copy).running
-    if running is not None:
-        running.wait(PATIENCE)
-    return checked(on_copy.run())
-
-
-def shelf(store: Path) -> Path:
-    """The one evidence file of the page."""
-    (file,) = (store / "evidence").glob("*.evidence")
-    return file
-
-
-def tuning(evidence: Path, out: Path) -> tuple[str | Path, ...]:
-    """The command that asks for the search that the page is set to."""
-    space = [argument for path in SPACE for argument in ("--space", path)]
-    return (
-        "tune",
-        evidence,
-        "--out",
-        out,
-        "--preset",
-        "cems",
-        *space,
-        "--trials",
-        str(TRIALS),
+def test_looks_at_the_sealed_queries_are_one_count_with_the_command(
+    tuned: AppTest, small_store: Path, tmp_path: Path
+) -> None:
+    page = checked(tuned.button(key="tune:open").click().run())
+    look = re.search(r"Look (\d+) at these sealed queries", captions(page))
+    files = (small_store / "evidence").glob("*.evidence")
+    evidence = next(file for file in files if read_evidence_file(file).header.query_set == "few")
+    asked = ["tune", evidence, "--out", tmp_path / "best.yaml", "--preset", "cems", "--trials", CONFIGS, "--json"]
+    asked += [
+        "--space",
+        "lists.vector.weight",
+        "--space",
+        "fusion.score_blend",
         "--group-by",
         "query",
-        "--json",
-    )
-
-
-@contextmanager
-def page_closed() -> Iterator[None]:
-    """While the app does not hold its store, as when it is not running."""
-    session.resources().close()
-    session.resources.clear()
-    yield
-
-
-def test_looks_at_the_sealed_queries_are_one_count(
-    on_copy: AppTest, gathered_copy: Path, command: Callable[..., tuple[int, str]], tmp_path: Path
-) -> None:
-    opening = (*tuning(shelf(gathered_copy), tmp_path / "best.yaml"), "--open-holdout")
-    on_copy = as_set_up(on_copy)
-    on_copy = checked(on_copy.button(key="tune:open").click().run())
-    assert "Look 1 at these sealed queries" in captions(on_copy)
-    assert json.loads(command(*opening)[1])["looks"] == 2, "the app holds the store; its look is known all the same"
-    set_tune_state(on_copy, next_view="Set up")
-    on_copy = as_set_up(checked(on_copy.run()))
-    on_copy = checked(on_copy.button(key="tune:open").click().run())
-    assert "Look 3 at these sealed queries" in captions(on_copy)
-    with page_closed():
-        assert json.loads(command(*opening)[1])["looks"] == 4
-        assert json.loads(command(*opening)[1])["looks"] == 5
+        "--open-holdout",
+    ]
+    done = CliRunner().invoke(commands, [*map(str, asked)])
+    assert look and json.loads(done.stdout)["looks"] == int(look[1]) + 1, "the app holds the store; its look is known"

@@ -128,15 +128,6 @@ def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -
     assert "No memory has" in captions(page)
 
 
-def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
-    page = open_tool(open_page())
-    followed = order(page)[0]
-    page.session_state["inspect:follow"] = followed
-    page.run()
-    assert f"{followed} is in the top 10" in html(page, "wb-cause")
-    assert not buttons(page, "inspect:why:apply:")
-
-
 def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
     open_page: OpenPage, app_store: Path, tmp_path: Path
 ) -> None:
@@ -218,24 +209,6 @@ def test_a_date_that_is_none_is_one_line_that_names_the_field(open_page: OpenPag
     page = page.button(key="inspect:what_if:try").click().run()
     assert any("Created" in error.value for error in page.error)
     assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
-
-
-def test_a_moved_slider_replays_the_copy_under_the_new_config(open_page: OpenPage) -> None:
-    page = open_what_if(open_page())
-    field(page, "text_area", "content").set_value(BETTER)
-    page = press(page, "inspect:what_if:try")
-    first = [body for body in bodies(page) if 'class="wb-both"' in body]
-    slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
-    page = slider.set_value(5).run()
-    assert [body for body in bodies(page) if 'class="wb-both"' in body] != first
-
-
-def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
-    page = open_what_if(open_page(), "which egress addresses do customers allow")
-    assert "Search for a memory, or follow one above" in captions(page)
-    page = page.text_input(key="inspect:what_if:search").set_value("m089").run()
-    page = press(page, "inspect:what_if:match:m089")
-    assert field(page, "text_area", "content").value
 
 
 @pytest.mark.thorough

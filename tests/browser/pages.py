@@ -311,13 +311,6 @@ class Memories:
         self.window.pick_row(self.window.table())
         self.title.wait_for()
 
-    def rename(self, title: str) -> None:
-        """Give the picked memory another title."""
-        self.window.press("Edit")
-        self.page.get_by_label("Title", exact=True).fill(title)
-        self.window.press("Save")
-        expect(self.title).to_contain_text(title, timeout=WAIT)
-
 
 def cells(table: Locator) -> list[list[str]]:
     """The cells of a table as assistive technology reads them, header first; the canvas itself says nothing."""

@@ -1,4 +1,4 @@
-"""Labelling by keyboard: forty cards, each label on disk once, with its author, before the next card appears."""
+"""Labelling by keyboard: each label on disk once, with its author, before the next card appears; and the views of Memories."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from cems_workbench.store import Store
 
 from .conftest import as_on_disk
-from .pages import WAIT, Label, Window
+from .pages import WAIT, Label, Memories, Window
 
 CARDS = 40
 NEXT_CARD = """count => {
@@ -24,7 +25,6 @@ NEXT_CARD = """count => {
   return true;
 }"""
 """The count says so many, and another card can be seen, or none is left; the browser may show the one a moment before the other."""
-
 TWICE = """key => { for (const _ of [1, 2])
   document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); }"""
 """A bouncing key: the second press comes before anything can have been drawn."""
@@ -139,3 +139,23 @@ def test_proposed_supersessions_are_decided_by_keyboard(window: Window, stocked_
     expect(left).to_contain_text("0 accepted · 0 rejected")
     with Store.open(as_on_disk(stocked_store, tmp_path / "two")) as store:
         assert not [one for one in store.relations.read() if one.author == "sue"]
+
+
+@pytest.fixture
+def memories(window: Window) -> Memories:
+    """A new session on the page."""
+    return Memories.open(window)
+
+
+@pytest.mark.thorough
+def test_every_view_fits_the_window_and_a_table_offers_no_csv_that_a_spreadsheet_would_run(memories: Memories) -> None:
+    memories.window.table().hover()
+    expect(memories.page.get_by_label("Fullscreen").first).to_be_visible()
+    expect(memories.page.get_by_label("Download as CSV").first).to_be_hidden()
+    memories.pick_first()
+    for name in ("Import", "Sources", "Statistics", "Deleted", "Store", "Browse"):
+        memories.window.view(name)
+        for width, scheme in ((900, "dark"), (1440, "light")):
+            memories.window.resize(width, scheme)
+            buttons = '[data-testid="stMainBlockContainer"] .stButton button'
+            memories.window.expect_fit(f"{name}, {width} wide, {scheme}", buttons)

@@ -87,21 +87,6 @@ def test_replay_takes_a_preset_a_file_and_changes(command: Command, bundle: Path
         assert row["contributions"][0]["base"] == 2.0 / 10
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        ("{", "not JSON"),
-        ("", "not JSON"),
-        ("[]", "expected a JSON object"),
-        (json.dumps(GOOD_BUNDLE | {"format": "x"}), "format: 'x'"),
-    ],
-    ids=["cut off", "empty", "array", "wrong format"],
-)
-def test_a_bad_bundle_is_one_line(command: Command, tmp_path: Path, content: str, part: str) -> None:
-    (tmp_path / "b.json").write_text(content)
-    assert_refused(command("replay", "b.json"), "b.json", part)
-
-
 BAD_ARGUMENTS = {
     "retrieve": "No such command 'retrieve'",
     "replay": "Missing argument",

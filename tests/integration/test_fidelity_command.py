@@ -15,15 +15,13 @@ from uuid import UUID
 import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
-from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
+from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs import factory
-from cems_workbench.jobs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
+from cems_workbench.jobs.fidelity import asked_queries, setting_for
 from cems_workbench.jobs.nearest import MAX_SCORES, Nearest, find_nearest, halves
-from cems_workbench.jobs.query_set_evidence import pending_gathers
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Cancelled
 from tests.sample import answered_queries
 from workbench_tools.cems import searched
 
@@ -165,26 +163,6 @@ def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(
     for setting in json.loads(finished.out)["settings"]:
         assert (setting["warnings"], setting["not_gathered"]) == ([], [])
         assert {row["cause"] for row in setting["differing"]} <= {"equal relations", "equal ts_rank", "equal hybrid"}
-
-
-def test_a_run_that_was_cancelled_goes_on_where_it_was(resources: Resources) -> None:
-    recording = read_recording(RECORDING)
-    setting = setting_for(recording, preset("recollection").config)
-    queries = asked_queries(recording, {})
-    steps: list[tuple[str, int]] = []
-
-    def report(label: str, done: int, total: int) -> None:
-        steps.append((label, done))
-        if (label, done) == ("gathering queries", 4):
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        measure_fidelity(setting, queries, resources, report)
-    (pending,) = pending_gathers([("x", setting.searched)], selection_for(setting, queries), resources)
-    assert pending.finished == 4
-    measured = measure_fidelity(setting, queries, resources)
-    assert len(measured.fidelity.queries) == len(queries) == 10
-    assert measured.to_json() == measure_fidelity(setting, queries, resources).to_json()
 
 
 STARTS = ("mem0", "engram_head", "engram_search", "recollection")

@@ -25,10 +25,9 @@ from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.list_provenance import searched_lines
-from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.understanding import SHIPPED, write_dictionary
+from cems_workbench.pipeline.understanding import SHIPPED
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
@@ -466,18 +465,6 @@ def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_quer
     assert given.searched == "deploy"
 
 
-def test_the_users_dictionary_stands_for_the_shipped_one(opened: Resources) -> None:
-    write_dictionary(opened.dictionary_path, {"Deploy": "release"})
-    try:
-        texts, _ = gathered(opened, "dictionary", fires=False)
-        assert texts == ["wired deploy rollback", "wired release rollback"]
-        opened.dictionary_path.write_text("[")
-        with pytest.raises(InputError, match=r"expansions\.yaml"):
-            gathered(opened, "dictionary", fires=False)
-    finally:
-        opened.dictionary_path.unlink()
-
-
 QUERIES = (
     "how do we roll back a failed deploy?",
     "how many different doctors did I visit?",
@@ -567,13 +554,3 @@ def test_stale_first_result_gives_way_to_its_successor(resources: Resources) -> 
     assert demote.get("m249", 99) > demote["m312"]
     trace = replay(evidence, under("follow"))
     assert "supersession dropped it: superseded by m312" in cause(memory_path(trace, "m249", 10), trace)
-
-
-def test_store_without_edges_has_no_note_until_a_mode_reads_it(resources: Resources) -> None:
-    with resources.store._database.transaction() as cursor:
-        cursor.execute("DELETE FROM relations")
-    resources.store.relations._cache.clear()
-    evidence = gather_lists(REQUEST, CEMS, resources)
-    assert "superseded" not in evidence.notes and unmet(under("demote"), evidence.notes, evidence.in_brief)
-    again = gather_lists(REQUEST, under("demote"), resources)
-    assert not unmet(under("demote"), again.notes, again.in_brief)

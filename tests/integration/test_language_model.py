@@ -143,22 +143,3 @@ def test_a_typo_is_corrected_learned_and_forgotten_for_good_when_the_model_refus
         validate([("elasticsaerch", "elasticsearch")], resources, llm)
     assert [learned.refused for learned in resources.store.corrections.read()] == [True]
     assert found(resources, typed, **on).searched == typed
-
-
-def test_a_conversational_query_gets_no_lexical_list_and_no_expansion(resources: Resources) -> None:
-    ace: dict[str, Any] = {
-        "query__conversational__enabled": True,
-        "expansion__skip_if_conversational": True,
-        "lists__lexical__skip_if_conversational": True,
-        "expansion__backend": "dictionary",
-    }
-    vague = found(resources, "is this wired up and working in production", **ace)
-    assert {ranked.source for ranked in vague.lists} == {"vector", "relations", "recency", "access"}
-    assert len(vague.variants) == 1
-    assert "conversational" in said(vague, "expansion") and "conversational" in said(vague, "lists")
-    technical = found(resources, "how does hybrid search work", **ace)
-    assert "lexical" in {ranked.source for ranked in technical.lists}
-    off = found(
-        resources, "is this wired up and working in production", **{**ace, "query__conversational__enabled": False}
-    )
-    assert len(off.variants) == 2 and off.notes["query"]["conversational"]["verdict"]

@@ -1,4 +1,4 @@
-"""The packaged embedder on onnxruntime beside sentence-transformers, and the packaged cross-encoder."""
+"""The packaged embedder beside sentence-transformers, the packaged cross-encoder, and both on a processor without VNNI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import embedder_match
-from cems_workbench.models import device, minilm_embedder, minilm_judge
+from cems_workbench.models import device, minilm_embedder, minilm_judge, onnx_session
 from cems_workbench.models.chunking import cutter
 from cems_workbench.models.embedder import SentenceTransformerEmbedder, TokenEmbedder
 from cems_workbench.models.minilm_embedder import (
@@ -32,8 +32,8 @@ from cems_workbench.models.minilm_embedder import (
     read_evening,
 )
 from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
-from cems_workbench.models.onnx_session import SOFTMAX, Way
-from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
+from cems_workbench.models.onnx_session import SOFTMAX, TOLERANCE, WAYS, Way, first_agreeing
+from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, packaged_minilm, resolve
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import titled
 from training import softmax
@@ -364,3 +364,61 @@ def test_no_window_is_cut_by_the_embedder(resources: Resources) -> None:
     assert not any(embedder.truncated([titled(title, piece.text) for piece in pieces]))
     assert all(content[piece.start :].startswith(piece.text) for piece in pieces)
     assert pieces[-1].start + len(pieces[-1].text) == len(content)
+
+
+QEMU = shutil.which("qemu-x86_64")
+EMULATED = f"""
+import json
+from pathlib import Path
+from cems_workbench.models import minilm_embedder, minilm_judge
+found = [minilm_judge.loaded(minilm_judge.FOLDER).agreement]
+found.append(minilm_embedder.loaded(Path({packaged_minilm()!r}), "", {EIGHT_BIT_ID!r}).agreement)
+print(json.dumps([[agreement.way.ordered, agreement.way.precise, agreement.error] for agreement in found]))
+"""
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_every_way_that_may_run_here_gives_the_recorded_numbers(own_cache: None) -> None:
+    """At least the slowest, which is that of every processor."""
+    for ways in (WAYS, WAYS[-1:]):
+        judge = minilm_judge.loaded(minilm_judge.FOLDER, ways).agreement
+        assert judge is not None and judge.error is not None and judge.error <= TOLERANCE
+        for model_id in (PACKAGED_ID, EIGHT_BIT_ID):
+            agreement = minilm_embedder.loaded(Path(packaged_minilm() or ""), model_id, model_id, ways).agreement
+            assert agreement is not None and agreement.error is not None and agreement.error <= TOLERANCE
+
+
+@pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
+def test_a_processor_without_vnni_gives_the_recorded_numbers(own_cache: None) -> None:
+    """Issue 66, 2026-11-29: there precise mode was without effect, and a pair scored 3.755 instead of 4.006."""
+    run = [str(QEMU), "-cpu", "Haswell", sys.executable, "-c", EMULATED]
+    ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
+    for ordered, precise, error in json.loads(ended.stdout.splitlines()[-1]):
+        assert (ordered, precise) == (
+            True,
+            True,
+        )  # products saturate in the other ways, so qemu emulates what it should
+        assert error <= TOLERANCE
+
+
+def test_the_first_way_without_an_error_is_kept(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Way] = []
+
+    def open_in(way: Way) -> Way:
+        opened.append(way)
+        return way
+
+    def errors(way: Way) -> Iterator[float]:
+        yield 0.0 if way.ordered else float("nan")
+
+    assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
+    assert opened == [*WAYS[:2]]
+    assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
+    assert opened == [*WAYS[:2], WAYS[1]]
+    monkeypatch.setattr(onnx_session, "processor", lambda: "another")
+    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == onnx_session.Agreement(WAYS[-1], 0.2)
+    assert opened[3:] == [*WAYS]

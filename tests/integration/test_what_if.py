@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cems_workbench.analysis import text_evidence as bm25
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
 from cems_workbench.config import PipelineConfig, preset, with_values
@@ -23,11 +22,6 @@ from tests.sample import FAILING, MOVING
 from tests.thoroughly import first_of
 
 RAM = Request("browser eats all the RAM if I leave it open until evening", as_of=datetime(2026, 8, 30, tzinfo=UTC))
-QUERIES = (
-    "postgres upgrade pool",
-    "which package manager does the frontend use",
-    "v1.2.3 release ORA-00942 useInvoiceStream",
-)
 
 
 def standings(evidence: Evidence) -> dict[str, list[str]]:
@@ -49,19 +43,6 @@ def change(edited: Memory, resources: Resources) -> Edit:
 @pytest.fixture
 def cems() -> Iterator[PipelineConfig]:
     yield preset("cems").config
-
-
-def test_bm25_of_every_unchanged_text_is_that_of_the_index(resources: Resources) -> None:
-    memories = resources.store.memories.read()
-    index = resources.indexes.lexical
-    texts = resources.store.indexes.texts(list(memories))
-    compared = 0
-    for query in QUERIES:
-        for memory_id, found in index.search(query, index.document_count):
-            own = max(bm25.score(index, query, text) for text in texts[memory_id].values())
-            assert own == pytest.approx(found, rel=1e-6, abs=1e-6), (query, memory_id)
-            compared += 1
-    assert compared > 100
 
 
 def test_an_edit_of_nothing_gives_the_same_evidence(resources: Resources, cems: PipelineConfig) -> None:
