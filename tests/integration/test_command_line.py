@@ -151,8 +151,8 @@ BAD_ARGUMENTS = {
     "fidelity {recording} --data none": "no such folder",
     "fidelity {recording} {recording} --nearest": "name one file of answers, query set or server",
     "fidelity {recording} --nearest --explain": "--nearest: it takes no --explain",
-    "fidelity {recording} --out x.yaml": "--out is an option of --nearest",
-    "fidelity {recording} --scores 9": "--scores is an option of --nearest",
+    "fidelity {recording} --out x.yaml": "--out: only with --nearest",
+    "fidelity {recording} --scores 9": "--scores: only with --nearest",
     "fidelity {recording} --nearest --lists theirs": "'theirs' is not one of own, ties, recorded",
 }
 OF_NO_STORE = ("retrieve", "replay", "export", "tune")

@@ -19,8 +19,7 @@ from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, header_for, request_for
 from cems_workbench.models import ollama, tokens
-from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import ModelServer
+from cems_workbench.models.http import CircuitBreaker, ModelServer
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle, write_bundle
 from cems_workbench.pipeline.gather import Request, gather

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import embedder_match
-from cems_workbench.models import device, minilm_embedder, minilm_judge, onnx_session
+from cems_workbench.models import device, minilm_embedder, minilm_judge
 from cems_workbench.models.chunking import cutter
+from cems_workbench.models.device import SOFTMAX, TOLERANCE, WAYS, Way, first_agreeing
 from cems_workbench.models.embedder import SentenceTransformerEmbedder, TokenEmbedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
@@ -32,7 +33,6 @@ from cems_workbench.models.minilm_embedder import (
     read_evening,
 )
 from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
-from cems_workbench.models.onnx_session import SOFTMAX, TOLERANCE, WAYS, Way, first_agreeing
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, packaged_minilm, resolve
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import titled
@@ -208,7 +208,7 @@ def test_nothing_is_reported_of_what_is_embedded(tmp_path: Path) -> None:
     bare = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # nothing by which it would see that it runs in tests or CI
     subprocess.run([sys.executable, "-c", code], check=True, env=bare, cwd=ROOT, timeout=120)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see onnx_session.py
+    assert [path.parent for path in files] == [tmp_path / ".cache" / "cems-workbench"]  # ours, see device.py
 
 
 QUERY = "where does the service run"
@@ -419,6 +419,6 @@ def test_the_first_way_without_an_error_is_kept(own_cache: None, monkeypatch: py
     assert opened == [*WAYS[:2]]
     assert first_agreeing([b"network"], open_in, errors)[1].way == WAYS[1]
     assert opened == [*WAYS[:2], WAYS[1]]
-    monkeypatch.setattr(onnx_session, "processor", lambda: "another")
-    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == onnx_session.Agreement(WAYS[-1], 0.2)
+    monkeypatch.setattr(device, "processor", lambda: "another")
+    assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == device.Agreement(WAYS[-1], 0.2)
     assert opened[3:] == [*WAYS]

@@ -16,8 +16,7 @@ import pytest
 from benchmarks.bench_support import judged_pairs, pairs, precision
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.analysis.why import Counterfactual, ListEntry, Why, explain, gathered
-from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
-from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals
+from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals, list_ranks
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.factory import servers

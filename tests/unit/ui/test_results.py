@@ -196,31 +196,31 @@ def score(kept: Any) -> ModelScore:
 
 def test_pieces_of_a_word_are_shown_within_the_word() -> None:
     found = token_matches([entry("the"), entry("elastic"), entry("##sea"), entry("##rch"), entry("?")])
-    assert [(met.before, met.piece, met.after) for met in found] == [
+    assert [(met["before"], met["piece"], met["after"]) for met in found] == [
         ("", "the", ""),
         ("", "elastic", "search"),
         ("elastic", "sea", "rch"),
         ("elasticsea", "rch", ""),
         ("", "?", ""),
     ]
-    assert [met.written for met in found][2] == "##sea"
+    assert [met["query"] for met in found][2] == "##sea"
 
 
 def test_what_a_token_adds_is_its_idf_times_its_cosine_over_all_idf() -> None:
     found = token_matches([entry("a", cosine=0.8, idf=3.0), entry("b", cosine=0.4, idf=1.0)])
-    assert [met.adds for met in found] == pytest.approx([0.6, 0.1])
-    assert "0.7000" in alignment_html(found, 0.7)
+    assert [met["adds"] for met in found] == pytest.approx([0.6, 0.1])
+    assert "0.7000" in alignment_html(score([entry("a", cosine=0.8, idf=3.0), entry("b", cosine=0.4, idf=1.0)]))
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0.01, 20)), min_size=1, max_size=30))
 def test_the_additions_sum_to_the_weighted_mean_of_the_cosines(pairs: list[tuple[float, float]]) -> None:
     found = token_matches([entry("t", cosine=cosine, idf=idf) for cosine, idf in pairs])
     mean = sum(cosine * idf for cosine, idf in pairs) / sum(idf for _, idf in pairs)
-    assert sum(met.adds for met in found) == pytest.approx(mean, abs=1e-9)
+    assert sum(met["adds"] for met in found) == pytest.approx(mean, abs=1e-9)
 
 
 def test_tokens_are_escaped_and_a_piece_within_a_word_says_so() -> None:
-    body = alignment_html(token_matches([entry("<b>", "##<i>x")]), 0.5)
+    body = alignment_html(score([entry("<b>", "##<i>x")]))
     assert "<b>&lt;b&gt;</b>" in body
     assert "…</span>&lt;i&gt;x" in body
     assert 'title="##&lt;i&gt;x"' in body
