@@ -320,7 +320,7 @@ def test_what_is_asked_is_gathered_once_and_measured_by_setting(recorded: AppTes
     row = table_with(recorded, "same order").iloc[0]
     assert (row["answers"], row["queries"]) == ("sample_cut, cems_head", RECORDED)
     assert row["same first"].split(" · ")[0].isdigit()
-    assert "Overrides in the config: max_tokens 4000." in captions(recorded)
+    assert "laid over cems_head: max_tokens 4000" in captions(recorded)
     recorded.multiselect(key="evaluate:fidelity_configs").select("recollection").run()
     if any(button.key == "evaluate:fidelity:gather" for button in recorded.button):
         press(recorded, "evaluate:fidelity:gather")
@@ -341,7 +341,7 @@ def test_a_single_change_that_explains_the_answers_is_found(recorded: AppTest, t
     path.write_text(json.dumps({"answers": answers}))
     brought(recorded, path)
     press(recorded, "evaluate:fidelity_explain")
-    assert "0 → 1" in set(table_with(recorded, "would be")["same order"])
+    assert "0 to 1" in set(table_with(recorded, "would be")["same order"])
 
 
 def test_bad_input_is_one_line(recorded: AppTest, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_a_kept_set_is_measured_and_its_failing_queries_stand_first(open_page: O
     assert (row["answers"], row["queries"]) == ("production, cems_head", 3)
     listed = table_with(page, "diverges at")
     assert listed["query"][0] == "how do I run the tests?"
-    assert "1 without a recorded result is listed first." in captions(page)
+    assert "Listed first: 1 without a recorded result." in captions(page)
     assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
     page.session_state["evaluate:fidelity_order"] = "Lowest recorded score first"
     listed = table_with(checked(page.run()), "diverges at")

@@ -25,8 +25,8 @@ from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
+from cems_workbench.ui.memories.page import standings
 from tests.sample import FAILING
 from tests.thoroughly import first_of
 

@@ -322,7 +322,7 @@ def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(few: AppT
     press(few, "label:judge:apply")
     applied = config_of(few).judge.threshold
     assert before is None
-    assert few.session_state["label:state"].comparison.calibration.threshold == applied
+    assert few.session_state["label:judge:calibration"][1].threshold == applied
     assert few.button(key="label:judge:apply").disabled
     assert state_of(few).history.past[-1].config.judge.threshold is None
 

@@ -43,7 +43,7 @@ def copy(sample_store: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def open_memories(open_page: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenPage]:
     """Open the Memories page on the copy, or on another store, in a view; all memories stand on one page of the table."""
-    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE_SIZE", 10_000)
+    monkeypatch.setattr("cems_workbench.ui.memories.page.PAGE_SIZE", 10_000)
 
     def start(store: Path = copy, view: str | None = None) -> AppTest:
         page = open_page(store).switch_page("pages/memories.py").run()
@@ -122,7 +122,7 @@ def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: Open
 def test_of_a_common_text_the_rows_are_drawn_first_and_the_page_says_and_orders_the_same(
     open_memories: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE_SIZE", 10)
+    monkeypatch.setattr("cems_workbench.ui.memories.page.PAGE_SIZE", 10)
     page = open_memories()
     page = page.text_input(key="memories:find:text").set_value("e").run()
     counted, said = ids(page), all_html(page)
@@ -139,7 +139,7 @@ def test_more_than_a_page_of_memories_are_shown_in_pages(
 ) -> None:
     page = open_memories()
     every = ids(page)
-    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE_SIZE", 100)
+    monkeypatch.setattr("cems_workbench.ui.memories.page.PAGE_SIZE", 100)
     page = page.run()
     first = ids(page)
     assert first == every[:100] and "1–100 shown" in all_html(page)

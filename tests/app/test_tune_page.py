@@ -22,7 +22,7 @@ from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.tune.setup import NO_JUDGMENTS
+from cems_workbench.ui.tune.page import NO_JUDGMENTS
 from cems_workbench.ui.tune.state import TuneState
 from tests.sample import NO_ANSWER, answered_queries, copied
 

@@ -26,8 +26,8 @@ from cems_workbench.config import (
 )
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.jobs.regression import points
 from cems_workbench.jobs.unlabelled import MAX_QUERIES, unlabelled_selection
-from cems_workbench.jobs.watching import points
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.experiments import figure
