@@ -95,7 +95,7 @@ def test_langchain(tmp_path: Path) -> None:
     assert len(seen) == 6
     for query, rows in seen:
         assert query == "database port"
-        assert [row[:3] for row in table.rows] == [
+        assert [row[:3] for row in rows] == [
             ("WordRetriever", "list", "EnsembleRetriever"),
             ("vectors", "list", "EnsembleRetriever"),
             ("EnsembleRetriever", "fusion", "ContextualCompressionRetriever"),
