@@ -542,43 +542,6 @@ def project_of(source_ref: str | None) -> str | None:
     return found[1] if found else None
 
 
-def cems_memory(
-    id: str,
-    content: str,
-    title: str | None,
-    category: str | None,
-    source_ref: str | None,
-    user_id: str | None,
-    tags: tuple[str, ...],
-    scope: str,
-    created_at: datetime | None,
-    updated_at: datetime | None,
-    last_shown_at: datetime | None,
-    shown_count: int,
-    relevant_count: int,
-    noise_count: int,
-) -> Memory:
-    """A CEMS document as a memory: its project is that of a source_ref "project:ORG/REPO…", and it was last accessed when it was last
-    shown, else changed, else made. `scope` is one of CEMS_SCOPES."""
-    return Memory(
-        id=id,
-        content=content,
-        title=title,
-        category=category,
-        project=project_of(source_ref),
-        author=user_id,
-        tags=tags,
-        created_at=created_at,
-        last_accessed=last_shown_at or updated_at or created_at,
-        access_count=shown_count,
-        relevant_count=relevant_count,
-        noise_count=noise_count,
-        scope=CEMS_SCOPES[scope],
-        source_ref=source_ref,
-        updated_at=updated_at,
-    )
-
-
 def place_of_chunk(content: str, text: str, after: int) -> int | None:
     """Where a chunk begins in its document, from `after` on; None when it is not there. U+FFFD stands for a character cut in two."""
     inner = text.strip("\ufffd")

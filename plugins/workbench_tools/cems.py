@@ -46,8 +46,8 @@ from cems_workbench.records import (
     ParsedInput,
     RecordedAnswer,
     RowError,
-    cems_memory,
     place_of_chunk,
+    project_of,
 )
 
 USED = (
@@ -99,21 +99,25 @@ class _Export:
 
 def parse_document(row: dict[str, Any]) -> Memory:
     """One document with content; raises FieldError."""
-    return cems_memory(
-        id=fields.identifier(row, "id"),
-        content=fields.required_text(row, "content"),
+    name, content = fields.identifier(row, "id"), fields.required_text(row, "content")
+    source_ref, user = fields.text(row, "source_ref"), row.get("user_id")
+    created, updated, shown = (fields.moment(row, name) for name in ("created_at", "updated_at", "last_shown_at"))
+    return Memory(
+        name,
+        content,
         title=fields.text(row, "title"),
         category=fields.text(row, "category"),
-        source_ref=fields.text(row, "source_ref"),
-        user_id=fields.identifier(row, "user_id") if row.get("user_id") not in (None, "") else None,
+        project=project_of(source_ref),
+        author=None if user in (None, "") else fields.identifier(row, "user_id"),
         tags=fields.tags(row, "tags"),
-        scope=fields.choice(row, "scope", CEMS_SCOPES, "personal"),
-        created_at=fields.moment(row, "created_at"),
-        updated_at=fields.moment(row, "updated_at"),
-        last_shown_at=fields.moment(row, "last_shown_at"),
-        shown_count=fields.count(row, "shown_count"),
+        created_at=created,
+        last_accessed=shown or updated or created,
+        access_count=fields.count(row, "shown_count"),
         relevant_count=fields.count(row, "relevant_count"),
         noise_count=fields.count(row, "noise_count"),
+        scope=CEMS_SCOPES[fields.choice(row, "scope", CEMS_SCOPES, "personal")],
+        source_ref=source_ref,
+        updated_at=updated,
     )
 
 
