@@ -100,11 +100,10 @@ class SourceMatch:
 
     def __str__(self) -> str:
         """In words: the counts, and the text if it is not the content; else the cosines, and what was tried."""
+        of = "" if self.form == CONTENT or not self.asked else f", of another text than the content: {self.form}"
         if self.same or not self.asked:
-            of = "" if self.form == CONTENT or not self.asked else f", of another text than the content: {self.form}"
             return f"{self.match}{of}"
         if self.proven:
-            of = "" if self.form == CONTENT else f", of another text than the content: {self.form}"
             return f"{self.match.reproduced} of {self.asked} stored vectors reproduced{of}"
         others = "" if self.others is None else f" ({self.others:.2f} with those of other memories)"
         cut = f"; {self.cut} of the texts are longer than the model reads" if self.cut else ""
@@ -251,8 +250,10 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
     """The comparison of the whole sample in one form."""
     texts = [each.of(form) for each in sample]
     made = embedder.encode(texts)
-    cosines = [cosine(vector, each.vector) for vector, each in zip(made, sample, strict=True)]
-    shifted = [cosine(vector, each.vector) for vector, each in zip(made, [*sample[1:], sample[0]], strict=True)]
+    cosines, shifted = (
+        [cosine(vector, each.vector) for vector, each in zip(made, rows, strict=True)]
+        for rows in (sample, [*sample[1:], sample[0]])
+    )
     truncated = getattr(embedder, "truncated", None)  # a server does not say what it reads
     cut = 0 if truncated is None else sum(truncated(texts))
     return SourceMatch(
@@ -314,7 +315,10 @@ def compared(embedder: str | None, cross_encoder: str | None, device: Device) ->
     if cross_encoder is not None and cross_encoder != MODEL_ID and locate(cross_encoder) is not None:
         asked, read = queries[:PAIR_QUERIES], texts[:PAIR_TEXTS]
         scorer = CrossEncoderReranker(cross_encoder, device)
-        there, processor = (_logits(one, asked, read) for one in (scorer, CrossEncoderReranker(cross_encoder, "cpu")))
+        there, processor = (
+            np.array([[np.nan if one.raw is None else one.raw for one in model.score(query, read)] for query in asked])
+            for model in (scorer, CrossEncoderReranker(cross_encoder, "cpu"))
+        )
         _require_device(scorer.torch)
         found.append(Compared(cross_encoder, len(asked), reordered(processor, there, LOGIT_TIE)))
     return found
@@ -337,12 +341,6 @@ def _require_device(model: TorchModel) -> None:
 
 def _all_cosines(queries: NDArray[np.float32], texts: NDArray[np.float32]) -> Scores:
     return queries.astype(np.float64) @ texts.T.astype(np.float64)
-
-
-def _logits(scorer: CrossEncoderReranker, queries: Sequence[str], texts: Sequence[str]) -> Scores:
-    return np.array(
-        [[np.nan if one.raw is None else one.raw for one in scorer.score(query, texts)] for query in queries]
-    )
 
 
 def _sample() -> tuple[list[str], list[str]]:

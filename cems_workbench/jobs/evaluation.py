@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,9 +239,10 @@ def evaluate_configs(
         else:
             read = evidence.evidence
             require_no_config(read.header.query_set or read.path, read.header, read.external, [config])
-            measured.append(
-                EvaluatedConfig(name, evidence, _evaluated(evidence, named(name, config), measures, seed, cache))
-            )
+            asked = named(name, config)
+            key = ("evaluation", *evidence.key, asked, tuple(measures), seed)
+            found = cache(key, partial(evaluate, evidence.batch, asked, measures, seed=seed))
+            measured.append(EvaluatedConfig(name, evidence, found))
     return measured, missing
 
 
@@ -271,13 +273,6 @@ def evidence_of(measured: EvaluatedConfig) -> Found:
     """What gives the evidence of a measured config's queries, by qid."""
     known = measured.labelled.evidence.evidences
     return lambda qids: {qid: known[qid] for qid in qids}
-
-
-def _evaluated(
-    evidence: LabelledEvidence, config: PipelineConfig, measures: Sequence[Measure], seed: int, cache: Cache
-) -> Evaluation:
-    key = ("evaluation", *evidence.key, config, tuple(measures), seed)
-    return cache(key, lambda: evaluate(evidence.batch, config, measures, seed=seed))
 
 
 def calibrations(

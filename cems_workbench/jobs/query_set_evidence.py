@@ -301,7 +301,7 @@ class _QueryGather:
                     at, first, scored = waiting.popleft()
                     yield at, first, scored.result
                 try:
-                    task = pool.submit(self._scored, *self._lists(i, query))
+                    task = pool.submit(self._scored, *self._gathered(i, query, gather_lists))
                 except InputError as error:
                     task = Future()
                     task.set_exception(error)
@@ -314,13 +314,11 @@ class _QueryGather:
             pool.shutdown(cancel_futures=True)  # waits for running batches, so that they are in the cache
             self.resources.elsewhere = None
 
-    def _gathered(self, i: int, query: Query) -> tuple[Evidence, float]:
+    def _gathered(
+        self, i: int, query: Query, by: Callable[[Request, PipelineConfig, Resources], Evidence] = gather
+    ) -> tuple[Evidence, float]:
         request, begun = self._request(i, query), time.monotonic()
-        return gather(request, self.config, self.resources), time.monotonic() - begun
-
-    def _lists(self, i: int, query: Query) -> tuple[Evidence, float]:
-        request, begun = self._request(i, query), time.monotonic()
-        return gather_lists(request, self.config, self.resources), time.monotonic() - begun
+        return by(request, self.config, self.resources), time.monotonic() - begun
 
     def _request(self, i: int, query: Query) -> Request:
         """The request of a query. Embeds the query and those after it."""
@@ -346,12 +344,11 @@ def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
     """
     hybrid = config.lists.source_hybrid
     fused = hybrid.enabled and hybrid.weight > 0
+    said = evidence.notes.get("warnings", {}).get("lists", ())
     if fused and not any(ranked.source == "source_hybrid" for ranked in evidence.lists):
-        said = evidence.notes.get("warnings", {}).get("lists", ())
         why = next((line for line in said if "source_hybrid" in line), "no running system was asked")
         raise SourceError(f"lists.source_hybrid is on, and of “{evidence.query}” {why}")
     if config.lists.answered_by == "source" and "engine" not in evidence.notes:
-        said = evidence.notes.get("warnings", {}).get("lists", ())
         why = next((line for line in said if "the store's own" in line), "no running system was asked")
         raise SourceError(f"lists.answered_by is source, and of “{evidence.query}” {why}")
 
@@ -608,16 +605,11 @@ def pending_gathers(
     """The progress of the interrupted gathers of these named configs."""
     pending = []
     for name, config in configs:
-        finished, seconds = _progress_of(evidence_path(config, selection, resources))
+        path, finished, seconds = evidence_path(config, selection, resources), 0, 0.0
+        with suppress(InputError):  # being gathered now, or damaged, which a gather reports
+            finished, seconds = read_progress(path) if path.is_file() else (0, 0.0)
         pending.append(PendingGather(name, config, len(selection.queries), finished, seconds))
     return pending
-
-
-def _progress_of(path: Path) -> tuple[int, float]:
-    try:
-        return read_progress(path) if path.is_file() else (0, 0.0)
-    except InputError:  # being gathered now, or damaged, which a gather reports
-        return 0, 0.0
 
 
 def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[PipelineConfig, float]] = ()) -> float | None:

@@ -12,7 +12,7 @@ scores are on the scale that the config gives its vector list, and are mapped ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -94,29 +94,24 @@ def list_map(recording: Recording, config: PipelineConfig, chosen: Mapping[str, 
             raise InputError(f"{source} is no list source; use one of {', '.join(_SOURCES)}")
     if config.lists.hybrid.enabled:
         return ListMap({}, doubts=("the lists stay ours: a hybrid list is made of chunks, which no recording has",))
+
+    def rows(name: str) -> Iterator[RankedIds]:
+        return (ranked for answer in recording.answers for ranked in answer.lists.get(name, ()))
+
     raw_words = any(name.lower() in BY_WORDS for name in names)
     sources: dict[str, str] = {}
     doubts = []
     for name in names:
         found = given.get(name) or _source_of(name.lower(), config, raw_words)
         if found is None or found in sources.values():
-            if not (name.lower() in NORMALISED_WORDS and raw_words) and _has_rows(recording, name):
+            if not (name.lower() in NORMALISED_WORDS and raw_words) and any(rows(name)):
                 taken = f"{found} is taken already" if found else "no list of the config stands for it"
                 doubts.append(f"the recorded list {name} is not used: {taken}")
             continue
         sources[name] = found
     normalised = frozenset(source for name, source in sources.items() if name.lower() in NORMALISED_WORDS)
-    unscored = frozenset(name for name in sources if not _has_scores(recording, name))
+    unscored = frozenset(name for name in sources if not any(score for ranked in rows(name) for _, score in ranked))
     return ListMap(sources, normalised, unscored, tuple(doubts))
-
-
-def _has_rows(recording: Recording, name: str) -> bool:
-    return any(any(answer.lists.get(name, ())) for answer in recording.answers)
-
-
-def _has_scores(recording: Recording, name: str) -> bool:
-    """Has any row of the lists of that name a score other than 0?"""
-    return any(score for answer in recording.answers for ranked in answer.lists.get(name, ()) for _, score in ranked)
 
 
 def _source_of(name: str, config: PipelineConfig, raw_words: bool) -> str | None:

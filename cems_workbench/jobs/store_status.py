@@ -124,10 +124,11 @@ def ask_sources(
     `embedder`, if not None, is compared with the imported vectors. `known` returns the address with its secret for a plain one.
     """
     started = time.monotonic()
-    asked = [
-        (record, run_in_thread(partial(_probe, record, known(record.address))), _matching(store, record, embedder))
-        for record in store.sources.read()
-    ]
+    asked = []
+    for record in store.sources.read():
+        compared = None if embedder is None or record.dimension is None else partial(_compared, store, record, embedder)
+        probing = run_in_thread(partial(_probe, record, known(record.address)))
+        asked.append((record, probing, run_in_thread(compared) if compared else None))
 
     def answers() -> list[SourceStatus]:
         return [_status(record, probing, matching, started) for record, probing, matching in asked]
@@ -143,10 +144,8 @@ def _status(
 ) -> SourceStatus:
     probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
     reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
-    if matching is None:
-        return SourceStatus(record, reached, problem, "", None, "not compared")
     late = f"not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
-    compared = _answer(matching, started + MATCH_TIMEOUT_S, late)
+    compared = "not compared" if matching is None else _answer(matching, started + MATCH_TIMEOUT_S, late)
     if isinstance(compared, str):
         return SourceStatus(record, reached, problem, "", None, compared)
     match, origins = compared
@@ -157,12 +156,6 @@ def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
     address = address or parse_saved(record.address, record.secret_from)
     with closing(connect.open_source(address, record.mapping, PROBE_TIMEOUT_S)) as source:
         return source.probe()
-
-
-def _matching(store: Store, record: SourceRecord, embedder: Embedder | None) -> Future[Compared] | None:
-    if embedder is None or record.dimension is None:
-        return None
-    return run_in_thread(lambda: _compared(store, record, embedder))
 
 
 def _compared(store: Store, record: SourceRecord, embedder: Embedder) -> Compared:

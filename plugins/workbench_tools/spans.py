@@ -220,6 +220,7 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
     stage_kind = values.get(f"{STAGE}kind")
     if stage_kind is not None and stage_kind not in STAGE_KINDS:
         stage_kind = "other"
+    query = next((words for name in QUERIES if (words := words_of_query(values.get(name))) is not None), None)
     start = microseconds(values, START_FIELDS, START_NANOSECOND_FIELDS)
     end = microseconds(values, END_FIELDS, END_NANOSECOND_FIELDS)
     return Span(
@@ -232,7 +233,7 @@ def read_span(row: int, span: Mapping[str, Any]) -> Span:
         start,
         None if start is None or end is None else (end - start) / 1000,
         _whole(str(first_of(values, MESSAGES) or "")) if has_failed(values) else None,
-        _query_of(values),
+        None if query is None else _whole(query),
         _text(values.get("workbench.query.id")),
         output,
         read,
@@ -550,14 +551,6 @@ def _dropped(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
         for row in rows
         if isinstance(row.get("id"), str | int)
     }
-
-
-def _query_of(values: Mapping[str, Any]) -> str | None:
-    for name in QUERIES:
-        words = words_of_query(values.get(name))
-        if words is not None:
-            return _whole(words)
-    return None
 
 
 def first_of(values: Mapping[str, Any], names: Sequence[str]) -> Any:
