@@ -130,19 +130,15 @@ def _columns(names: Sequence[str]) -> list[str]:
 
 def _sniff(sample: Sample) -> bool:
     """Objects with a qid and a query, or several wordings of it, and no results or grade: those are of a log, or judgments."""
-    return sample.mostly(
-        lambda row: (
-            "qid" in row
-            and "results" not in row
-            and ("query" in row or _wordings_alone(row))
-            and not names_judgments(row)
+
+    def asks(row: Mapping[str, Any]) -> bool:
+        # A recorded answer may have `queries` too, and is not a query.
+        worded = isinstance(row.get("queries"), list) and not {"results", "ranked", "lists"} & row.keys()
+        return (
+            {"qid"} <= row.keys() and "results" not in row and ("query" in row or worded) and not names_judgments(row)
         )
-    )
 
-
-def _wordings_alone(row: Mapping[str, Any]) -> bool:
-    # A recorded answer may have `queries` too, and is not a query.
-    return isinstance(row.get("queries"), list) and not {"results", "ranked", "lists"} & row.keys()
+    return sample.mostly(asks)
 
 
 def _sniff_csv(sample: Sample) -> bool:

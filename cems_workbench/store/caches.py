@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import text_sha, to_naive
+from cems_workbench.store.rows import column, text_sha, to_naive
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 
 ReplyKey = tuple[str, str, str]
@@ -144,9 +144,10 @@ class Corrections:
         """
         wanted = list(dict.fromkeys(_normal(pair) for pair in pairs))
         moment = to_naive(when or datetime.now(UTC))
+        refused = "SELECT refused FROM learned_pairs WHERE typo = ? AND correction = ?"
         with self._database.transaction() as cursor:
             for typo, correction in wanted:
-                if not typo or not correction or typo == correction or _is_refused(cursor, (typo, correction)):
+                if not typo or not correction or typo == correction or any(column(cursor, refused, [typo, correction])):
                     continue
                 cursor.execute(
                     "DELETE FROM learned_pairs WHERE typo = ? AND correction <> ? AND NOT refused", [typo, correction]
@@ -187,11 +188,6 @@ class Corrections:
         """Delete all learned corrections and return their number; refused ones stay refused."""
         with self._database.transaction() as cursor:
             return int(cursor.execute("DELETE FROM learned_pairs WHERE NOT refused").fetchall()[0][0])
-
-
-def _is_refused(cursor: duckdb.DuckDBPyConnection, pair: Pair) -> bool:
-    rows = cursor.execute("SELECT refused FROM learned_pairs WHERE typo = ? AND correction = ?", list(pair)).fetchall()
-    return bool(rows and rows[0][0])
 
 
 def _normal(pair: Pair) -> Pair:

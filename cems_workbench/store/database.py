@@ -333,6 +333,8 @@ class Database:
 
     @contextmanager
     def _committed(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        import duckdb
+
         with self.writing():
             cursor = self._file.cursor()
             try:
@@ -343,9 +345,8 @@ class Database:
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
-                if _is_out_of_memory(error):
-                    import duckdb
-
+                # Memory that ran out during the commit is another error (with a single thread).
+                if isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error):
                     raise duckdb.OutOfMemoryException(_first_line(str(error))) from error
                 if _is_damage(error):
                     raise _store_error(error, self.directory) from error
@@ -498,13 +499,6 @@ def _is_damage(error: BaseException) -> bool:
         or type(error) is duckdb.Error
         or (isinstance(error, duckdb.Error) and "Corrupt" in str(error))
     )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out during the commit, which DuckDB reports with a different error (with a single thread)."""
-    import duckdb
-
-    return isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error)
 
 
 def _store_error(error: BaseException, directory: Path) -> StoreError:

@@ -118,7 +118,11 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
     """The conversation that a folder is, or those in it; raises InputError when there is none, or when the only one cannot be read."""
     if not folder(path):
         raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
-    homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=_by_number)
+
+    def by_number(home: Path) -> tuple[int, str]:
+        return (int(home.name) if re.fullmatch("[0-9]{1,9}", home.name) else 0, home.name)
+
+    homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=by_number)
     reading = _reading(path, [])
     for number, home in enumerate(homes):
         progress(f"reading {path.name}", number, len(homes))
@@ -144,10 +148,6 @@ def _is_folder(directory: Path) -> bool:
         any((directory / chat).is_file() for chat in (CHAT, CUT_CHAT))
         and (directory / QUESTIONS / f"{QUESTIONS}.json").is_file()
     )
-
-
-def _by_number(directory: Path) -> tuple[int, str]:
-    return (int(directory.name) if re.fullmatch("[0-9]{1,9}", directory.name) else 0, directory.name)
 
 
 def _parse(given: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
@@ -332,7 +332,11 @@ def _chat(part: Part) -> tuple[list[dict[str, Any]], int]:
     placed: list[tuple[int, dict[str, Any]]] = []
     for number, memory in enumerate(turns, start=1):
         day = None if memory.created_at is None else memory.created_at.date()
-        anchor = {"time_anchor": _anchor(memory.created_at)} if memory.created_at and day != last else {}
+        anchor = (
+            {"time_anchor": f"{MONTHS[day.month - 1].capitalize()}-{day.day:02d}-{day.year:04d}"}
+            if day and day != last
+            else {}
+        )
         last = day or last
         turn = {"id": _id(part.name, memory.id), "role": memory.author, "content": _content(memory), **anchor}
         placed.append((number if memory.created_at is None else _second(memory), turn))
@@ -360,11 +364,6 @@ def _content(memory: Memory) -> str:
         return PLAN_MARKER
     said = said_by(memory)
     return said + PLAN_MARKER if MARKER.search(said) else said
-
-
-def _anchor(moment: datetime) -> str:
-    """The data set's 'March-15-2024'."""
-    return f"{MONTHS[moment.month - 1].capitalize()}-{moment.day:02d}-{moment.year:04d}"
 
 
 FORMAT = Format(

@@ -320,11 +320,14 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
         sessions.setdefault(name, []).append((int(memory.id.rpartition("/")[2]), memory))
     started = {name: _start(turns) for name, turns in sessions.items()}
     order = sorted(sessions, key=lambda name: (started[name] is None, str(started[name] or ""), name))
-    relevant = {label.memory_id for labels in part.evidence.values() for label in labels}
+    answers = {label.memory_id: {"has_answer": True} for labels in part.evidence.values() for label in labels}
     haystack, held = [], 0
     for name in order:
         turns, empty = spread(
-            [(place, _turn(memory, relevant)) for place, memory in sorted(sessions[name], key=lambda pair: pair[0])],
+            [
+                (place, {"role": memory.author, "content": said_by(memory), **answers.get(memory.id, {})})
+                for place, memory in sorted(sessions[name], key=lambda pair: pair[0])
+            ],
             EMPTY_TURN,
         )
         haystack.append(turns)
@@ -341,11 +344,6 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
 def _question(query: Query) -> dict[str, Any]:
     row = {"question_id": query.qid, "question": query.query, "question_date": _date(query.as_of)}
     return row if query.type is None else {**row, "question_type": query.type}
-
-
-def _turn(memory: Memory, relevant: set[str]) -> dict[str, Any]:
-    turn = {"role": memory.author, "content": said_by(memory)}
-    return {**turn, "has_answer": True} if memory.id in relevant else turn
 
 
 def _start(turns: Turns) -> datetime | None:

@@ -246,14 +246,9 @@ def _given(export: _Export, documents: Sequence[Memory]) -> tuple[tuple[Chunk, .
 
 def _sniff_export(sample: Sample) -> bool:
     """Documents and chunks, or rows most of which have what only CEMS writes."""
-    if any(_is_container(row) for row in sample.rows):
-        return True
-    return sum(map(_is_cems, sample.rows)) * 2 > len(sample.rows)
-
-
-def _is_container(row: dict[str, Any]) -> bool:
-    documents = row.get("documents")
-    return isinstance(documents, list) and any(isinstance(item, dict) for item in documents)
+    documents = [row["documents"] for row in sample.rows if isinstance(row.get("documents"), list)]
+    within = any(isinstance(item, dict) for items in documents for item in items)
+    return within or sum(map(_is_cems, sample.rows)) * 2 > len(sample.rows)
 
 
 def _is_cems(row: dict[str, Any]) -> bool:

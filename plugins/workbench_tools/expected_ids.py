@@ -41,7 +41,7 @@ from cems_workbench.formats.base.names import (
     only_ids,
     plain,
 )
-from cems_workbench.formats.base.records import Collected, collect_judgments, derived_id, graded, reported
+from cems_workbench.formats.base.records import collect_judgments, derived_id, graded, judgment_of, reported
 from cems_workbench.formats.queries import parse_query
 from cems_workbench.progress import Progress
 from cems_workbench.records import JUDGED_TEXTS, Judgment, ParsedInput, Query, RowError
@@ -89,31 +89,19 @@ def read(path: Path, progress: Progress) -> ParsedInput:
                 (number, field, graded(field, grade, lambda whole, qid=one.qid: Judgment(qid, "", whole)), text)  # type: ignore[misc]
                 for field, text, grade in one.texts
             ]
-            rated += [(number, (field, one.qid, memory_id, grade)) for field, memory_id, grade in one.ids]
+            rated += [(number, (one.qid, field, memory_id, grade)) for field, memory_id, grade in one.ids]
             if not one.ids and not one.texts and (one.query is None or one.query.answerable is None):
                 empty[one.qid] = None
             ranked += named(row, RETURNED)[: 1 - len(ranked)]
             unknown.see(row, [name for name in row if not _is_read(name)])
-    collected = collect_judgments(str(path), rated, _judgment, errors)
-    return _parsed(path, asked, own, collected, texts, errors, (*unknown.notes(), *_notes(path, empty, ranked)))
-
-
-def _parsed(
-    path: Path,
-    asked: Mapping[str, tuple[int, Query]],
-    own: set[str],
-    collected: Collected[Judgment],
-    texts: list[tuple[int, str, Judgment, str]],
-    errors: list[RowError],
-    notes: tuple[str, ...],
-) -> ParsedInput:
+    collected = collect_judgments(str(path), rated, lambda given: judgment_of(*given), errors)
     return ParsedInput(
         str(path),
         NAME,
         queries=tuple(query for _, query in asked.values()),
         judgments=tuple(collected.records),
         errors=tuple(sorted(errors, key=lambda error: error.row)),
-        notes=(*collected.notes, *notes),
+        notes=(*collected.notes, *unknown.notes(), *_notes(path, empty, ranked)),
         ungraded=tuple(collected.ungraded),
         extra={
             "rows": {"judgments": collected.rows, "queries": [number for number, _ in asked.values()]},
@@ -138,12 +126,6 @@ def _notes(path: Path, empty: Mapping[str, None], ranked: list[str]) -> Iterator
 def _is_read(name: str) -> bool:
     known = plain(name) in (*QIDS, *ASKED, *TYPES, "project", "as_of", "answerable", "note")
     return known or any(role.fullmatch(plain(name)) for role in (WANTED, UNWANTED, RETURNED))
-
-
-def _judgment(given: tuple[str, str, Any, Any]) -> Judgment:
-    field, qid, memory_id, grade = given
-    named_id = identifier({field: memory_id}, field)
-    return graded(field, grade, lambda whole: Judgment(qid, named_id, whole))
 
 
 def _parse(row: Row) -> _Expected:

@@ -31,7 +31,7 @@ import yaml
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, payload
-from cems_workbench.formats.base.files import Sample, open_file
+from cems_workbench.formats.base.files import Sample, as_object, open_file
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.records import MemoryRead, memories_of
 from cems_workbench.progress import Progress
@@ -165,15 +165,11 @@ def _parse(row: dict[str, Any]) -> MemoryRead:
     title = next((row[key] for key in ("title", "name") if isinstance(row.get(key), str) and row[key].strip()), None)
     title = title or (heading[1] if heading else Path(row[PATH]).name)
     values = {key: value for key, value in row.items() if key not in (TEXT, PATH, LINKS)}
-    category = {} if ANY_NAME.found(values, "category") else {"category": _type(values)}
+    # basic-memory has the kind of a note as `type`, Claude as `type` of metadata.
+    kind = values.get("type") or as_object(values.get("metadata")).get("type")
+    category = {} if ANY_NAME.found(values, "category") else {"category": kind}
     content = text or fields.required_text({"content": row.get("description")}, "content")
     return payload.memory_of(name, content, {**values, **category, "title": title}, ANY_NAME)
-
-
-def _type(values: Mapping[str, Any]) -> Any:
-    """The kind of note as basic-memory (`type`) and Claude (`type` of metadata) call it."""
-    inner = values.get("metadata")
-    return values.get("type") or (inner.get("type") if isinstance(inner, dict) else None)
 
 
 def _unread(row: dict[str, Any]) -> list[str]:

@@ -121,7 +121,10 @@ def _sniff_records(sample: Sample) -> bool:
         return False
     if found.system in (CHROMA, LETTA):
         return any(map(_has_text, rows))
-    if _is_called_memories(sample.path) and all(map(_is_bare, rows)):
+    bare = {"id", "text"}
+    if sample.path.stem.lower().startswith("memor") and all(
+        isinstance(row, dict) and bare <= row.keys() <= {*bare, "metadata"} for row in rows
+    ):
         return bool(rows)
     return any(map(_is_record, rows))
 
@@ -134,15 +137,6 @@ def doubt(sample: Sample) -> str:
         return ""
     whose = "a query" if found.system == SEARCH else f"a query of {found.system}"
     return f"may be memories, or what {whose} found: fidelity FILE compares that with the results here"
-
-
-def _is_called_memories(path: Path) -> bool:
-    return path.stem.lower().startswith("memor")
-
-
-def _is_bare(row: Any) -> bool:
-    """Whether a row is an id and a text, without a name that says what the text is."""
-    return isinstance(row, dict) and row.keys() <= {"id", "text", "metadata"} and {"id", "text"} <= row.keys()
 
 
 RECORDS = Format(

@@ -26,7 +26,7 @@ from cems_workbench.formats.base.fields import FieldError, identifier, items_in,
 from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, read_records
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
-from cems_workbench.formats.base.records import derived_id, graded, reported
+from cems_workbench.formats.base.records import derived_id, judgment_of, reported
 from cems_workbench.formats.logs import RESULTS, Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
@@ -91,7 +91,7 @@ def _sample(
     items = [(field, one, GRADE) for one in ids or ()] + [
         (name, *item) for name in others for item in items_of(name, row[name], GRADE)
     ]
-    gold = list(dict.fromkeys(_judgment(qid, *item) for item in items))
+    gold = list(dict.fromkeys(judgment_of(qid, *item) for item in items))
     field, contexts = (field, None) if gold else _list(row, GOLD_TEXTS)
     texts = [(f"{field}[{place}]", text) for place, text in enumerate(contexts or ()) if isinstance(text, str)]
     field, retrieved = _list(
@@ -105,11 +105,6 @@ def _sample(
         returned = rows_of_answer(retrieved, number, source, errors, field)
         asked = RecordedAnswer(number, qid, query, None, returned)
     return asked, gold, texts
-
-
-def _judgment(qid: str, field: str, memory_id: Any, grade: Any) -> Judgment:
-    named_id = identifier({field: memory_id}, field)
-    return graded(field, grade, lambda whole: Judgment(qid, named_id, whole))
 
 
 def _list(

@@ -270,14 +270,9 @@ def _sniff_book(sample: Sample) -> bool:
         below = sample.lines[sample.lines.index(sample.header) + 1 :]
         padded = is_padded(sample.header, mark)
         rows = [row for _, row in records([f"{line}\n" for line in below], 0, mark, padded) if len(row) == len(names)]
-        return all(_is_judge([row[n] for row in rows if isinstance(row, list)]) for n in judges)
+        below_judges = [[row[n] for row in rows if isinstance(row, list) and row[n].strip()] for n in judges]
+        return all(sum(map(_is_rating, cells)) * 2 >= len(cells) for cells in below_judges)
     return False
-
-
-def _is_judge(column: Iterable[str]) -> bool:
-    """Whether at least half of the cells with anything in them are numbers."""
-    given = [cell for cell in column if cell.strip()]
-    return sum(map(_is_rating, given)) * 2 >= len(given)
 
 
 def _is_rating(cell: str) -> bool:

@@ -251,17 +251,13 @@ def _read_ranx(path: Path, progress: Progress) -> ParsedInput:
     if not isinstance(document, dict):
         raise InputError(f"{path}: must be an object of queries, found {type_name(document)}")
     errors: list[RowError] = []
-    collected = collect_judgments(str(path), _ranx_rows(document), _parse_ranx, errors)
+    rows = [
+        (qid, docno, grade)
+        for qid, grades in document.items()
+        for docno, grade in (grades.items() if isinstance(grades, dict) else [(None, grades)])
+    ]
+    collected = collect_judgments(str(path), enumerate(rows, 1), _parse_ranx, errors)
     return collected.parsed(path, "ranx-json", "judgments", errors)
-
-
-def _ranx_rows(document: dict[str, Any]) -> Iterator[tuple[int, tuple[str, Any, Any]]]:
-    """(number of the pair, (qid, docno, grade)); a query whose value is no object is one row of it."""
-    number = 0
-    for qid, grades in document.items():
-        for docno, grade in grades.items() if isinstance(grades, dict) else [(None, grades)]:
-            number += 1
-            yield number, (qid, docno, grade)
 
 
 def _parse_ranx(row: tuple[str, Any, Any]) -> Judgment:
@@ -273,18 +269,17 @@ def _parse_ranx(row: tuple[str, Any, Any]) -> Judgment:
     return graded("grade", grade, lambda whole: Judgment(*ids, whole))
 
 
+def _sniff_ranx(sample: Sample) -> bool:
+    """An object of objects of whole numbers."""
+    return bool(numbers := _numbers(sample)) and None not in map(whole_grade, numbers)
+
+
 def _write_ranx(judgments: Iterable[Judgment]) -> str:
     """The judgments as ranx reads them; the judge is not written: there must be one grade per pair."""
     grades: dict[str, dict[str, int]] = {}
     for judgment in judgments:
         grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
     return f"{json.dumps(grades, ensure_ascii=False, indent=1)}\n"
-
-
-def _sniff_ranx(sample: Sample) -> bool:
-    """An object of objects of whole numbers."""
-    numbers = _numbers(sample)
-    return bool(numbers) and all(whole_grade(number) is not None for number in numbers)
 
 
 def _numbers(sample: Sample) -> list[int | float]:

@@ -177,6 +177,12 @@ def graded(field: str, value: Any, make: Callable[[int], Judgment], words: str |
     raise NoGradeError(field, f"{reason}; {_way(text)}", make(0), text, words)
 
 
+def judgment_of(qid: str, field: str, memory_id: Any, grade: Any) -> Judgment:
+    """The judgment of a memory that a field names; raises FieldError."""
+    named_id = identifier({field: memory_id}, field)
+    return graded(field, grade, lambda whole: Judgment(qid, named_id, whole))
+
+
 def whole_grade(value: Any) -> int | None:
     """A whole number in any of the ways to write one; None for anything else."""
     if isinstance(value, str):

@@ -216,17 +216,14 @@ class LexicalIndex:
         for part in self._parts:
             hits += part.best(terms, k, where, self.mean_length)
         if len(self._parts) > 1:
-            hits = truncate_to_memories(sorted(hits, key=_sort_key), k)
+            hits = truncate_to_memories(
+                sorted(hits, key=lambda hit: (-hit[1], hit[0], -1 if hit[2] is None else hit[2])), k
+            )
         return hits
 
 
 Terms = Mapping[str, tuple[int, np.float32]]
 """The terms of a query, sorted, with their count in it and their idf."""
-
-
-def _sort_key(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
-    memory_id, score, chunk = hit
-    return -score, memory_id, -1 if chunk is None else chunk
 
 
 @dataclass(frozen=True, slots=True)
