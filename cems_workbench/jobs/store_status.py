@@ -144,8 +144,10 @@ def _status(
 ) -> SourceStatus:
     probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
     reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
+    if matching is None:
+        return SourceStatus(record, reached, problem, "", None, "not compared")
     late = f"not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
-    compared = "not compared" if matching is None else _answer(matching, started + MATCH_TIMEOUT_S, late)
+    compared = _answer(matching, started + MATCH_TIMEOUT_S, late)
     if isinstance(compared, str):
         return SourceStatus(record, reached, problem, "", None, compared)
     match, origins = compared

@@ -323,12 +323,7 @@ class _Reading:
         self._keep_texts(name, span.input)
         there = inner or outer
         taken = self._taken(kind, there, read, output)
-        before = (
-            taken[0].hits
-            if len(taken) == 1
-            else list(dict.fromkeys((key, None) for one in taken for key, _ in one.hits))
-        )
-        before = before if read is None else read
+        before = read if read is not None else _joined(taken)
         if output is None:
             said.append("recorded no results: what it read is taken as what it returned")
             output = before
@@ -527,6 +522,12 @@ def _lacking(documents: Documents | None, span: Span) -> str:
 
 def _folded(text: str | None) -> str:
     return " ".join((text or "").casefold().split())
+
+
+def _joined(taken: Sequence[_Source]) -> Hits:
+    if len(taken) == 1:
+        return taken[0].hits
+    return [(key, None) for key in dict.fromkeys(key for one in taken for key, _ in one.hits)]
 
 
 def _order_problem(hits: Hits) -> list[str]:
