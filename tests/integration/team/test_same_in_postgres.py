@@ -11,7 +11,7 @@ from tests.unit.store.test_configs import (
     test_name_and_reason_may_be_put_better_later_and_nothing_else_changes,
     test_the_history_lists_the_latest_first_and_names_may_repeat,
 )
-from tests.unit.store.test_holdouts import (
+from tests.unit.store.test_labels import (
     test_a_hold_out_that_shares_a_query_with_an_earlier_one_goes_on_counting,
     test_a_query_that_is_named_twice_is_looked_at_once,
 )
@@ -43,13 +43,13 @@ from tests.unit.store.test_query_sets import (
     test_queries_are_put_and_taken_out_by_hand,
     test_that_nothing_answers_a_query_is_part_of_its_set,
 )
-from tests.unit.store.test_recorded_answers_kept import (
+from tests.unit.store.test_import_reports import (
     filled,
     test_a_log_that_has_grown_takes_the_place_of_what_was_read_of_it_before,
     test_judgments_that_come_with_a_log_are_of_the_memories_it_means,
     test_the_failing_ones_stand_first,
 )
-from tests.unit.store.test_store_relations_and_judgments import (
+from tests.unit.store.test_store_memories import (
     test_a_judgment_can_be_taken_back,
     test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note,
     test_judged_queries_are_counted_anew_only_where_something_was_written,
@@ -57,7 +57,7 @@ from tests.unit.store.test_store_relations_and_judgments import (
     test_judgments_of_deleted_memories_are_absent,
     test_queries_round_trip_and_update,
 )
-from tests.unit.store.test_supersessions import (
+from tests.unit.store.test_labels import (
     test_a_rejected_edge_of_a_file_stays,
     test_a_skip_is_of_one_person_and_changes_no_verdict,
     test_an_accepted_pair_is_an_edge_under_its_author_until_it_is_undone,
@@ -65,4 +65,4 @@ from tests.unit.store.test_supersessions import (
     test_the_latest_decision_counts_and_undo_restores_the_one_before,
     three,
 )
-from tests.unit.store.test_undo_properties import test_imports_undone_in_reverse_order_leave_the_store_as_before
+from tests.unit.store.test_labels import test_imports_undone_in_reverse_order_leave_the_store_as_before

@@ -1,11 +1,13 @@
-"""Labels: one per query, memory, judge and kind, with a history; nobody's is overwritten; conflicts are decided apart."""
+"""What people decide is kept with its author and can be undone: labels, supersessions, imports; and looks at hold-outs."""
 
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,23 @@ from cems_workbench.jobs.evaluation import labelled as labelled_evidence
 from cems_workbench.jobs.labelling import give_no_answer
 from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
-from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
-from cems_workbench.store import QueueRecord, RowCounts, Store
+from cems_workbench.records import (
+    DEFAULT_SCALE,
+    SUPERSEDES,
+    WHOLE_STORE,
+    Chunk,
+    GradeScale,
+    Judgment,
+    Memory,
+    ParsedInput,
+    Query,
+    RecordedAnswer,
+    Relation,
+    Returned,
+)
+from cems_workbench.store import ImportOptions, QueueRecord, RowCounts, Store
 from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, FileClaims
+from tests.thoroughly import THOROUGH
 
 ANN, BO = "Ann", "Bo"
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -323,3 +339,205 @@ def test_a_label_that_nothing_answers_counts_in_evidence_and_is_taken_back_with_
     assert labelled_evidence(evidence, agreed([], None)).batch.qids == []
     assert agreed(told, None).digest != agreed([], None).digest
     assert measurable(evidence.queries, told) == list(evidence.queries)
+
+
+
+
+@pytest.fixture
+def three(store: Store) -> Store:
+    """Three memories, and an edge of a file from c to a."""
+    memories = tuple(Memory(name, f"text of {name}") for name in ("a", "b", "c"))
+    store.add(ParsedInput("m.jsonl", "t", memories=memories, relations=(Relation("c", "a", SUPERSEDES, 0.5),)))
+    return store
+
+
+def edges(store: Store) -> list[Relation]:
+    return store.relations.read()
+
+
+FILE_EDGE = Relation("c", "a", SUPERSEDES, 0.5)
+
+
+def test_an_accepted_pair_is_an_edge_under_its_author_until_it_is_undone(three):
+    version = three.content_version
+    three.supersessions.decide("b", "a", "accepted", ANN, why="another number")
+    assert edges(three) == [Relation("b", "a", SUPERSEDES, 1.0, ANN), FILE_EDGE]
+    assert three.content_version == version + 1
+    assert three.supersessions.undo(ANN).why == "another number"
+    assert edges(three) == [FILE_EDGE]
+    assert three.supersessions.undo(ANN) is None
+
+
+def test_the_latest_decision_counts_and_undo_restores_the_one_before(three):
+    three.supersessions.decide("b", "a", "accepted", ANN)
+    three.supersessions.decide("a", "b", "accepted", BO)
+    assert Relation("a", "b", SUPERSEDES, 1.0, BO) in edges(three) and len(edges(three)) == 2
+    three.supersessions.decide("b", "a", "rejected", BO)
+    assert edges(three) == [FILE_EDGE]
+    three.supersessions.undo(BO)
+    three.supersessions.undo(BO)
+    assert edges(three) == [Relation("b", "a", SUPERSEDES, 1.0, ANN), FILE_EDGE]
+    assert [one.author for one in three.supersessions.history("a", "b")] == [
+        ANN,
+        BO,
+        BO,
+    ]
+
+
+def test_a_skip_is_of_one_person_and_changes_no_verdict(three):
+    three.supersessions.decide("b", "a", "accepted", ANN)
+    three.supersessions.decide("b", "a", "skipped", BO)
+    assert [one.verdict for one in three.supersessions.standing()] == ["accepted"]
+    assert [one.author for one in three.supersessions.skipped(BO)] == [
+        BO
+    ] and not three.supersessions.skipped(ANN)
+    three.supersessions.undo(BO)
+    assert not three.supersessions.skipped(BO)
+
+
+def test_a_rejected_edge_of_a_file_stays(three):
+    three.supersessions.decide("c", "a", "rejected", ANN)
+    assert edges(three) == [FILE_EDGE] and three.supersessions.apply() == 0
+
+
+def test_the_decision_of_a_colleague_becomes_an_edge_of_this_store(three):
+    three.supersessions.decide("b", "a", "skipped", BO)
+    with three.team.transaction() as session:
+        session.change(
+            "UPDATE supersession_decisions SET verdict = 'accepted' WHERE decided_by = ?", [BO]
+        )
+    assert three.supersessions.apply() == 1 and three.supersessions.apply() == 0
+    assert Relation("b", "a", SUPERSEDES, 1.0, BO) in edges(three)
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "author", "words"),
+    [
+        ("a", "a", ANN, "cannot supersede itself"),
+        ("a", "x", ANN, "no memory 'x'"),
+        ("a", "b", " ", "is not a name"),
+    ],
+)
+def test_what_cannot_be_decided_is_refused_in_a_line(three, newer, older, author, words):
+    with pytest.raises(InputError, match=words):
+        three.supersessions.decide(newer, older, "accepted", author)
+    assert edges(three) == [FILE_EDGE] and three.supersessions.standing() == []
+
+
+def test_looks_are_counted_per_query_set_and_survive_closing(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        assert store.holdouts.count("set", ["q1", "q2"]) == 0
+        assert store.holdouts.look("set", ["q1", "q2"]) == 1
+    with Store.open(tmp_path / "s") as store:
+        assert store.holdouts.look("set", ["q2", "q1"]) == 2
+        assert store.holdouts.count("another", ["q1"]) == 0
+        assert store.holdouts.count("set", ["q3"]) == 0
+        assert store.holdouts.count("set", []) == 0
+
+
+def test_a_hold_out_that_shares_a_query_with_an_earlier_one_goes_on_counting(store):
+    store.holdouts.look("set", ["q1", "q2"])
+    store.holdouts.look("set", ["q1", "q2"])
+    assert store.holdouts.count("set", ["q2", "q3"]) == 2
+    assert store.holdouts.look("set", ["q2", "q3"]) == 3
+    assert [store.holdouts.count("set", [qid]) for qid in ("q1", "q2", "q3")] == [2, 3, 1]
+
+
+def test_a_query_that_is_named_twice_is_looked_at_once(store):
+    assert store.holdouts.look("set", ["q1", "q1"]) == 1
+
+
+def test_changing_memories_or_the_set_leaves_the_count(store, rows):
+    store.holdouts.look("set", ["q1"])
+    version = store.content_version
+    store.add(rows([Memory("a", "1")]))
+    assert store.content_version > version and store.holdouts.count("set", ["q1"]) == 1
+
+
+def test_who_looked_is_kept_with_the_set(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        for who in ("ada", "bo", "ada", ""):
+            store.holdouts.look("set", ["q1"], who)
+        assert store.holdouts.lookers("set") == {"ada": 2, "bo": 1}
+        assert store.holdouts.lookers("other") == {}
+        assert store.holdouts.count("set", ["q1"]) == 4
+
+
+FILES = ("a/memories.jsonl", "b/memories.jsonl", "upload.jsonl")
+WIDE = GradeScale(tuple((grade, f"Grade {grade}") for grade in range(-1, 5)))
+SEQUENCES = 300 if THOROUGH else 10
+
+
+def random_input(chance: random.Random) -> ParsedInput:
+    """A file with some rows of every kind, whose ids meet those of other files."""
+
+    def some(names: str, most: int) -> list[str]:
+        return chance.sample(names, chance.randint(0, most))
+
+    def word() -> str:
+        return f"text {chance.randint(1, 4)}"
+
+    memories = tuple(
+        Memory(key, word(), title=chance.choice((None, "text 1")), tags=tuple(some("tu", 2)))
+        for key in some("mnopqrs", 5)
+    )
+    queries = tuple(Query(f"q{key}", word(), type=chance.choice((None, "fact"))) for key in some("1234", 4))
+    return ParsedInput(
+        chance.choice(FILES),
+        "test",
+        memories=memories,
+        relations=tuple(
+            Relation(one, other, weight=chance.random()) for one, other in zip(some("mno", 2), "op", strict=False)
+        ),
+        queries=queries,
+        judgments=tuple(
+            Judgment(f"q{key}", chance.choice("mnop"), chance.randint(0, 3), chance.choice(("ada", "bo")))
+            for key in some("1234", 3)
+        ),
+        chunks=tuple(Chunk(each.id, seq, word(), None) for each in memories[:2] for seq in range(chance.randint(0, 2))),
+        answers=tuple(
+            RecordedAnswer(row, each.qid, each.query, None, (Returned(1, chance.choice("mnop"), chance.random()),))
+            for row, each in enumerate(queries[:2], 1)
+        ),
+    )
+
+
+def content(store: Store) -> dict[str, Any]:
+    """What a user has in a store: everything that an import can bring. A set that became empty is none."""
+    sets = store.query_sets.latest()
+    with store._database.reading() as cursor:
+        rows = (
+            "SELECT k.*, c.seq, c.content FROM chunked AS k JOIN chunks AS c USING (memory_id) WHERE k.rule = 'given'"
+        )
+        answers = "SELECT set_name, qid, source, row, results FROM recorded_answers"
+        marks = "SELECT id, origin, added_by FROM memories UNION ALL SELECT source_id || target_id, origin, added_by FROM relations"
+        own = [cursor.execute(f"SELECT * FROM ({sql}) ORDER BY ALL").fetchall() for sql in (rows, answers, marks)]
+    return {
+        "memories": store.memories.read(),
+        "relations": store.relations.read(),
+        "queries": store.queries.read(),
+        "judgments": store.judgments.read(),
+        "sets": {one.name: (one.scale, store.query_sets.queries(one.name), one.sources) for one in sets if one.size},
+        "own": own,
+    }
+
+
+@pytest.mark.parametrize("seed", range(SEQUENCES))
+def test_imports_undone_in_reverse_order_leave_the_store_as_before(store: Store, seed: int) -> None:
+    chance = random.Random(seed)
+    before = [content(store)]
+    for _ in range(chance.randint(2, 5)):
+        options = ImportOptions(
+            query_set=chance.choice((None, "set")),
+            scale=chance.choice((None, None, WIDE)),
+            replace=chance.random() < 0.6,
+        )
+        event = store.add(random_input(chance), options=options).event
+        now = content(store)
+        assert (now != before[-1]) >= bool(event)
+        if event:
+            before.append(now)
+    for former in reversed(before[:-1]):
+        store.imports.undo()
+        assert content(store) == former
+    assert all(event.undone_at for event in store.imports.read())

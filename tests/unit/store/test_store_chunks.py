@@ -1,21 +1,23 @@
-"""Chunks in the store: cut by its rule, kept when they were given, and each found by itself."""
+"""Chunks in the store: cut by its rule, kept when they were given, each found by itself; and whose vectors a store has."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import duckdb
 import numpy as np
 import pytest
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import EmbedderMismatchError, InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search.entries import best_per_memory, key_of, parse_key
-from cems_workbench.store.search.vectors import vector_index
+from cems_workbench.store.search.entries import Entry, best_per_memory, key_of, parse_key
+from cems_workbench.store.search.vectors import embedded, vector_index
+from tests.small_store import HashEmbedder
 
 SHORT, LONG = "alpha beta", " ".join(f"word{i}" for i in range(20))
 
@@ -272,3 +274,83 @@ def test_keys_of_ids_that_look_like_keys_do_not_meet(store, embedder):
 
 def test_the_best_chunk_stands_for_its_memory():
     assert best_per_memory([("a", 0.9, 1), ("b", 0.8, None), ("a", 0.2, 0)]) == [("a", 0.9), ("b", 0.8)]
+
+
+Rows = Callable[..., ParsedInput]
+
+
+@pytest.fixture
+def filled(store: Store, rows: Rows) -> Store:
+    store.add(rows(memories=[Memory(id="a", content="blue kettle"), Memory(id="b", content="releases")]))
+    return store
+
+
+def test_a_store_without_vectors_takes_any_embedder(filled: Store) -> None:
+    filled.indexes.check("any", 3)
+
+
+def test_the_embedder_of_the_vectors_passes_with_its_length_or_none(filled: Store, embedder: HashEmbedder) -> None:
+    filled.indexes.refresh(embedder)
+    filled.indexes.check("hash-16", 16)
+    filled.indexes.check("hash-16", None)
+
+
+def test_another_model_is_refused_and_so_is_another_length(filled: Store, embedder: HashEmbedder) -> None:
+    filled.indexes.refresh(embedder)
+    with pytest.raises(
+        EmbedderMismatchError, match=r"made by hash-16 \(16 values\), and the embedder configured is hash-8"
+    ):
+        filled.indexes.check("hash-8", 16)
+    with pytest.raises(EmbedderMismatchError, match=r"hash-16 and have 16 values.*makes 8"):
+        filled.indexes.check("hash-16", 8)
+
+
+def test_vectors_of_two_embedders_stand_side_by_side(
+    filled: Store, embedder: HashEmbedder, other_embedder: HashEmbedder
+) -> None:
+    filled.indexes.refresh(embedder)
+    filled.indexes.rebuild(other_embedder)
+    filled.indexes.check("hash-16", 16)
+    filled.indexes.check("hash-8", 8)
+    assert filled.indexes.refresh(embedder).embedded == 0
+
+
+def test_a_model_of_ollama_pulled_anew_is_none_other(filled: Store) -> None:
+    filled.indexes.refresh(HashEmbedder("ollama:nomic@sha256:1"))
+    filled.indexes.check("ollama:nomic@sha256:2", 16)
+    for other in ("ollama:bge@sha256:1", "openai:nomic@256"):
+        with pytest.raises(EmbedderMismatchError):
+            filled.indexes.check(other, 16)
+
+
+def test_texts_are_not_added_to_vectors_of_another_length(filled: Store, embedder: HashEmbedder, rows: Rows) -> None:
+    filled.indexes.refresh(embedder)
+    filled.add(rows(memories=[Memory(id="c", content="a third")]))
+    with pytest.raises(EmbedderMismatchError, match="makes 8"):
+        filled.indexes.refresh(HashEmbedder("hash-16", 8))
+    assert filled.indexes.refresh(embedder).embedded == 1
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (collection, memory_id, seq)"])
+def test_what_is_known_is_replaced_and_what_is_new_added_in_one_step(key):
+    cursor = duckdb.connect()
+    cursor.execute(
+        "CREATE TABLE embedded (collection VARCHAR, memory_id VARCHAR, seq BIGINT, text_sha VARCHAR, project VARCHAR, "
+        f"scope VARCHAR, vector_hash BIGINT{key})"
+    )
+
+    def record(collection, **shas):
+        entries = [Entry((name, None), "text", sha, None, "shared", None, "text") for name, sha in shas.items()]
+        embedded.record(cursor, collection, entries, {entry.id: 7 for entry in entries})
+
+    record("other", a="of another collection")
+    record("own", a="first", b="first")
+    record("own", b="second", c="second")
+    record("own", c="third")
+    rows = cursor.execute("SELECT collection, memory_id, text_sha FROM embedded ORDER BY ALL").fetchall()
+    assert rows == [
+        ("other", "a", "of another collection"),
+        ("own", "a", "first"),
+        ("own", "b", "second"),
+        ("own", "c", "third"),
+    ]

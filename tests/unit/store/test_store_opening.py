@@ -1,20 +1,25 @@
-"""Opening a store, and sharing it with other processes and threads."""
+"""Opening a store, of any schema, and sharing it with other processes and threads; and room for many rows at once."""
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.platform import process_lock
 from cems_workbench.platform.waiting import NOTICES
-from cems_workbench.records import Memory
-from cems_workbench.store import Store
-from cems_workbench.store.database import Database
+from cems_workbench.records import Memory, ParsedInput, TakenMemory
+from cems_workbench.store import Store, database, duckdb_file, sources
+from cems_workbench.store.rows import staged
+from cems_workbench.store.schema import migrations
+from cems_workbench.store.sources import ImportRows
 from tests.processes import python
+from tests.small_store import empty_store, store
 
 
 def test_a_store_is_created_and_opened_again(tmp_path, rows):
@@ -87,26 +92,212 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
     Store.open(tmp_path / "store").close()
 
 
-def test_importing_the_package_loads_no_database_or_model_library():
-    code = "import sys, cems_workbench.store; print(sorted({'duckdb','chromadb','bm25s','torch'} & set(sys.modules)))"
-    assert python(code).communicate()[0] == "[]\n"
+def filled(path: Path) -> Store:
+    store = Store.open(path)
+    store.add(ParsedInput("test", "test", memories=tuple(Memory(id=f"m{i}", content=f"text {i}") for i in range(20))))
+    return store
 
 
-def test_a_store_is_closed_while_another_thread_reads_from_it(tmp_path):
-    database = Database(tmp_path)
-    reading = threading.Event()
+def test_many_threads_read_at_once(tmp_path: Path) -> None:
+    problems: list[BaseException] = []
+    with filled(tmp_path / "store") as store:
 
-    def read() -> int:
-        with database.reading() as cursor:
-            reading.set()
-            [(total,)] = cursor.execute("SELECT count(*) FROM range(30000000) t(i) WHERE hash(i) % 3 = 0").fetchall()
-            return int(total)
+        def read() -> None:
+            try:
+                for _ in range(150):
+                    assert store.memories.count() == 20
+                    assert store.content_version == 1
+            except BaseException as error:
+                problems.append(error)
 
-    with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(read)
-        reading.wait()
-        database.close()
-        outcome = counted.exception() or counted.result()
-    assert isinstance(outcome, duckdb.Error) or outcome > 9_000_000
-    with pytest.raises(StoreError, match="closed"), database.reading():
-        pass
+        threads = [threading.Thread(target=read) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert problems == []
+
+
+def test_closing_while_others_read_ends_them_with_a_clear_error(tmp_path: Path) -> None:
+    for attempt in range(10):
+        store = filled(tmp_path / f"store{attempt}")
+        unexpected: list[BaseException] = []
+        started = threading.Barrier(5)
+
+        def read(
+            store: Store = store, unexpected: list[BaseException] = unexpected, started: threading.Barrier = started
+        ) -> None:
+            started.wait()
+            try:
+                while True:
+                    store.memories.count()
+            except StoreError as error:
+                if "closed" not in str(error):
+                    unexpected.append(error)
+            except BaseException as error:
+                unexpected.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        store.close()
+        for thread in threads:
+            thread.join(20)
+        assert unexpected == []
+        assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.fixture
+def stored(tmp_path, rows):
+    """The directory of a store with a memory."""
+    with Store.open(tmp_path / "s") as store:
+        store.add(rows([Memory("a", "1")]))
+    return tmp_path / "s"
+
+
+def next_file(tmp_path, monkeypatch, text):
+    """A further schema file, as a later version would have."""
+    (tmp_path / "next.sql").write_text(text)
+    known = {**migrations.migrations(), max(migrations.migrations()) + 1: tmp_path / "next.sql"}
+    monkeypatch.setattr(migrations, "migrations", lambda: known)
+
+
+@pytest.mark.parametrize("package", ["cems_workbench.store.schema", "workbench_team"])
+def test_the_files_number_the_schemas_without_a_gap(package):
+    known = migrations.migrations(package)
+    assert list(known) == list(range(1, len(known) + 1))
+
+
+def test_an_older_store_keeps_its_rows_and_gains_what_a_later_file_makes(stored, tmp_path, monkeypatch):
+    next_file(tmp_path, monkeypatch, "ALTER TABLE memories ADD COLUMN colour VARCHAR; CREATE TABLE further (x INT)")
+    for directory in (stored, stored, tmp_path / "new"):
+        Store.open(directory).close()
+        with duckdb.connect(str(directory / "workbench.duckdb")) as database:
+            assert database.execute("FROM further").fetchall() == []
+            assert database.execute("SELECT value FROM workbench_meta WHERE key = 'schema'").fetchall() == [("2",)]
+    with duckdb.connect(str(stored / "workbench.duckdb")) as database:
+        assert database.execute("SELECT id, colour FROM memories").fetchall() == [("a", None)]
+
+
+def test_an_upgrade_that_fails_leaves_the_older_store_as_it_was(stored, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        next_file(tmp_path, patch, "DROP TABLE relations; SELECT nonsense FROM nowhere")
+        with pytest.raises(duckdb.Error, match="nowhere"):
+            Store.open(stored)
+    with Store.open(stored) as store:
+        assert (store.memories.get("a"), store.relations.read()) == (Memory("a", "1"), [])
+
+
+@pytest.mark.parametrize("version", ["99", "0", None])
+def test_an_unknown_schema_is_one_line_with_what_to_do(stored, version):
+    with duckdb.connect(str(stored / "workbench.duckdb")) as database:
+        database.execute("UPDATE workbench_meta SET value = ? WHERE key = 'schema'", [version or ""])
+        if version is None:
+            database.execute("DELETE FROM workbench_meta WHERE key = 'schema'")
+    with pytest.raises(StoreError) as error:
+        Store.open(stored)
+    assert str(error.value) == (
+        f"store {stored} has schema {version or 0}, this version reads 1: update cems-workbench, "
+        "or import its inputs into a new store"
+    )
+
+
+__all__ = ["empty_store", "store"]
+
+
+def begun(store: Store) -> int:
+    return store.sources.begin("postgresql://h/d", {}, None, None, "", datetime(2026, 11, 1, tzinfo=UTC))
+
+
+def whole(store: Store, content: str) -> ImportRows:
+    return ImportRows.of([TakenMemory(Memory(f"m{store.memories.count()}", content), "1")])
+
+
+def memory_limit(store: Store) -> str:
+    with store._database.reading() as cursor:
+        return str(cursor.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
+
+
+def test_the_error_inside_staged_rows_is_the_one_that_is_seen(store: Store) -> None:
+    rows = pa.table({"id": ["a", "a"]})
+    with pytest.raises(duckdb.ConstraintException), store._database.transaction() as cursor:
+        cursor.execute("CREATE TABLE once (id VARCHAR PRIMARY KEY)")
+        with staged(cursor, "staged_once", rows):
+            cursor.execute("INSERT INTO once SELECT id FROM staged_once")
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For databases that are opened from here on; those of other tests have one."""
+    monkeypatch.setattr(duckdb_file, "SETTINGS", {**duckdb_file.SETTINGS, "threads": 2})
+
+
+def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put many texts, and others in their place; the old ones are kept until the commit, for which nothing is allowed here."""
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 8_000_000)
+    monkeypatch.setattr(sources, "UPDATE_BYTES", 0)
+    monkeypatch.setattr(sources, "TEXT_MEMORY_FACTOR", 1)
+    before, source = memory_limit(store), begun(store)
+    for turn in "12":
+        given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]
+        with store.sources.bulk_writes():
+            assert memory_limit(store) != before
+            store.sources.put(source, ImportRows.of(given))
+        assert memory_limit(store) == before
+
+
+def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
+    two_threads: None, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_changed(store, monkeypatch)
+    assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
+
+
+def test_what_has_no_room_at_the_commit_is_one_line_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one thread DuckDB finds out at the commit, and breaks off for good."""
+    with pytest.raises(StoreError, match=r"exceeded its memory limit .*; committed batches are kept, start again"):
+        put_changed(store, monkeypatch)
+
+
+def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is written with 80 texts of 300 KB in memory at once, for which 16 MB do not do; DuckDB would break off for good."""
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
+    before, source = memory_limit(store), begun(store)
+    for turn in "12":  # the second finds them there, and all of them changed
+        with store.sources.bulk_writes():
+            first = memory_limit(store)
+            for start in range(0, 80, 20):
+                texts = [(f"m{i}", f"{turn} {i} {'words ' * 50_000}") for i in range(start, start + 20)]
+                store.sources.put(source, ImportRows.of([TakenMemory(Memory(i, text), turn) for i, text in texts]))
+            assert memory_limit(store) != first != before
+        assert memory_limit(store) == before
+    assert store.memories.count() == 80
+
+
+def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
+    """Both are searched as "tea. green", so their sha is the same."""
+    source = begun(store)
+    for content in ("green", "tea. green"):
+        counts = store.sources.put(source, ImportRows.of([TakenMemory(Memory("m", content, title="tea"), content)]))
+    assert counts.updated == 1
+    assert store.memories.read(["m"])["m"].content == "tea. green"
+
+
+def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
+    monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
+    before, source = memory_limit(store), begun(store)
+    says = r"exceeded its memory limit .*; committed batches are kept"
+    with pytest.raises(StoreError, match=says), store.sources.bulk_writes():
+        store.sources.put(source, whole(store, "first"))
+        long = TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")
+        store.sources.put(source, ImportRows.of([long]))
+    assert memory_limit(store) == before
+    monkeypatch.undo()
+    assert store.memories.count() == 1
+    with store.sources.bulk_writes():
+        store.sources.put(source, whole(store, "second"))
+    assert store.memories.count() == 2
