@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model_server import CUT, DRIP, HTML, SLAM, TRUNCATED, Reply, no_sleep, nobody, sent, serving
+from model_server import CUT, HTML, Reply, no_sleep, nobody, sent, serving
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import CallError
@@ -18,11 +18,6 @@ from cems_workbench.models.server_embedder import BATCH_SIZE, LLAMA_CPP_BATCH, O
 from cems_workbench.settings import Settings
 
 KEY = "sk-very-secret-5678"
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 def vector(text: str) -> list[float]:
@@ -147,28 +142,22 @@ class TestFailures:
         [
             (replying([1.0, 2.0]), "length 2; 3 was expected"),
             (replying([1.0, float("nan"), 3.0]), "not finite"),
-            (replying([1.0, None, 3.0]), "not finite"),
             (replying([0.0, 0.0, 0.0]), "zeros"),
             (replying([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]), "2 vectors for 1 texts"),
             (replying(), "0 vectors for 1 texts"),
-            (replying([]), "0 vectors for 1 texts"),
             (replying([1.0, "x", 3.0]), "bad reply"),
             (replying([[1.0, 0.0, 0.0]]), "does not pool"),
             (replying("not base64!"), "bad reply"),
             (replying(base64.b64encode(b"12345").decode()), "bad reply"),
             (replying(7), "bad reply"),
             (sent({"data": [{"index": 1, "embedding": [1, 0, 0]}]}), "indexes of 1 vectors are not 0 to 0"),
-            (sent({"data": [{"index": "a", "embedding": [1, 0, 0]}]}), "indexes"),
             (sent({"data": [[1, 0, 0]]}), "bad reply"),
             (sent({"embeddings": [[1, 0, 0]]}), "bad reply"),
             (sent([1, 0, 0]), "bad reply"),
             (sent({"error": {"message": "no such model", "code": 404}}), "refused: 127.0.0.1"),
             (sent({"error": "out of credits"}), "HTTP 200 with an error: out of credits"),
             (HTML, "bad reply"),
-            (TRUNCATED, "bad reply"),
-            (Reply(b""), "bad reply"),
             (CUT, "server error"),
-            (SLAM, "server error"),
             (Reply(b"", 500), "HTTP 500"),
             (Reply(b"", 302, {"location": "http://127.0.0.1:9/"}), "sends to another host"),
             (sent({"error": {"message": "Incorrect API key"}}, 401), "HTTP 401: Incorrect API key"),
@@ -180,31 +169,6 @@ class TestFailures:
             embedder(server.url).encode(["text"])
         assert told in str(caught.value)
         assert len(str(caught.value).splitlines()) == 1
-
-    def test_nobody_there(self) -> None:
-        with pytest.raises(ModelError, match=r"refused: 127.0.0.1:\d+: nothing answers"):
-            embedder(nobody()).encode(["text"])
-
-    def test_a_reply_that_drips_ends_at_the_deadline(self) -> None:
-        with serving(lambda *_: DRIP) as server, pytest.raises(ModelError, match=r"no complete reply in 0\.3 s"):
-            embedder(server.url, timeout_s=0.3).encode(["text"])
-
-    def test_too_many_requests_are_tried_again_after_the_wait_that_is_asked_for(self) -> None:
-        waits: list[float] = []
-
-        def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
-            return embedding(path, body, earlier) if earlier else sent({}, 429, Retry_After="7")
-
-        with serving(answer) as server:
-            OpenAiEmbedder(server.url, "mini", dimension=3, sleep=waits.append).encode(["text"])
-        assert waits == [7.0]
-
-    def test_a_server_that_fails_once_is_asked_again(self) -> None:
-        def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
-            return embedding(path, body, earlier) if earlier else Reply(b"", 503)
-
-        with serving(answer) as server:
-            assert embedder(server.url).encode(["text"]).shape == (1, 3)
 
     def test_a_dimension_that_changes_between_batches_is_refused(self) -> None:
         def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
@@ -303,10 +267,7 @@ class TestSecrets:
                 401,
             ),
             Reply(f"{KEY} pa55word!".encode(), 500),
-            sent({"error": f"{'y' * 190} {KEY} pa55word!"}),
             sent({"error": {"code": 429, "message": f"{KEY} pa55word!"}}),
-            HTML,
-            SLAM,
         ],
     )
     @pytest.mark.parametrize("with_key", [True, False])

@@ -17,6 +17,7 @@ from cems_workbench.models.resolve import PACKAGED_ID, resolve
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv("NO_PROXY")  # proxies are a subject here
     probe = module.hub_reachable  # a test may put another in its place
     resolve.cache_clear()
     probe.cache_clear()
