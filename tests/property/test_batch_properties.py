@@ -7,19 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation import batch as batch_module
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import graded, standard_measures
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import replay
 from cems_workbench.records import Query
 
 
 @given(st.lists(evidences(), min_size=1, max_size=5), configs(), st.integers(1, 3))
-def test_a_batch_gives_the_results_scores_and_measures_of_single_replays(
-    found: list[Evidence], config: PipelineConfig, block: int
-) -> None:
+def test_a_batch_gives_the_results_scores_and_measures_of_single_replays(found, config, block):
     queries = [Query(f"q{i}", one.query or "empty") for i, one in enumerate(found)]
     grades = {f"q{i}": {"m00": i % 4, "m01": 1, "Z": 0, "elsewhere": 2} for i in range(len(found))}
     with pytest.MonkeyPatch.context() as patch:

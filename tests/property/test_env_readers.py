@@ -9,15 +9,13 @@ from tempfile import TemporaryDirectory
 from dotenv import dotenv_values
 from hypothesis import given
 
-from cems_workbench.config import PipelineConfig, export_config, field_spec
+from cems_workbench.config import export_config, field_spec
 from tests.property.strategies import configs
 from tests.unit.config.test_export_forms import CEMSConfig
 
 
 @given(config=configs())
-def test_dotenv_and_pydantic_settings_read_the_same_values_which_are_those_of_the_config(
-    config: PipelineConfig,
-) -> None:
+def test_dotenv_and_pydantic_settings_read_the_same_values_which_are_those_of_the_config(config):
     assert not [name for name in os.environ if name.startswith("CEMS_") and not name.startswith("CEMS_WORKBENCH_")]
     with TemporaryDirectory() as folder:
         path = Path(folder) / ".env"

@@ -10,13 +10,13 @@ from strategies import configs, evidences
 
 from cems_workbench.analysis.why import LabelledSet, explain
 from cems_workbench.analysis.why.first_fix import standing_of
-from cems_workbench.config import PipelineConfig, parse_assignment, with_values
+from cems_workbench.config import parse_assignment, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.verdict import verdict_of
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.records import Query
 from tests.thoroughly import EXAMPLES
@@ -32,9 +32,7 @@ LOSES = ("doubtful", "harms")
 
 @settings(max_examples=EXAMPLES // 3)
 @given(evidences(), st.lists(evidences(), min_size=1, max_size=3), configs(), st.integers(1, 3), st.data())
-def test_fix_applied_by_replay_has_the_rank_and_the_measure_of_its_sentence(
-    evidence: Evidence, others: list[Evidence], config: PipelineConfig, k: int, data: st.DataObject
-) -> None:
+def test_fix_applied_by_replay_has_the_rank_and_the_measure_of_its_sentence(evidence, others, config, k, data):
     assume(evidence.candidate_ids and any(one.candidate_ids for one in others))
     memory_id = data.draw(st.sampled_from(evidence.candidate_ids))
     judged = {f"q{i:02}": others[i % len(others)] for i in range(QUERIES)}

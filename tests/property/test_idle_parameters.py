@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import NOW, configs, evidences
 
-from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.config import preset, preset_names, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.replay import Trace
 from tests.thoroughly import EXAMPLES
@@ -28,9 +28,7 @@ def ranking(trace: Trace) -> list[tuple[str, float | None, int | None, float | N
 
 @settings(max_examples=4 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), configs() | st.sampled_from(PRESETS))
-def test_what_is_said_to_be_idle_changes_no_rank_and_no_score(
-    evidence: Evidence, config: PipelineConfig, other: PipelineConfig
-) -> None:
+def test_what_is_said_to_be_idle_changes_no_rank_and_no_score(evidence, config, other):
     evidence = replace(evidence, as_of=NOW)
     try:
         changed = with_values(config, {path: other.get(path) for path in idle_parameters(config)})

@@ -60,9 +60,7 @@ def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> TextR
     return TextRank(len({memory_id for memory_id, _, _ in hits[:place]}) + 1, score, chunk, place + 1)
 
 
-def by_bm25s(
-    live: dict[str, Document], query: str, k1: float = 1.5, b: float = 0.75
-) -> list[tuple[str, float, int | None]]:
+def by_bm25s(live, query, k1=1.5, b=0.75):
     """All hits with the scores that bm25s has in its own index, in our order."""
     import bm25s
 
@@ -89,9 +87,7 @@ def by_bm25s(
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, min_size=1, max_size=8), st.lists(texts, min_size=1, max_size=3))
-def test_any_history_scores_as_an_index_made_anew(
-    history: list[tuple[list[Document], list[str]]], asked: list[str]
-) -> None:
+def test_any_history_scores_as_an_index_made_anew(history, asked):
     live: dict[str, Document] = {}
     manifest: Manifest | None = None
     with TemporaryDirectory() as folder:

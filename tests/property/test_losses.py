@@ -54,9 +54,7 @@ def labelled(found: list[Evidence]) -> LabelledBatch:
 
 @settings(max_examples=EXAMPLES)
 @given(SETS, CONFIGS, st.integers(1, 4))
-def test_every_relevant_memory_is_in_one_branch_at_the_stage_that_why_names(
-    found: list[Evidence], config: PipelineConfig, k: int
-) -> None:
+def test_every_relevant_memory_is_in_one_branch_at_the_stage_that_why_names(found, config, k):
     batch = labelled(found)
     whole = losses_of([batch], [config], 1, k).maps[0]
     gathered = dict(zip(batch.qids, batch.evidences, strict=True))
@@ -81,9 +79,7 @@ def test_every_relevant_memory_is_in_one_branch_at_the_stage_that_why_names(
 
 @settings(max_examples=EXAMPLES)
 @given(SETS, CONFIGS, CONFIGS, st.integers(1, 4))
-def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(
-    found: list[Evidence], one: PipelineConfig, other: PipelineConfig, k: int
-) -> None:
+def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(found, one, other, k):
     batch = labelled(found)
     portions = LossCollector([one, other], 1, k)
     for qid in batch.qids:

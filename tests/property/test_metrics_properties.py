@@ -33,9 +33,7 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
     return [ids[i] for i in np.argsort(places)]
 
 
-def by_oracle(
-    rankings: Mapping[str, Sequence[str]], grades: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[str, float]]:
+def by_oracle(rankings, grades):
     """Value by measure and query."""
     ir = pytest.importorskip("ir_measures")
     qrels, run = judged_run(rankings, grades)
@@ -47,9 +45,7 @@ def by_oracle(
 
 
 @given(st.lists(st.tuples(SCORES, GRADES), min_size=1, max_size=5))
-def test_measures_equal_the_oracle_on_every_query_with_something_relevant(
-    batch: list[tuple[dict[str, float], dict[str, int]]],
-) -> None:
+def test_measures_equal_the_oracle_on_every_query_with_something_relevant(batch):
     qids = [f"q{i}" for i in range(len(batch))]
     rankings = {qid: ranked(scores) for qid, (scores, _) in zip(qids, batch, strict=True)}
     grades = {qid: given_grades for qid, (_, given_grades) in zip(qids, batch, strict=True)}
@@ -64,9 +60,7 @@ def test_measures_equal_the_oracle_on_every_query_with_something_relevant(
 
 
 @given(SCORES, GRADES, st.integers(1, 9))
-def test_all_at_k_is_whether_the_first_k_hold_everything_relevant(
-    scores: dict[str, float], grades: dict[str, int], k: int
-) -> None:
+def test_all_at_k_is_whether_the_first_k_hold_everything_relevant(scores, grades, k):
     ranking, relevant = ranked(scores), {key for key, grade in grades.items() if grade >= 1}
     measures = parse_measures(f"hit@{k} recall@{k} all@{k}")
     hit, recall, everything = (float(measure.values(graded([ranking], [grades]))[0]) for measure in measures)
@@ -76,9 +70,7 @@ def test_all_at_k_is_whether_the_first_k_hold_everything_relevant(
 
 
 @given(st.lists(st.tuples(SCORES, GRADES), min_size=1, max_size=3))
-def test_the_bounds_are_those_of_every_way_to_judge_what_is_not_judged(
-    batch: list[tuple[dict[str, float], dict[str, int]]],
-) -> None:
+def test_the_bounds_are_those_of_every_way_to_judge_what_is_not_judged(batch):
     measures = parse_measures("hit@3 recall@3 all@3 P@3 MRR nDCG@3 nDCG AP recall(rel=2)@5")
     rankings = [ranked(scores) for scores, _ in batch]
     grades = [row for _, row in batch]
@@ -103,9 +95,7 @@ def _extremes(ranking: Sequence[str], grades: Mapping[str, int], measure: Measur
 
 
 @given(st.permutations(range(6)), st.permutations(range(6)), st.integers(0, 6), st.integers(0, 6))
-def test_rbo_is_symmetric_lies_in_0_to_1_and_equals_its_formula(
-    one: list[int], other: list[int], short: int, long: int
-) -> None:
+def test_rbo_is_symmetric_lies_in_0_to_1_and_equals_its_formula(one, other, short, long):
     a, b = one[:short], other[:long]
     arrays = [np.array([row + [-1] * (6 - len(row))]) for row in (a, b)]
     found = float(rbo(*arrays)[0])

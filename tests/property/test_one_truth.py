@@ -64,9 +64,7 @@ def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
 
 @settings(max_examples=4 * EXAMPLES)
 @given(evidences(), CONFIGS, st.none() | st.integers(1, 4))
-def test_every_screen_and_the_command_name_the_same_lost_stage(
-    evidence: Evidence, config: PipelineConfig, asked: int | None
-) -> None:
+def test_every_screen_and_the_command_name_the_same_lost_stage(evidence, config, asked):
     trace = replay(evidence, config)
     k = asked or target_rank(config)
     ids = [key for key in evidence.candidate_ids if trace.path(key)]  # some successors are in no list
@@ -94,9 +92,7 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
 
 @settings(max_examples=4 * EXAMPLES)
 @given(evidences(), CONFIGS)
-def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(evidence, config):
     trace = replay(evidence, config)
     fusion = trace.stage(FUSION)
     for row in fusion.kept:

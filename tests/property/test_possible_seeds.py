@@ -23,9 +23,7 @@ ORDERS = st.permutations(CHUNKS).flatmap(lambda order: st.integers(0, len(order)
     depth=st.integers(1, 6),
     seeds=st.integers(1, 3),
 )
-def test_every_seed_is_among_the_possible_ones(
-    meaning: list[tuple[str, int]], text: list[tuple[str, int]], share: float, k: int, depth: int, seeds: int
-) -> None:
+def test_every_seed_is_among_the_possible_ones(meaning, text, share, k, depth, seeds):
     lists = tuple(
         RankedList(
             f"{source}:0", source, 0, tuple(Hit(key, 1 - i / 100, chunk) for i, (key, chunk) in enumerate(order))

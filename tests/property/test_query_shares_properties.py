@@ -30,9 +30,7 @@ def test_the_shares_of_the_queries_make_the_raw_score(evidence: Evidence, config
 
 
 @given(evidences(), configs())
-def test_the_table_has_a_row_for_every_query_the_raw_scores_and_last_the_scores_that_order(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_the_table_has_a_row_for_every_query_the_raw_scores_and_last_the_scores_that_order(evidence, config):
     trace = replay(evidence, config)
     _, table = shares_table(trace)
     assert [row[0].split()[0] for row in table[: len(evidence.variants)]] == [

@@ -59,9 +59,7 @@ def test_combmax_takes_the_largest_base(evidence: Evidence, config: PipelineConf
 
 
 @given(evidences(), configs(fusion__single_list="fuse"))
-def test_the_fused_score_is_the_blend_of_normalised_and_best_list_score(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_the_fused_score_is_the_blend_of_normalised_and_best_list_score(evidence, config):
     blend = config.fusion.score_blend
     for row in replay(evidence, config).stage("fusion").rows:
         if row.kept:
@@ -134,9 +132,7 @@ def test_the_json_of_a_trace_has_no_nan(evidence: Evidence, config: PipelineConf
 
 
 @given(evidences(), configs(), st.randoms(use_true_random=False))
-def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(
-    evidence: Evidence, config: PipelineConfig, random: object
-) -> None:
+def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(evidence, config, random):
     """Ties are broken by memory id, whatever order the input has."""
     shuffle = random.shuffle  # type: ignore[attr-defined]
     lists = []
@@ -159,9 +155,7 @@ def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(
 
 
 @given(evidences(), configs(), st.sampled_from(["vector", "lexical", "recency", "access", "relations"]))
-def test_a_list_of_weight_zero_has_base_zero_everywhere(
-    evidence: Evidence, config: PipelineConfig, source: str
-) -> None:
+def test_a_list_of_weight_zero_has_base_zero_everywhere(evidence, config, source):
     config = with_values(config, {f"lists.{source}.weight": 0.0, "fusion.single_list": "fuse"})
     for row in replay(evidence, config).stage("fusion").rows:
         for term in row.contributions:
@@ -169,18 +163,14 @@ def test_a_list_of_weight_zero_has_base_zero_everywhere(
 
 
 @given(evidences(), configs(threshold__mode="fixed"), st.floats(0, 1), st.floats(0, 1))
-def test_raising_a_fixed_threshold_never_adds_candidates(
-    evidence: Evidence, config: PipelineConfig, one: float, other: float
-) -> None:
+def test_raising_a_fixed_threshold_never_adds_candidates(evidence, config, one, other):
     low, high = sorted((one, other))
     loose, strict = (replay(evidence, with_values(config, {"threshold.fixed": value})) for value in (low, high))
     assert survivors(strict, "threshold") <= survivors(loose, "threshold")
 
 
 @given(evidences(), configs(threshold__mode="adaptive"))
-def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_found(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_found(evidence, config):
     found = replay(evidence, config).stage(THRESHOLD).fields.search
     assert found is not None
     visited, counts = found.visited, found.counts
@@ -210,9 +200,7 @@ def test_results_stay_within_limit_and_budget(evidence: Evidence, config: Pipeli
 
 
 @given(evidences(), configs())
-def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(evidence, config):
     for row in replay(evidence, config).stage("rerank").rows:
         if row.outcome == "off":  # no reranker
             continue

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import NOW, configs, evidences
 
 from cems_workbench.api.single_query import Answer
-from cems_workbench.config import PipelineConfig, preset, preset_names
+from cems_workbench.config import preset, preset_names
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.effects import (
     LATER,
@@ -40,9 +40,7 @@ def ranking(trace: Trace) -> list[tuple[str, float | None, int | None, float | N
 
 @settings(max_examples=4 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), PROJECTS, PROJECTS, st.integers(-900, 900))
-def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(
-    evidence: Evidence, config: PipelineConfig, first: str | None, second: str | None, days: int
-) -> None:
+def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(evidence, config, first, second, days):
     before = replace(evidence, project=first, as_of=NOW)
     if project_effect(config).ignored:
         assert ranking(replay(before, config)) == ranking(replay(replace(before, project=second), config))
@@ -53,9 +51,7 @@ def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(
 
 @settings(max_examples=3 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), PROJECTS)
-def test_the_factors_that_are_said_are_those_of_the_trace(
-    evidence: Evidence, config: PipelineConfig, project: str | None
-) -> None:
+def test_the_factors_that_are_said_are_those_of_the_trace(evidence, config, project):
     effect = project_effect(config)
     trace = replay(replace(evidence, project=project), config)
     used = {row.factors["project"] for row in trace.stage(ADJUST).rows if "project" in row.factors}

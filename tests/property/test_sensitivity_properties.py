@@ -92,16 +92,12 @@ def too_close(evidence: Evidence, config: PipelineConfig, path: str, value: floa
 
 
 @given(evidences(), configs(), st.sampled_from(NUMBERS), st.integers(1, 6), st.integers(0, 9))
-def test_a_breakpoint_separates_two_results_and_between_them_nothing_changes(
-    evidence: Evidence, config: PipelineConfig, path: str, k: int, seed: int
-) -> None:
+def test_a_breakpoint_separates_two_results_and_between_them_nothing_changes(evidence, config, path, k, seed):
     checked(evidence, config, sweep(evidence, config, path, k), seed)
 
 
 @given(evidences(), configs(assembly__strategy="greedy"), st.sampled_from(SOLVED), st.integers(1, 6), st.integers(0, 9))
-def test_what_is_said_to_be_solved_is_constant_between_breakpoints(
-    evidence: Evidence, config: PipelineConfig, path: str, k: int, seed: int
-) -> None:
+def test_what_is_said_to_be_solved_is_constant_between_breakpoints(evidence, config, path, k, seed):
     """Few parameters are away from their defaults, so that most of these are solved."""
     plain = with_values(config, {"rerank.backend": "none", "fusion.method": "rrf"})
     found = sweep(evidence, plain, path, k)
@@ -112,9 +108,7 @@ def test_what_is_said_to_be_solved_is_constant_between_breakpoints(
 
 
 @given(evidences(), configs(), st.sampled_from(NUMBERS))
-def test_the_segments_cover_the_range_and_hold_the_present_value(
-    evidence: Evidence, config: PipelineConfig, path: str
-) -> None:
+def test_the_segments_cover_the_range_and_hold_the_present_value(evidence, config, path):
     found = sweep(evidence, config, path, 5)
     for one, two in pairwise(found.segments):
         assert one.first <= one.last < two.first <= two.last

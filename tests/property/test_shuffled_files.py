@@ -76,9 +76,7 @@ def as_text(random: Random, lines: Sequence[str], comments: bool = False) -> byt
     return (b"\xef\xbb\xbf" if random.random() < 0.3 else b"") + text.encode()
 
 
-def table(
-    random: Random, rows: Sequence[Row], columns: dict[str, str], number: str = "grade", more: bool = True
-) -> tuple[str, bytes]:
+def table(random, rows, columns, number="grade", more=True):
     """(separator, file) of rows under the names of `columns`, in any order, quoted where it has to be or everywhere, perhaps numbered."""
     separator = random.choice(",;\t")
     if more and random.random() < 0.3:

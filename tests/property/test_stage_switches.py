@@ -42,9 +42,7 @@ def assert_passes_everything(stage: AnyStage, evidence: Evidence, config: Pipeli
 @pytest.mark.parametrize("stage", WHOLE, ids=lambda stage: stage.name)
 @settings(max_examples=2 * EXAMPLES)
 @given(evidences(), configs())
-def test_a_stage_that_is_switched_off_passes_everything_as_it_came(
-    stage: AnyStage, evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_a_stage_that_is_switched_off_passes_everything_as_it_came(stage, evidence, config):
     assert stage.switch is not None
     off = switched_off(config, stage.switch)
     assert stage.is_off(off)
@@ -52,9 +50,7 @@ def test_a_stage_that_is_switched_off_passes_everything_as_it_came(
 
 
 @given(evidences(), configs())
-def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(
-    evidence: Evidence, config: PipelineConfig
-) -> None:
+def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(evidence, config):
     for stage in STAGES:
         if stage.is_off(config):
             assert_passes_everything(stage, evidence, config)

@@ -36,9 +36,7 @@ def test_superseded_is_below_a_successor_if_one_is_there(evidence: Evidence, con
 @given(
     evidences(), configs(), st.sampled_from(["greedy", "mmr"]), st.sampled_from(["guide", "cems", "plain", "one_pass"])
 )
-def test_assembly_keeps_the_demoted_below_or_warns_of_it(
-    evidence: Evidence, config: PipelineConfig, strategy: str, procedure: str
-) -> None:
+def test_assembly_keeps_the_demoted_below_or_warns_of_it(evidence, config, strategy, procedure):
     chosen = {"assembly.strategy": strategy, "assembly.mmr_procedure": procedure, "supersession.mode": "demote"}
     trace = replay(evidence, with_values(config, chosen))
     before = [row.memory_id for row in trace.stage(ASSEMBLY).rows if row.rank_in is not None]
@@ -62,9 +60,7 @@ def all_expired(evidence: Evidence, older: str) -> bool:
 
 
 @given(evidences(), configs(), MODES)
-def test_others_keep_their_order_and_off_keeps_everything(
-    evidence: Evidence, config: PipelineConfig, mode: str
-) -> None:
+def test_others_keep_their_order_and_off_keeps_everything(evidence, config, mode):
     off = order(evidence, under(config, "off"))
     assert off == order(replace(evidence, notes={}), under(config, "off"))
     touched = {*evidence.superseded, *(one.memory_id for own in evidence.superseded.values() for one in own)}
@@ -81,9 +77,7 @@ def test_others_keep_their_order_and_off_keeps_everything(
 
 
 @given(evidences(), configs(), st.sampled_from(["off", "demote", "drop", "follow"]))
-def test_nothing_expired_is_ranked_if_it_is_to_be_dropped(
-    evidence: Evidence, config: PipelineConfig, mode: str
-) -> None:
+def test_nothing_expired_is_ranked_if_it_is_to_be_dropped(evidence, config, mode):
     kept = order(evidence, under(config, mode, "drop"))
     if evidence.as_of is not None:
         assert not [key for key in kept if evidence.memories[key].expired(evidence.as_of)]

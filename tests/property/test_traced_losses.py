@@ -77,9 +77,7 @@ def evidence_of(query: TracedQuery) -> Evidence:
 
 @settings(max_examples=4 * EXAMPLES)
 @given(st.lists(traces(), min_size=1, max_size=4), st.integers(1, 4))
-def test_every_relevant_memory_of_a_trace_is_in_one_branch_at_the_stage_that_why_names(
-    found: list[list[dict[str, Any]]], k: int
-) -> None:
+def test_every_relevant_memory_of_a_trace_is_in_one_branch_at_the_stage_that_why_names(found, k):
     queries = [query for spans in found for query in read_back(spans)]
     assert len(queries) == len(found)
     evidences_by_qid = {f"q{i}": evidence_of(query) for i, query in enumerate(queries)}
@@ -111,9 +109,7 @@ def test_every_relevant_memory_of_a_trace_is_in_one_branch_at_the_stage_that_why
 
 @settings(max_examples=2 * EXAMPLES)
 @given(evidences(), CONFIGS, st.integers(1, 4), st.integers(0, 9))
-def test_a_trace_of_ours_written_as_spans_and_read_back_loses_the_same_memories(
-    evidence: Evidence, config: PipelineConfig, k: int, seed: int
-) -> None:
+def test_a_trace_of_ours_written_as_spans_and_read_back_loses_the_same_memories(evidence, config, k, seed):
     before = replay(evidence, config)
     spans = [json.loads(line) for line in trace_spans(before)]
     random.Random(seed).shuffle(spans)

@@ -63,9 +63,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 @settings(max_examples=EXAMPLES // 2)
 @given(plan=plans(), stop_after=st.integers(1, 3 * TRIALS))
-def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uninterrupted_one(
-    plan: Plan, stop_after: int
-) -> None:
+def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uninterrupted_one(plan, stop_after):
     uninterrupted, score, left = scorer(), scorer(), [stop_after]
     whole = tune(plan, uninterrupted)
 

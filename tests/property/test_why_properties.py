@@ -35,9 +35,7 @@ def candidate(data: st.DataObject, evidence: Evidence) -> str:
 
 @settings(max_examples=EXAMPLES // 2)
 @given(evidences(), configs(), st.integers(1, 3), st.data())
-def test_every_breakpoint_and_every_rescue_holds_when_replayed(
-    evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject
-) -> None:
+def test_every_breakpoint_and_every_rescue_holds_when_replayed(evidence, config, k, data):
     memory_id = candidate(data, evidence)
     found = explain(memory_id, evidence, config, k=k)
     trials = Trials(evidence, memory_id, k, present=config)
@@ -62,9 +60,7 @@ def test_every_breakpoint_and_every_rescue_holds_when_replayed(
 
 
 @given(evidences(), configs(), st.integers(1, 3), st.data())
-def test_the_path_agrees_with_the_trace(
-    evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject
-) -> None:
+def test_the_path_agrees_with_the_trace(evidence, config, k, data):
     memory_id = candidate(data, evidence)
     trace = replay(evidence, config)
     path = memory_path(trace, memory_id, k)
@@ -79,9 +75,7 @@ def test_the_path_agrees_with_the_trace(
 
 
 @given(evidences(), configs(fusion__method="rrf", dedup__enabled=False), st.sampled_from(sorted(LINEAR)), st.data())
-def test_a_solved_cell_has_the_rank_of_its_replay(
-    evidence: Evidence, config: PipelineConfig, path: str, data: st.DataObject
-) -> None:
+def test_a_solved_cell_has_the_rank_of_its_replay(evidence, config, path, data):
     config = with_values(
         config,
         {
@@ -163,9 +157,7 @@ def renamed(subject: Evidence, names: Mapping[str, str]) -> Evidence:
 
 @settings(max_examples=EXAMPLES // 2)
 @given(evidences(), configs(fusion__tie_break="id"), st.integers(1, 3), st.randoms(use_true_random=False), st.data())
-def test_other_ids_change_no_outcome(
-    subject: Evidence, config: PipelineConfig, k: int, drawn: Any, data: st.DataObject
-) -> None:
+def test_other_ids_change_no_outcome(subject, config, k, drawn, data):
     assume(subject.candidate_ids)
     memory_id = data.draw(st.sampled_from(subject.candidate_ids))
     ids = sorted({*subject.memories, *(edge.source_id for edge in subject.relations)})

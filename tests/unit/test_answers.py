@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from benchmarks.answers import compare, normalised
 
 
@@ -18,9 +16,7 @@ def recorded(folder: Path, **answers: str) -> Path:
     return folder
 
 
-def test_missing_new_and_different_answers_are_counted_and_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_new_and_different_answers_are_counted_and_shown(tmp_path, capsys):
     before = recorded(tmp_path / "a", same="x\n", gone="x\n", changed="one\ntwo\n")
     after = recorded(tmp_path / "b", same="x\n", added="x\n", changed="one\nthree\n")
     assert compare(before, before, 9) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -58,9 +57,7 @@ def test_a_row_says_which_reranker_ran_and_how_many_scores_failed() -> None:
     assert row == ["mine", "0.500", "1.000", "0.815", "30", "2", "it; none", "2 of 3 (refused, not finite)"]
 
 
-def test_without_the_data_it_skips_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_data_it_skips_and_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bench_presets", "--data", str(tmp_path / "none")])
     assert main() == 0
     assert capsys.readouterr().out.startswith("skipped: no LoCoMo conversations")

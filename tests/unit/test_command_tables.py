@@ -13,9 +13,7 @@ from cems_workbench.cli.options import _layout, print_table
 from cems_workbench.cli.terminal import literal, put_json, say_wrapped
 
 
-def test_a_wide_table_goes_on_below_with_its_first_column(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wide_table_goes_on_below_with_its_first_column(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     columns = ["type", *(f"nDCG@{k}" for k in range(10, 24))]
     print_table(columns, [["temporal", *(k / 97 for k in range(14))], ["exact", *(k / 89 for k in range(14))]])

@@ -136,9 +136,7 @@ class TestTheReranker:
                 in found[name].finding
             )
 
-    def test_with_an_embedder_on_a_server_and_without_its_weights_nothing_does(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_with_an_embedder_on_a_server_and_without_its_weights_nothing_does(self, monkeypatch):
         monkeypatch.setattr(scorers, "available", lambda: False)
         found = checks(settings(embedder="ollama:some"), preset("ace").config)
         assert "reranks with nothing: its candidates are flagged" in found["reranker"].finding
@@ -251,9 +249,7 @@ class TestServers:
             ({"embeddings": HANG}, "failed", "timeout"),
         ],
     )
-    def test_an_embedder_on_an_openai_compatible_server(
-        self, paths: dict[str, Reply], status: str, part: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_embedder_on_an_openai_compatible_server(self, paths, status, part, monkeypatch):
         monkeypatch.setattr(asking, "TOTAL_TIMEOUT_S", 1.0)
         with serving(lambda path, body, before: paths.get(path.removeprefix("/v1/"), Reply(status=404))) as server:
             of = settings(embedder="openai:mini", embedding_url=server.url, embedding_key="sesame")

@@ -78,9 +78,7 @@ def test_what_a_package_adds_stands_after_ours(monkeypatch: pytest.MonkeyPatch) 
         (Plugin("a gain", f"{__name__}:ADDED", extensions.MEASURES), "a name here looks like"),
     ],
 )
-def test_what_cannot_be_used_is_said_once_and_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], entry: EntryPoint, problem: str
-) -> None:
+def test_what_cannot_be_used_is_said_once_and_left_out(monkeypatch, capsys, entry, problem):
     found = registry(monkeypatch, entry)
     assert list(found) == list(MEASURES)
     assert [*found.items()] == [*MEASURES.items()]

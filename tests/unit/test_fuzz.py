@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,9 +36,7 @@ FIELDS = (
 )
 
 
-def test_what_was_mutated_is_read_or_refused_by_one_line(
-    tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_mutated_is_read_or_refused_by_one_line(tmp_path, shared, monkeypatch):
     readers = Readers(tmp_path, shared / "golden")
     ended = [
         (kind, number, *outcome(partial(readers.read, kind, name, original, raw)))

@@ -80,9 +80,7 @@ def test_lines_come_while_the_work_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(("quiet", "lines"), [(False, 1), (True, 0)], ids=["text", "json"])
-def test_a_command_says_lines_on_stderr_unless_it_prints_json(
-    quiet: bool, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_says_lines_on_stderr_unless_it_prints_json(quiet, lines, capsys, monkeypatch):
     monkeypatch.setattr(options, "progress_lines", partial(progress_lines, first_after_s=0.05))
     assert not sys.stderr.isatty()
     with progress_bar(quiet) as progress:

@@ -345,9 +345,7 @@ def test_failure_to_write_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("returned", [[0.5, 0.25], object(), [(0.5, "m1")], iter([]), {"hits": []}])
-def test_what_cannot_be_read_is_a_warning_and_passes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, returned: Any
-) -> None:
+def test_what_cannot_be_read_is_a_warning_and_passes(tmp_path, caplog, returned):
     if isinstance(returned, Iterator):
         returned = type("Cursor", (), {"__iter__": lambda self: self, "__next__": lambda self: "row"})()
 

@@ -56,9 +56,7 @@ def texts_of_all_lengths(seed: int) -> list[str]:
 @pytest.mark.parametrize("dimension", [3, 384, 768])
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["sample", "1", "2"])
 @pytest.mark.parametrize("at_once", [False, True], ids=["single statements", "executemany"])
-def test_rows_lie_where_they_are_computed_to_lie(
-    connection: Any, seed: int | None, dimension: int, at_once: bool
-) -> None:
+def test_rows_lie_where_they_are_computed_to_lie(connection, seed, dimension, at_once):
     texts = sample_texts() if seed is None else texts_of_all_lengths(seed)
     connection.execute("DROP TABLE IF EXISTS memory_chunks")
     connection.execute(TABLE.format(dimension=dimension))

@@ -278,9 +278,7 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
         ({"host": "no-such-host.invalid"}, "the host 'no-such-host.invalid' is not known"),
     ],
 )
-def test_what_cannot_be_opened_is_one_line(
-    cems: Connection, opened: Opened, arguments: dict[str, str], says: str
-) -> None:
+def test_what_cannot_be_opened_is_one_line(cems, opened, arguments, says):
     with pytest.raises((SourceError, InputError)) as error:
         opened(**arguments)
     said = str(error.value)
@@ -288,9 +286,7 @@ def test_what_cannot_be_opened_is_one_line(
     assert "another-5521" not in said and PASSWORD not in said
 
 
-def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
-    server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(server, opened, monkeypatch):
     from workbench_stores.postgres import source
 
     with server.cems("apart", 4) as connection:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from source_server import Opened, taken
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.source import EngineQuery, Source, Trial
+from cems_workbench.sources.source import EngineQuery, Trial
 
 if TYPE_CHECKING:
     from postgres_server import Connection
@@ -24,9 +24,7 @@ def written(*numbers: float) -> str:
     return json.dumps(list(numbers))
 
 
-def answer(
-    source: Source, name: Any, asked: int, text: str = "", trial: Trial | None = None
-) -> list[tuple[str, float]]:
+def answer(source, name, asked, text="", trial=None):
     query = EngineQuery(text, np.array([1.0, 0.0, 0.0], np.float32), {name: asked})
     (found,) = source.search(query, trial or Trial())
     assert (found.name, found.asked) == (name, asked)

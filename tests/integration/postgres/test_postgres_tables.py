@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -288,9 +288,7 @@ def test_an_index_that_is_not_used_now_is_said_to_be_exact_now(database: Connect
         ({"id": 3}, "mapping: id: must be a name, found 3"),
     ],
 )
-def test_a_mapping_that_does_not_fit_is_one_line(
-    database: Connection, opened: Opened, change: dict[str, Any], says: str
-) -> None:
+def test_a_mapping_that_does_not_fit_is_one_line(database, opened, change, says):
     database.execute(NOTES)
     with pytest.raises(InputError) as error:
         opened({**MAPPING, **change})
@@ -344,9 +342,7 @@ def test_a_statement_that_hangs_is_ended(database: Connection, opened: Opened) -
         source.probe()
 
 
-def test_a_server_that_falls_silent_is_given_up(
-    database: Connection, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_falls_silent_is_given_up(database, opened, monkeypatch):
     """Stopped, its process can end no statement, while its machine still answers for the connection."""
     import os
     import signal

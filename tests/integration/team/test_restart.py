@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.team import measured
 from cems_workbench.store.team.session import TeamAwayError
-from tests.integration.postgres_server import Server
 from workbench_team.postgres import PostgresTables
 
 
-def test_a_database_that_falls_while_eight_people_label_loses_and_doubles_nothing(
-    team: str, server: Server, tmp_path: Path
-) -> None:
+def test_a_database_that_falls_while_eight_people_label_loses_and_doubles_nothing(team, server, tmp_path):
     outcome = measured(96, 2, 8, 0, server, tmp_path, team, kill=False)
     assert (outcome.labels, outcome.lost, outcome.doubled, outcome.unconfirmed) == (96, 0, 0, 0), outcome
     assert len(outcome.restarts) == 1
 
 
-def test_a_change_that_a_crash_lost_is_not_taken_for_stored_though_its_number_is_another_ones_now(
-    team: str, server: Server
-) -> None:
+def test_a_change_that_a_crash_lost_is_not_taken_for_stored_though_its_number_is_another_ones_now(team, server):
     """A number that was not on disk yet is given again after a crash, and what became of it is told of the other one."""
     first, others = PostgresTables(team), PostgresTables(team)
 

@@ -230,9 +230,7 @@ def test_another_version_of_the_tables_is_one_line_also_while_it_is_open(two, se
     assert said(first) == {("q", "m0", "Ann"): 2}
 
 
-def test_tables_of_an_earlier_version_are_brought_up_to_date(
-    team: str, server: Server, tmp_path: Path, monkeypatch
-) -> None:
+def test_tables_of_an_earlier_version_are_brought_up_to_date(team, server, tmp_path, monkeypatch):
     latest = max(postgres.migrations("workbench_team"))
     (tmp_path / "next.sql").write_text("ALTER TABLE queries ADD COLUMN colour text", "utf-8")
     known = {**postgres.migrations("workbench_team"), latest + 1: tmp_path / "next.sql"}
@@ -333,9 +331,7 @@ def test_a_push_copies_what_a_store_has_and_again_copies_nothing(team: str, tmp_
         assert said(store) == {("q", "m0", "Ann"): 2} and store.holdouts.count("t", ["q"]) == 1
 
 
-def test_of_two_states_of_one_label_the_later_stands_and_another_query_of_that_id_stays_behind(
-    two, team: str, tmp_path: Path
-) -> None:
+def test_of_two_states_of_one_label_the_later_stands_and_another_query_of_that_id_stays_behind(two, team, tmp_path):
     first, _ = two
     label(first, "m1", 3)
     own_store(tmp_path / "own")  # later: m0 3, m1 given and taken back

@@ -32,9 +32,7 @@ OURS = [("a", 0.9), ("b", 0.8), ("c", 0.7), ("d", 0.6)]
         ([("a", 5.0), ("x", 4.0), ("b", 4.0)], False, ("x", "", "b"), "1 of the first 3 are others, 1 only tied"),
     ],
 )
-def test_places_differ_unless_equal_scores_explain_them(
-    engine: list[tuple[str, float]], cut: bool, sorts: tuple[str, str, str], words: str
-) -> None:
+def test_places_differ_unless_equal_scores_explain_them(engine, cut, sorts, words):
     found = compared("source_hybrid:0", engine, OURS, 10, cut)
     assert ("".join(found.others), "".join(found.moved), "".join(found.tied)) == sorts
     assert found.line == f"Fused by the source (source_hybrid:0) and fused here: {words}"

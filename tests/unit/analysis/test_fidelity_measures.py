@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
 
 
-def query(
-    recorded: str, ours: str, recorded_scores: Sequence[float] = (), our_scores: Sequence[float] = ()
-) -> QueryFidelity:
+def query(recorded, ours, recorded_scores=(), our_scores=()):
     """A letter a memory."""
     theirs, own = dict(zip(recorded, recorded_scores, strict=False)), dict(zip(ours, our_scores, strict=False))
     return QueryFidelity("q", "what?", tuple(recorded), tuple(ours), theirs, own)

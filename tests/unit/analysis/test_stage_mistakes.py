@@ -31,9 +31,7 @@ def lines(evidences: Sequence[Evidence], config: Any = None, grades: Any = None)
     return [one.line for one in found.found()]
 
 
-def traced(
-    q: int, lists: Mapping[str, Scored], output: Scored, kind: Any = "rerank", texts: Mapping[str, str] | None = None
-) -> Evidence:
+def traced(q, lists, output, kind="rerank", texts=None):
     """A query whose lists a fusion passes on in the order of the first, to a stage that returns `output`."""
     joined = tuple((key, None) for key, _ in next(iter(lists.values())))
     stages = (RecordedStage("fuse", "fusion", joined), RecordedStage("last", kind, output))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.supersession_signals import Signals, profile_of, signals_of
+from cems_workbench.analysis.supersession_signals import profile_of, signals_of
 from cems_workbench.records import Memory
 from cems_workbench.store.search.lexical.tokenizer import terms_of
 
 
-def signs(
-    older: str, newer: str, language: str = "english", titles: tuple[str | None, str | None] = (None, None)
-) -> Signals:
+def signs(older, newer, language="english", titles=(None, None)):
     """The signs of two texts whose terms are all rare."""
     one, other = Memory("o", older, title=titles[0]), Memory("n", newer, title=titles[1])
     return signals_of(profile_of(one, language), profile_of(other, language), lambda term: 1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -90,9 +89,7 @@ def test_change_that_leaves_the_memory_level_with_others_is_no_fix() -> None:
         ),
     ],
 )
-def test_parameter_of_the_rule_that_dropped_the_memory_is_the_fix(
-    changes: Mapping[str, Any], lists: Mapping[str, Mapping[str, float]], expected: str
-) -> None:
+def test_parameter_of_the_rule_that_dropped_the_memory_is_the_fix(changes, lists, expected):
     found = explain("t", evidence(lists), configured(changes), k=3)
     assert list(named(found)) == [expected], found.fix
 

@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.ranks import branch_of
-from cems_workbench.analysis.why import ListEntry, MemoryPath, cause, memory_path
-from cems_workbench.pipeline import Evidence
+from cems_workbench.analysis.why import ListEntry, cause, memory_path
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from tests.unit.pipeline.cases import NOW, evidence, trace
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
 
 
-def explained(
-    subject: Evidence, memory_id: str, k: int, changes: dict[str, Any] | None = None
-) -> tuple[MemoryPath, str]:
+def explained(subject, memory_id, k, changes=None):
     made = trace(subject, changes)
     path = memory_path(made, memory_id, k)
     return path, cause(path, made)

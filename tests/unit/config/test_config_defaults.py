@@ -107,9 +107,7 @@ def test_every_number_has_a_range_a_step_and_a_slider_within_it(subtests: pytest
             assert 0 < spec.step <= high - low
 
 
-def test_specified_parameters_cost_what_the_specification_says(
-    subtests: pytest.Subtests, specified_leaves: dict[str, Any]
-) -> None:
+def test_specified_parameters_cost_what_the_specification_says(subtests, specified_leaves):
     for spec in field_specs():
         if spec.path in specified_leaves:
             with subtests.test(path=spec.path):
@@ -285,9 +283,7 @@ def test_get_reads_a_dotted_path() -> None:
         ({"assembly.limit": None, "lists.first_stage_factor": 10}, {"vector": 150, "lexical": 50}),
     ],
 )
-def test_depths_grow_with_the_coarse_fetch_and_oversampling(
-    changes: dict[str, Any], depths: dict[str, int | None]
-) -> None:
+def test_depths_grow_with_the_coarse_fetch_and_oversampling(changes, depths):
     """ACE: 10 × 2 × 10 = 200 vector and 10 × 5 × 10 = 500 lexical hits."""
     ours = list_depths(with_values(PipelineConfig(), changes))
     assert {name: ours[name] for name in depths} == depths

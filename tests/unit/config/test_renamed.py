@@ -100,9 +100,7 @@ def test_the_next_rename_is_a_row_for_files_of_both_earlier_versions(monkeypatch
         ("", ""),
     ],
 )
-def test_a_renamed_word_of_the_command_line_is_a_row(
-    typed: str, present: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_renamed_word_of_the_command_line_is_a_row(typed, present, monkeypatch, caplog):
     rows = {
         "embed": "reindex",
         "report figures": "report plots",

@@ -21,9 +21,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> cw.LoadedEvidence:
     return cw.load_evidence(evidence_file(tmp_path_factory.mktemp("api")))
 
 
-def test_an_evaluation_is_that_of_the_command(
-    loaded: cw.LoadedEvidence, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_is_that_of_the_command(loaded, monkeypatch, capsys):
     from cems_workbench.cli import main
 
     monkeypatch.setattr(sys, "argv", ["cems_workbench", "evaluate", str(loaded.path), "--metric", MEASURES, "--json"])
@@ -67,9 +65,7 @@ def test_a_run_is_written_for_trec_eval(loaded: cw.LoadedEvidence, tmp_path: Pat
     assert path.read_text().splitlines()[0] == "q1 Q0 a 1 1.0 as_listed"
 
 
-def test_a_comparison_is_that_of_the_command(
-    loaded: cw.LoadedEvidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_is_that_of_the_command(loaded, tmp_path, monkeypatch, capsys):
     from cems_workbench.cli import main
 
     a, b = (str(cw.save_config(config, tmp_path / f"{config.name}.yaml")) for config in (AS_LISTED, OTHER_WAY))

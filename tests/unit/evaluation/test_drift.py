@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
 from cems_workbench.records import Query
 
 
-def gathered_later(
-    path: Path, queries: list[Query], cosines: Mapping[str, Mapping[str, float]], version: int = 2
-) -> Path:
+def gathered_later(path, queries, cosines, version=2):
     """A file of these queries after the store has changed; `cosines` are the lists of some of them."""
     header = Header("small", "store1", version, "minilm-2", dump_config(AS_LISTED), NOW.isoformat())
     with EvidenceFile.create(path, header, queries, []) as file:
@@ -80,9 +77,7 @@ def test_files_without_a_common_query_are_refused(before: Path, tmp_path: Path) 
         cw.drift(before, other)
 
 
-def test_the_command_says_it_and_asserts(
-    before: Path, after: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_it_and_asserts(before, after, monkeypatch, capsys):
     def command(*further: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["cems_workbench", "drift", str(before), str(after), *further])
         with pytest.raises(SystemExit) as stopped:

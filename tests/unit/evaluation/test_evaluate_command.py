@@ -119,9 +119,7 @@ def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(comman
     assert costs[0]["reranked"] == 0
 
 
-def test_compare_names_who_lost_and_guards_a_type(
-    command: Command, evidence: Path, as_listed: Path, other_way: Path
-) -> None:
+def test_compare_names_who_lost_and_guards_a_type(command, evidence, as_listed, other_way):
     arguments = (
         "compare",
         evidence,
@@ -177,9 +175,7 @@ def test_compare_names_who_lost_and_guards_a_type(
         (("compare", "nothing.evidence", "--config", "cems", "--config", "qmd"), "no such evidence file"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    command: Command, evidence: Path, arguments: tuple[str, ...], reason: str
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(command, evidence, arguments, reason):
     done = command(*(text.format(evidence=evidence) for text in arguments))
     assert done.code == 2
     assert reason in done.err and len(done.err.splitlines()) == 1
@@ -235,9 +231,7 @@ def test_two_configs_are_put_side_by_side_with_what_the_second_saves_and_breaks(
     assert {name: row["relevant"] for name, row in first["by_type"].items()} == {"temporal": 2, "other": 2}
 
 
-def test_losses_of_a_stream_are_those_of_the_file_in_memory(
-    command: Command, evidence: Path, as_listed: Path, other_way: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_losses_of_a_stream_are_those_of_the_file_in_memory(command, evidence, as_listed, other_way, monkeypatch):
     from cems_workbench.jobs import evaluation
 
     asked = ["evaluate", evidence, "--config", as_listed, "--config", other_way, "--losses", "--cutoff", 5, "--json"]

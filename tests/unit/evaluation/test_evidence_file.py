@@ -128,9 +128,7 @@ def test_an_addition_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_gathered_with_something_else_is_refused_with_the_reason_and_can_be_read(
-    tmp_path: Path, other: dict[str, Any], reason: str
-) -> None:
+def test_a_file_gathered_with_something_else_is_refused_with_the_reason_and_can_be_read(tmp_path, other, reason):
     path = tmp_path / "e.evidence"
     write(path, BOTH)
     with pytest.raises(InputError, match=reason):

@@ -143,9 +143,7 @@ def same(one: Evaluation, other: Evaluation) -> None:
 
 
 @pytest.mark.parametrize("portion", [9, 2048])
-def test_figures_of_a_stream_are_those_of_the_file_read_whole(
-    whole: Path, portion: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_of_a_stream_are_those_of_the_file_read_whole(whole, portion, monkeypatch):
     monkeypatch.setattr(evidence_file, "PORTION_QUERIES", portion)
     monkeypatch.setattr(evidence_file, "HASHED_WHOLE", 10)
     read = read_evidence_file(whole)
@@ -224,9 +222,7 @@ def test_parts_of_a_set_are_measured_as_the_set(whole: Path, tmp_path: Path) -> 
         (replace(HEADER, relevant_from=2), QUERIES[9:], "it counts grades from 2 as relevant, not from 1"),
     ],
 )
-def test_files_that_are_not_parts_of_one_set_are_refused(
-    tmp_path: Path, header: Header, queries: list[Query], said: str
-) -> None:
+def test_files_that_are_not_parts_of_one_set_are_refused(tmp_path, header, queries, said):
     parts = [write(tmp_path / "1.evidence", QUERIES[:9]), write(tmp_path / "2.evidence", queries, header=header)]
     with pytest.raises(InputError, match=said):
         EvidenceStream(parts)
@@ -270,9 +266,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_commands_take_several_files(
-    whole: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_take_several_files(whole, tmp_path, command, monkeypatch):
     parts = [write(tmp_path / f"{i}.evidence", QUERIES[i::2]) for i in range(2)]
     configs = []
     for config in (AS_LISTED, OTHER_WAY):

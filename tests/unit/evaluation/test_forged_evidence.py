@@ -46,9 +46,7 @@ def test_no_forged_file_is_taken_for_evidence(tmp_path: Path) -> None:
     assert not taken
 
 
-def test_a_file_is_looked_at_again_when_somebody_changed_it_and_only_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_looked_at_again_when_somebody_changed_it_and_only_then(tmp_path, monkeypatch):
     path = evidence_file(tmp_path)
     read_evidence_file(path)
     with monkeypatch.context() as patch:

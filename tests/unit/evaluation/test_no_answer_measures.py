@@ -130,9 +130,7 @@ def test_areas_are_those_of_scikit_learn(rows: list[tuple[float | None, bool]]) 
 
 @given(SIGNALS, st.data())
 @settings(max_examples=40)
-def test_a_resample_is_measured_as_the_queries_it_draws(
-    rows: list[tuple[float | None, bool]], data: st.DataObject
-) -> None:
+def test_a_resample_is_measured_as_the_queries_it_draws(rows, data):
     drawn = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=len(rows)))
     counts = np.bincount(drawn, minlength=len(rows)).astype(float)[None, :]
     rankings = of_signals(rows)
@@ -145,9 +143,7 @@ def test_a_resample_is_measured_as_the_queries_it_draws(
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=8), st.data())
 @settings(max_examples=60)
-def test_more_results_for_a_query_without_an_answer_never_measure_better(
-    shape: list[tuple[int, bool]], data: st.DataObject
-) -> None:
+def test_more_results_for_a_query_without_an_answer_never_measure_better(shape, data):
     def row(count: int, unanswerable: bool, first: float) -> tuple[list[str], list[float], dict[str, int], bool]:
         return (
             list("abcd"[:count]),

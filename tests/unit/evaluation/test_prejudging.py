@@ -113,9 +113,7 @@ def test_a_threshold_and_bands_of_the_config_go_before_the_judges_own(resources:
     assert {one.grade for one in resources.store.judgments.read(kind="model")} == {1}
 
 
-def test_pairs_without_a_score_are_named_and_a_judge_of_nothing_is_an_error(
-    resources: Resources, judge: Lengthy
-) -> None:
+def test_pairs_without_a_score_are_named_and_a_judge_of_nothing_is_an_error(resources, judge):
     found = prelabel([("q", "m0"), ("q", "silent"), ("gone", "m0"), ("q", "gone")], PipelineConfig(), resources)
     assert (set(found.scores), found.failed) == ({("q", "m0")}, {("q", "silent"): "empty reply: nothing"})
     with pytest.raises(ModelError, match="lengthy judged nothing: empty reply"):

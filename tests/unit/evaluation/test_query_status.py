@@ -65,9 +65,7 @@ def test_statuses(grades: dict[str, int], expected: tuple[str, int | None, str |
 @pytest.mark.parametrize(
     ("relevant_from", "expected"), [(1, ("low", 1, "a")), (2, ("low", 2, "b")), (3, ("missed", 6, "f"))]
 )
-def test_the_query_set_says_from_which_grade_on_is_relevant(
-    relevant_from: int, expected: tuple[str, int | None, str | None]
-) -> None:
+def test_the_query_set_says_from_which_grade_on_is_relevant(relevant_from, expected):
     grades = {"a": 1, "b": 2, "f": 3}
     assert relevant(grades, relevant_from) == {"f"} | ({"b"} if relevant_from < 3 else set()) | (
         {"a"} if relevant_from < 2 else set()

@@ -63,9 +63,7 @@ def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> No
          "interval over 120 queries.", ("new: 7 queries lack scores",)),
     ],
 )  # fmt: skip
-def test_a_test_is_the_only_verdict_and_what_was_not_measured_comes_first(
-    differences: list[float], p: float, line: str, lacking: tuple[str, ...]
-) -> None:
+def test_a_test_is_the_only_verdict_and_what_was_not_measured_comes_first(differences, p, line, lacking):
     """`ci check` said "cannot tell", then "LOSS, sure", and last what was not measured (found beside peers, 29 November 2026)."""
     guard = NoLoss(NDCG, level=0.05)
     found = verdict_of_values(NAMES, NDCG, np.array(differences), None, 0.0, False, lacking)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -317,9 +316,7 @@ def test_observations_and_runs(name: str, text: str, tmp_path: Path) -> None:
         (lambda: RUN | {"outputs": {"documents": []}}, [0]),
     ],
 )
-def test_an_output_without_documents_is_not_recorded(
-    change: Callable[[], dict[str, Any]], answers: list[int] | None, tmp_path: Path
-) -> None:
+def test_an_output_without_documents_is_not_recorded(change, answers, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(change()))
     parsed = read(path)
@@ -539,9 +536,7 @@ class TestSpans:
         "row", [flattened(), nested(), columns(), otlp(flattened())], ids=["dotted", "nested", "columns", "otlp"]
     )
     @pytest.mark.parametrize("suffix", ["jsonl", "json"])
-    def test_a_retriever_span_reads_the_same_in_every_form(
-        self, row: dict[str, Any], suffix: str, tmp_path: Path
-    ) -> None:
+    def test_a_retriever_span_reads_the_same_in_every_form(self, row, suffix, tmp_path):
         path = lines(tmp_path / f"spans.{suffix}", row)
         assert detect(path) == "openinference-spans"
         parsed = read(path)
@@ -585,9 +580,7 @@ class TestSpans:
             ({"retrieval.documents": '[{"document.id": "m01"}, {"docum'}, None),  # cut by a limit of length
         ],
     )
-    def test_a_span_that_does_not_say_what_it_returned_has_no_recorded_answer(
-        self, attributes: dict[str, Any], results: int | None, tmp_path: Path
-    ) -> None:
+    def test_a_span_that_does_not_say_what_it_returned_has_no_recorded_answer(self, attributes, results, tmp_path):
         span = flattened("nothing there?")
         span["attributes"] = {"openinference.span.kind": "RETRIEVER", "input.value": "nothing there?", **attributes}
         parsed = read(lines(tmp_path / "a.jsonl", span))

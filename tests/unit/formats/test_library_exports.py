@@ -318,9 +318,7 @@ def rows_with(name: str, *values: float) -> str:
         ("distance", [0.0], [0.0], "is smaller for what is nearer"),
     ],
 )
-def test_distance_is_told_from_a_score_by_its_course(
-    name: str, values: list[float], scores: list[float], note: str
-) -> None:
+def test_distance_is_told_from_a_score_by_its_course(name, values, scores, note):
     response = parse_response(rows_with(name, *values))
     assert [row.score for row in response.returned] == scores
     assert [row.memory_id for row in response.returned] == [f"m{n}" for n in range(len(values))]
@@ -379,9 +377,7 @@ def in_every_shape(answers: list[list[dict[str, object]]]) -> dict[str, str]:
         ("score", [[0.1, 0.8, 0.3], [0.1, 0.3]], 1, ""),
     ],
 )
-def test_sign_of_scores_is_that_of_all_answers_of_a_file(
-    name: str, answers: list[list[float]], sign: int, note: str
-) -> None:
+def test_sign_of_scores_is_that_of_all_answers_of_a_file(name, answers, sign, note):
     """pymilvus 3.0.2 and FalkorDB 4.16.3, run on 2026-11-29: the shape of a file says nothing of its numbers."""
     for shape, text in in_every_shape([hits(name, *values) for values in answers]).items():
         recording = parse_recording(text)

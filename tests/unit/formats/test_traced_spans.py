@@ -261,9 +261,7 @@ def test_without_documents_of_its_own_a_query_returned_what_its_last_stage_did()
         ([*HYBRID, retriever("bm25", 6, FAISS)], "lists", "bm25: two spans have its id; the first in the file counts"),
     ],
 )
-def test_a_contradiction_is_taken_and_named_at_its_stage(
-    spans: list[dict[str, Any]], stage_name: str, said: str
-) -> None:
+def test_a_contradiction_is_taken_and_named_at_its_stage(spans, stage_name, said):
     (query,) = converted(*spans)
     assert any(line.startswith(said) for line in query.warnings[stage_name]), query.warnings
 

@@ -29,9 +29,7 @@ def resources(store: Store) -> Resources:
     return Resources(store, Counting(), Servers("", "", "", None, None, None))
 
 
-def test_a_stopped_gather_keeps_what_it_has_and_the_next_goes_on(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_gather_keeps_what_it_has_and_the_next_goes_on(resources, monkeypatch):
     memory, asked, real = EvidenceMemory(), [], evidence_memory.gather_lists
     first = BackgroundEvidence(memory, QUERIES, CONFIG, resources)
 
@@ -51,9 +49,7 @@ def test_a_stopped_gather_keeps_what_it_has_and_the_next_goes_on(
     assert second.key == first.key and second.total == 3
 
 
-def test_it_stands_still_between_batches_while_a_page_is_at_work(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_stands_still_between_batches_while_a_page_is_at_work(resources, monkeypatch):
     foreground, searched = ForegroundGate(quiet_s=0, max_wait_s=600), []
     real_lists, real_scores = evidence_memory.gather_lists, evidence_memory.gather_scores
 

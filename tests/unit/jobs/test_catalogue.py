@@ -64,9 +64,7 @@ def test_what_this_version_cannot_read_is_not_offered_and_an_experiment_is_a_pro
     assert problem.startswith(f"{experiment_name('try', lost.id)} cannot be read: ") and "warp" in problem
 
 
-def test_on_the_command_line_a_file_goes_before_a_preset_of_the_same_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_the_command_line_a_file_goes_before_a_preset_of_the_same_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert config_named(None, Path("qmd"), "cems").config == preset("qmd").config
     Path("qmd").write_text(dump_config(SET), encoding="utf-8")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -103,9 +102,7 @@ def test_no_more_rows_are_read_a_second_than_was_said(reading: float, seconds: f
     assert clock.now - begun == pytest.approx(seconds) and bool(clock.waits) == waited
 
 
-def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(store, monkeypatch):
     slept: list[float] = []
     clock = Waiting()
 
@@ -241,9 +238,7 @@ States = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4), max_size=
 @partly
 @settings(max_examples=EXAMPLES // 2)
 @given(st.lists(States, min_size=2, max_size=3))
-def test_the_store_follows_the_source(
-    tmp_path_factory: pytest.TempPathFactory, empty_store: Path, states: list[dict[str, int]]
-) -> None:
+def test_the_store_follows_the_source(tmp_path_factory, empty_store, states):
     with Store.open(shutil.copytree(empty_store, tmp_path_factory.mktemp("followed") / "store")) as store:
         source = Planted()
         for state in states:
@@ -276,9 +271,7 @@ def resources(store: Store, monkeypatch: pytest.MonkeyPatch) -> Resources:
 SETTINGS = Settings.model_construct(set(), embedder="shorter")
 
 
-def test_connecting_searches_with_the_embedder_that_was_stated(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connecting_searches_with_the_embedder_that_was_stated(resources, monkeypatch):
     planted(monkeypatch, Planted({"a": taken("a")}))
     wanted = source_specs(resources, "postgresql://me:s3cret@here/cems")
     found = connect(resources, SETTINGS, wanted)
@@ -297,9 +290,7 @@ def test_connecting_searches_with_the_embedder_that_was_stated(
     assert resources.store.memories.count() == 1
 
 
-def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remembered(
-    resources: Resources, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remembered(resources, monkeypatch):
     source = Planted({name: taken(name) for name in "abc"}, fails_after=2)
     planted(monkeypatch, source)
     mapping = read_mapping("id: key", "the mapping")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from searches import planned
@@ -81,9 +80,7 @@ def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_
     assert read_back(text, "env", "read").rerank == usual.rerank
 
 
-def test_the_card_in_an_export_and_the_command_say_the_same_figures(
-    evidence: EvidenceSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_in_an_export_and_the_command_say_the_same_figures(evidence, tmp_path, monkeypatch, capsys):
     result = run_search(planned(evidence.path, "lists.vector.weight=0.5:2.5:1"))
     out = tmp_path / "best.env"
     (ranking,) = write_proposal(result, out, card_of(result, "2026-09-01"))

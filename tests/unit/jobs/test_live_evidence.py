@@ -79,9 +79,7 @@ def order(config: PipelineConfig, resources: Resources) -> list[str]:
     return [hit.memory_id for hit in ranked.hits]
 
 
-def test_a_command_asks_the_running_system_anew_and_takes_its_own_lists_from_the_shelf(
-    resources: Resources, source: Changing
-) -> None:
+def test_a_command_asks_the_running_system_anew_and_takes_its_own_lists_from_the_shelf(resources, source):
     for config, asked in ((LIVE, 2), (OWN, 0)):
         source.texts, source.order = [], "ab"
         ensure_evidence(config, SELECTION, (), resources)
@@ -101,9 +99,7 @@ def test_configs_of_one_command_share_what_was_answered_since_it_began(resources
     assert source.texts == [query.query for query in QUERIES]
 
 
-def test_a_page_shows_what_was_answered_says_when_and_asks_again_on_request(
-    resources: Resources, source: Changing
-) -> None:
+def test_a_page_shows_what_was_answered_says_when_and_asks_again_on_request(resources, source):
     begun = datetime.now(UTC)
     gather_evidence(LIVE, SELECTION, (), resources)
     source.order = "ba"
@@ -126,9 +122,7 @@ def test_asking_again_leaves_the_evidence_of_other_configs(resources: Resources)
     assert found is not None and found.answered == ""
 
 
-def test_a_system_that_is_away_ends_the_gather_and_no_list_of_the_store_stands_for_its(
-    resources: Resources, source: Changing
-) -> None:
+def test_a_system_that_is_away_ends_the_gather_and_no_list_of_the_store_stands_for_its(resources, source):
     source.away = True
     with pytest.raises(
         SourceError,
@@ -147,9 +141,7 @@ def test_a_store_of_no_running_system_has_no_such_evidence(store: Store) -> None
         gather_evidence(LIVE, SELECTION, (), alone)
 
 
-def test_in_memory_it_is_asked_once_by_this_process_never_from_the_shelf_and_again_on_request(
-    resources: Resources, source: Changing
-) -> None:
+def test_in_memory_it_is_asked_once_by_this_process_never_from_the_shelf_and_again_on_request(resources, source):
     gather_evidence(LIVE, SELECTION, (), resources)
     source.texts, source.order = [], "ba"
     memory = EvidenceMemory()

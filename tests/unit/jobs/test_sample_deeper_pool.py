@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cems_workbench import formats
@@ -32,9 +30,7 @@ def test_it_judges_what_nobody_had_judged_and_nothing_that_did_not_exist_yet_is_
 
 
 @pytest.mark.thorough
-def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_models(
-    sample_store: Path, tmp_path: Path
-) -> None:
+def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_models(sample_store, tmp_path):
     with copied(sample_store, tmp_path) as store:
         before = store.judgments.read()
         assert (len(before), {judgment.kind for judgment in before}) == (1241, {"human"})

@@ -64,9 +64,7 @@ def test_a_source_that_is_as_the_store_has_it_is_well(store: Store, monkeypatch:
     )
 
 
-def test_what_changed_there_and_whose_vectors_nobody_named_is_said_with_what_to_do(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_changed_there_and_whose_vectors_nobody_named_is_said_with_what_to_do(store, monkeypatch):
     source = Planted({"a": taken("a")})
     take_snapshot(store, source, NOW)
     source.memories["b"] = taken("b")
@@ -76,9 +74,7 @@ def test_what_changed_there_and_whose_vectors_nobody_named_is_said_with_what_to_
     assert "which takes what changed" in found.advice and "--embedder MODEL" in found.advice
 
 
-def test_an_embedder_of_another_model_is_named_beside_the_one_that_made_them(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_embedder_of_another_model_is_named_beside_the_one_that_made_them(store, monkeypatch):
     source = Planted({"a": taken("a")})
     report = take_snapshot(store, source, NOW)
     store.sources.name_embedder(report.source_id, "ollama:counting", "counting")
@@ -88,9 +84,7 @@ def test_an_embedder_of_another_model_is_named_beside_the_one_that_made_them(
     assert found.advice == "set CEMS_WORKBENCH_EMBEDDER to ollama:counting"
 
 
-def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(
-    store: Store, monkeypatch: pytest.MonkeyPatch, over: threading.Event
-) -> None:
+def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(store, monkeypatch, over):
     broken = Planted({name: taken(name) for name in "abcd"}, fails_after=2, address="chroma://away:1/x")
     with pytest.raises(SourceError):
         take_snapshot(store, broken, NOW)
@@ -112,9 +106,7 @@ def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(
     assert [each.finding.partition(";")[0] for each in rest] == ["no answer within 0.3 s"] * 3
 
 
-def test_doctor_has_a_check_for_each_source_and_none_where_there_is_no_source(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_has_a_check_for_each_source_and_none_where_there_is_no_source(store, monkeypatch):
     source = Planted({"a": taken("a")})
     report = take_snapshot(store, source, NOW)
     store.sources.name_embedder(report.source_id, "counting", "counting")

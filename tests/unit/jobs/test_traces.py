@@ -179,9 +179,7 @@ def of_own_ids(ids: Callable[[str, str, int], str | None]) -> list[tuple[str, li
         (lambda name, text, i: f"{name} {text}", 8, True),
     ],
 )
-def test_ids_of_a_list_or_of_the_pipeline_are_the_stored_memories_of_their_texts(
-    store: Store, tmp_path: Path, ids: Callable[[str, str, int], str], renamed: int, apart: bool
-) -> None:
+def test_ids_of_a_list_or_of_the_pipeline_are_the_stored_memories_of_their_texts(store, tmp_path, ids, renamed, apart):
     """Devwhisper#266 (2026-08-16) and langchain4j#5974 (2026-08-06): every retriever numbers the same texts in its own way."""
     kept = [Memory(f"n-{text}", f"The {text} of the depot") for text in ("gate", "badge", "invoice", "fork")]
     store.add(ParsedInput("m", "memories-jsonl", memories=tuple(kept)))
@@ -251,9 +249,7 @@ def test_the_cutoff_of_why_is_that_of_the_set_and_not_of_one_answer(store: Store
     )  # not the two of its longest answer: losses count in 10
 
 
-def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_comes_after_its_id_reaches_store_and_evidence(store, tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "PORTION_TRACES", 1)
     bare = json.loads(json.dumps(HYBRID))
     for one in bare:
@@ -296,9 +292,7 @@ def test_an_undo_puts_back_the_stages_that_an_import_replaced(store: Store, tmp_
     assert after.evidences["q1"].recorded == before.evidences["q1"].recorded
 
 
-def test_of_a_query_traced_twice_the_last_trace_counts(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_query_traced_twice_the_last_trace_counts(store, tmp_path, monkeypatch):
     """A second run appended to the file of the first, in one portion and in two."""
     changed = [*HYBRID[:4], reranker("cross-encoder", 4, FUSED, [("d", 0.9)])]
     path = written(tmp_path / "mine.jsonl", ("q1", HYBRID), ("q2", HYBRID))

@@ -75,9 +75,7 @@ def test_a_stopped_search_keeps_its_scores_and_the_next_begins_with_them(evidenc
     assert finished.tuned.validation == whole.tuned.validation is not None
 
 
-def test_scores_belong_to_evidence_measures_and_seed_so_that_another_search_has_a_file_of_its_own(
-    evidence: Path,
-) -> None:
+def test_scores_belong_to_evidence_measures_and_seed_so_that_another_search_has_a_file_of_its_own(evidence):
     search = planned(evidence)
     run_search(search)
     other = planned(evidence, settings=SearchSettings("project", 3, 0.25, 40, seed=1))

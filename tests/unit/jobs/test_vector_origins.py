@@ -146,9 +146,7 @@ def test_equal_texts_may_share_a_vector(store: Store) -> None:
     assert not [one for one in connected(store, source_of(rows, contents))[1].mismatches if one.kind == "shared"]
 
 
-def test_of_many_vectors_a_sample_is_compared_and_all_if_it_fails(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_vectors_a_sample_is_compared_and_all_if_it_fails(store, monkeypatch):
     monkeypatch.setattr(embedder_match, "FEW_VECTORS", 25)
     rows = vectors(Words())
     source = source_of(rows)
@@ -224,9 +222,7 @@ def test_why_repeats_what_connect_found_where_all_vectors_are_of_another_text(st
     )
 
 
-def test_a_few_vectors_of_another_model_among_many_are_found_as_the_outlying_ones(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_vectors_of_another_model_among_many_are_found_as_the_outlying_ones(store, monkeypatch):
     """Planted fault `vectors-few-other-model` (2026-11-29): 8 of 438, and `connect` said 20 of 20 reproduced."""
     monkeypatch.setattr(embedder_match, "FEW_VECTORS", 25)
     monkeypatch.setattr(embedder_match, "MOST_SUSPECTS", 4)

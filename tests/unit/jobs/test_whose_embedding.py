@@ -57,9 +57,7 @@ def identified(store: Store, source: Planted, embedder: Words, stated: bool = Fa
         (PREFIX, lambda title, content: f"passage: {content}"),
     ],
 )
-def test_the_text_that_reproduces_the_vectors_is_found_and_kept(
-    store: Store, form: str, embedded: Callable[[str, str], str], chunked: bool
-) -> None:
+def test_the_text_that_reproduces_the_vectors_is_found_and_kept(store, form, embedded, chunked):
     said = identified(store, source_of(embedded, Words(), chunked), Words())
     assert said.startswith("embedder words: 12 of 12 stored vectors reproduced, lowest cosine 1.0000")
     assert ("of another text than the content" in said) == (form != "content") and "named" not in said
@@ -75,9 +73,7 @@ def test_the_text_that_reproduces_the_vectors_is_found_and_kept(
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_an_edited_memory_of_one_chunk_keeps_what_its_source_has_around_the_content(
-    store: Store, ascii_only: bool
-) -> None:
+def test_an_edited_memory_of_one_chunk_keeps_what_its_source_has_around_the_content(store, ascii_only):
     def value(content: str) -> str:
         return json.dumps({"kind": "note", "text": content}, ensure_ascii=ascii_only)
 

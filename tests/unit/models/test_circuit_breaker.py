@@ -71,9 +71,7 @@ def test_an_answer_ends_the_matter(breaker: CircuitBreaker, clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_one_probes_and_the_others_wait_for_what_it_finds(
-    breaker: CircuitBreaker, clock: Clock, comes_back: bool
-) -> None:
+def test_one_probes_and_the_others_wait_for_what_it_finds(breaker, clock, comes_back):
     breaker.failed("a", AWAY, 0.0)
     clock.now += MIN_PAUSE_S
     assert breaker.refusal("a") is None  # this one probes
@@ -138,12 +136,7 @@ def over_llama_cpp(url: str, breaker: CircuitBreaker) -> PairScorer:
 
 
 @pytest.mark.parametrize("make", [over_ollama, over_llama_cpp])
-def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(
-    make: Callable[[str, CircuitBreaker], PairScorer],
-    sleeping_server: tuple[str, Callable[[], None]],
-    breaker: CircuitBreaker,
-    clock: Clock,
-) -> None:
+def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(make, sleeping_server, breaker, clock):
     url, wake = sleeping_server
     texts = [f"text {number}" for number in range(12)]
     assert all(pair.raw is None for pair in make(url, breaker).score("q", texts))
@@ -156,9 +149,7 @@ def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(
     assert not breaker.refusal(url)
 
 
-def test_a_hundred_queries_try_a_dead_server_as_often_as_one(
-    breaker: CircuitBreaker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hundred_queries_try_a_dead_server_as_often_as_one(breaker, monkeypatch):
     url = nobody()
     opened: list[str] = []
     real = ollama.open_client

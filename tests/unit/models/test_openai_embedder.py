@@ -272,9 +272,7 @@ class TestSecrets:
     )
     @pytest.mark.parametrize("with_key", [True, False])
     @pytest.mark.parametrize("place", ["bob-token:pa55word%21@{host}", "{host}/v1?key=" + KEY])
-    def test_in_no_error_traceback_log_or_repr(
-        self, reply: Reply, place: str, with_key: bool, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_in_no_error_traceback_log_or_repr(self, reply, place, with_key, caplog):
         caplog.set_level(logging.DEBUG)
         with serving(lambda *_: reply) as server:
             url = "http://" + place.format(host=server.url.removeprefix("http://"))

@@ -191,9 +191,7 @@ THRESHOLDS = st.fixed_dictionaries(
     by=st.floats(0, 3),
     rule=st.sampled_from(["any", "all"]),
 )
-def test_raising_a_threshold_never_returns_more_and_off_is_the_ranking_as_it_was(
-    lists: dict[str, dict[str, float]], low: dict[str, float], raised: str, by: float, rule: str
-) -> None:
+def test_raising_a_threshold_never_returns_more_and_off_is_the_ranking_as_it_was(lists, low, raised, by, rule):
     ordered = {name: dict(sorted(hits.items(), key=lambda hit: -hit[1])) for name, hits in lists.items()}
     found = evidence(ordered)
     config = configured({**low, "abstain.rule": rule})

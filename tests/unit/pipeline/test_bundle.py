@@ -80,9 +80,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_bundle_is_one_line_naming_file_and_field(
-    change: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_broken_bundle_is_one_line_naming_file_and_field(change, message, tmp_path):
     path = tmp_path / "bundle.json"
     path.write_text(json.dumps(GOOD | change))
     with pytest.raises(InputError) as caught:

@@ -102,9 +102,7 @@ def test_a_long_sentence_is_windowed_around_its_match() -> None:
 
 
 @given(st.text(alphabet="abc .!?\n", max_size=200), st.text(alphabet="abc ", max_size=10), st.integers(1, 50))
-def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(
-    content: str, query: str, size: int
-) -> None:
+def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(content, query, size):
     chunk = term_overlap(content, query, size)
     assert len(chunk) <= size
     assert chunk in content

@@ -31,9 +31,7 @@ def kinds(query: str) -> set[str]:
     ("query", "domain", "stopwords", "conversational"),
     [(WIRED, 1 / 8, 7 / 8, True), (HYBRID, 0 / 5, 2 / 5, False), (TOKEN, 1 / 5, 2 / 5, False)],
 )
-def test_the_three_queries_of_the_ace_document(
-    query: str, domain: float, stopwords: float, conversational: bool
-) -> None:
+def test_the_three_queries_of_the_ace_document(query, domain, stopwords, conversational):
     found = features(query, TERMS)
     assert (found.domain_signal, found.stopword_ratio, found.has_code) == (domain, stopwords, False)
     assert is_conversational(found, Conversational()) is conversational

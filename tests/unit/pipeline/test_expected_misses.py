@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.jobs.factory import servers
@@ -87,9 +84,7 @@ def results(evidence: Evidence, config: PipelineConfig = CONFIG) -> list[tuple[s
     return [(result.memory_id, result.score) for result in replay(evidence, config).results]
 
 
-def test_live_replayed_and_batched_the_same_candidates_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_replayed_and_batched_the_same_candidates_are_read(tmp_path, monkeypatch):
     queries = [some_evidence(seed, 30 + seed * 6) for seed in range(8)]
     read = 0
     with Store.open(tmp_path / "store") as store:
@@ -98,9 +93,7 @@ def test_live_replayed_and_batched_the_same_candidates_are_read(
         for evidence, raw in queries:
             oracle = Oracle(raw)
 
-            def asking(
-                backend: str, request: object, use: Callable[[Oracle], Any], oracle: Oracle = oracle
-            ) -> tuple[Oracle, None, Any]:
+            def asking(backend, request, use, oracle=oracle):
                 return oracle, None, use(oracle)
 
             monkeypatch.setattr(scoring, "score_with", asking)

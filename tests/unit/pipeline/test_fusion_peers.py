@@ -74,9 +74,7 @@ def test_dbsf_explains_a_contribution_and_weights_it() -> None:
     ],
     ids=["weights", "weight 0", "k 60"],
 )
-def test_rank_divided_rrf_gives_the_scores_of_qdrant(
-    k: int, weights: tuple[float, float], expected: dict[str, float]
-) -> None:
+def test_rank_divided_rrf_gives_the_scores_of_qdrant(k, weights, expected):
     changes = {
         "fusion.method": "rank_divided_rrf",
         "fusion.k": k,

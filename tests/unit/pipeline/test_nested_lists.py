@@ -215,9 +215,7 @@ def test_one_list_is_left_alone_only_when_no_other_was_searched() -> None:
         (None, None, 0.9),
     ],
 )
-def test_projects_are_compared_as_source_references_begin(
-    source_ref: str | None, project: str | None, factor: float
-) -> None:
+def test_projects_are_compared_as_source_references_begin(source_ref, project, factor):
     given = evidence(A=memory("A", source_ref=source_ref, project=project))
     asked = replace(given, project="org/repo")
     for seen, key in ((asked, "A"), (redacted(asked, b"k" * 32), "m-001")):

@@ -65,9 +65,7 @@ def test_stages_are_the_recorded_ones_under_every_preset() -> None:
         ("nowhere", 2, "", "never"),
     ],
 )
-def test_a_memory_is_lost_at_the_stage_after_which_it_is_never_within_k(
-    memory_id: str, k: int, stage: str, manner: str
-) -> None:
+def test_a_memory_is_lost_at_the_stage_after_which_it_is_never_within_k(memory_id, k, stage, manner):
     trace = replay(traced(HYBRID), PipelineConfig())
     branch = branch_of(trace, memory_id, k)
     assert branch is not None and (branch.stage, branch.manner) == (stage, manner)
@@ -81,9 +79,7 @@ def test_a_memory_is_lost_at_the_stage_after_which_it_is_never_within_k(
         (5, {"a": None, "b": None, "c": "topk", "d": "topk", "e": "min_score", "f": "min_score", "x": ""}),
     ],
 )
-def test_one_list_a_filter_and_a_cut_lose_what_retrieval_observatory_says(
-    k: int, stages: dict[str, str | None]
-) -> None:
+def test_one_list_a_filter_and_a_cut_lose_what_retrieval_observatory_says(k, stages):
     """Recorded from retrieval-observatory 0.8.0 by benchmarks/observatory_agree.py, whose `retained_below_cutoff` is b at 1.
 
     A filter that kept the order was blamed for what the cut took (found beside peers, 29 November 2026).

@@ -149,9 +149,7 @@ THRESHOLDS = st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0])
 
 
 @given(VOCABULARIES, PAIRS, THRESHOLDS, st.data())
-def test_a_query_of_known_words_is_never_changed(
-    words: dict[str, int], pairs: list[LearnedPair], threshold: float, data: st.DataObject
-) -> None:
+def test_a_query_of_known_words_is_never_changed(words, pairs, threshold, data):
     query = " ".join(data.draw(st.lists(st.sampled_from(sorted(words)), max_size=5))) if words else ""
     assert corrected(query, words, pairs, threshold) == query
 
@@ -173,9 +171,7 @@ def plain_osa(a: str, b: str) -> int:
     st.dictionaries(st.text("xyzw", min_size=1, max_size=14), st.integers(1, 3)),
 )
 @pytest.mark.parametrize("threshold", [0.5, 0.6, 0.75, 0.8, 0.9])
-def test_the_store_word_found_is_the_best_of_all_by_a_distance_computed_plainly(
-    threshold: float, word: str, words: dict[str, int]
-) -> None:
+def test_the_store_word_found_is_the_best_of_all_by_a_distance_computed_plainly(threshold, word, words):
     alike = {other: 1 - plain_osa(word, other) / max(len(word), len(other)) for other in words}
     reached = [other for other in words if alike[other] >= threshold - 1e-9]
     best = min(reached, key=lambda other: (-alike[other], -words[other], other), default=word)
@@ -191,9 +187,7 @@ QUERIES = st.one_of(
 
 
 @given(QUERIES, VOCABULARIES | st.dictionaries(st.text(max_size=9), st.integers(1, 5)), PAIRS, THRESHOLDS)
-def test_correcting_again_changes_nothing(
-    query: str, words: dict[str, int], pairs: list[LearnedPair], threshold: float
-) -> None:
+def test_correcting_again_changes_nothing(query, words, pairs, threshold):
     once = correct(query, Vocabulary(words), pairs, config(threshold))
     assert correct(once.query, Vocabulary(words), pairs, config(threshold)) == CorrectedQuery(once.query)
     for one in once.corrections:

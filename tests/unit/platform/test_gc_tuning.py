@@ -29,9 +29,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_after_a_while(
-    done: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_after_a_while(done, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(start_up, "time", clock)
     watch = start_up._FreezeLongLived()

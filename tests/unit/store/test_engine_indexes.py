@@ -311,9 +311,7 @@ def test_a_damaged_index_says_so(tmp_path: Path) -> None:
     [("sample", SAMPLE_DATA / "memories.jsonl"), ("sessions", Path("sessions/memories.jsonl"))],
     ids=["sample", "sessions"],
 )
-def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(
-    shared: Path, tmp_path: Path, recording: str, memories: Path
-) -> None:
+def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(shared, tmp_path, recording, memories):
     answers = json.loads((shared / "cems" / f"{recording}.json").read_text("utf-8"))["answers"]
     rows = [json.loads(line) for line in (shared / "cems" / memories).read_text("utf-8").splitlines()]
     chunks = [

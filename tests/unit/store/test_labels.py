@@ -341,8 +341,6 @@ def test_a_label_that_nothing_answers_counts_in_evidence_and_is_taken_back_with_
     assert measurable(evidence.queries, told) == list(evidence.queries)
 
 
-
-
 @pytest.fixture
 def three(store: Store) -> Store:
     """Three memories, and an edge of a file from c to a."""
@@ -388,9 +386,7 @@ def test_a_skip_is_of_one_person_and_changes_no_verdict(three):
     three.supersessions.decide("b", "a", "accepted", ANN)
     three.supersessions.decide("b", "a", "skipped", BO)
     assert [one.verdict for one in three.supersessions.standing()] == ["accepted"]
-    assert [one.author for one in three.supersessions.skipped(BO)] == [
-        BO
-    ] and not three.supersessions.skipped(ANN)
+    assert [one.author for one in three.supersessions.skipped(BO)] == [BO] and not three.supersessions.skipped(ANN)
     three.supersessions.undo(BO)
     assert not three.supersessions.skipped(BO)
 
@@ -403,9 +399,7 @@ def test_a_rejected_edge_of_a_file_stays(three):
 def test_the_decision_of_a_colleague_becomes_an_edge_of_this_store(three):
     three.supersessions.decide("b", "a", "skipped", BO)
     with three.team.transaction() as session:
-        session.change(
-            "UPDATE supersession_decisions SET verdict = 'accepted' WHERE decided_by = ?", [BO]
-        )
+        session.change("UPDATE supersession_decisions SET verdict = 'accepted' WHERE decided_by = ?", [BO])
     assert three.supersessions.apply() == 1 and three.supersessions.apply() == 0
     assert Relation("b", "a", SUPERSEDES, 1.0, BO) in edges(three)
 
@@ -465,7 +459,7 @@ def test_who_looked_is_kept_with_the_set(tmp_path):
 
 FILES = ("a/memories.jsonl", "b/memories.jsonl", "upload.jsonl")
 WIDE = GradeScale(tuple((grade, f"Grade {grade}") for grade in range(-1, 5)))
-SEQUENCES = 300 if THOROUGH else 10
+SEQUENCES = 300 if THOROUGH else 5
 
 
 def random_input(chance: random.Random) -> ParsedInput:

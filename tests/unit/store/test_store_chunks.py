@@ -305,9 +305,7 @@ def test_another_model_is_refused_and_so_is_another_length(filled: Store, embedd
         filled.indexes.check("hash-16", 8)
 
 
-def test_vectors_of_two_embedders_stand_side_by_side(
-    filled: Store, embedder: HashEmbedder, other_embedder: HashEmbedder
-) -> None:
+def test_vectors_of_two_embedders_stand_side_by_side(filled, embedder, other_embedder):
     filled.indexes.refresh(embedder)
     filled.indexes.rebuild(other_embedder)
     filled.indexes.check("hash-16", 16)

@@ -124,9 +124,7 @@ def test_closing_while_others_read_ends_them_with_a_clear_error(tmp_path: Path) 
         unexpected: list[BaseException] = []
         started = threading.Barrier(5)
 
-        def read(
-            store: Store = store, unexpected: list[BaseException] = unexpected, started: threading.Barrier = started
-        ) -> None:
+        def read(store=store, unexpected=unexpected, started=started):
             started.wait()
             try:
                 while True:
@@ -247,9 +245,7 @@ def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         assert memory_limit(store) == before
 
 
-def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
-    two_threads: None, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(two_threads, store, monkeypatch):
     put_changed(store, monkeypatch)
     assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
 
@@ -284,9 +280,7 @@ def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
     assert store.memories.read(["m"])["m"].content == "tea. green"
 
 
-def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(store, monkeypatch):
     monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
     monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)

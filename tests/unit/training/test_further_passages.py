@@ -98,9 +98,7 @@ def test_a_question_and_a_conclusion_ask_for_the_abstract_without_it(tmp_path: P
 
 
 @pytest.mark.parametrize("mark", [":", "."])
-def test_a_trial_is_asked_by_title_conclusion_and_comparison_but_its_body_is_not_read(
-    tmp_path: Path, mark: str
-) -> None:
+def test_a_trial_is_asked_by_title_conclusion_and_comparison_but_its_body_is_not_read(tmp_path, mark):
     sections = [
         ("TITLE", "Tea for sleep"),
         ("ABSTRACT.METHODS", "Ten drank tea. Ten drank milk."),

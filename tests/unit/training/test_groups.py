@@ -64,9 +64,7 @@ def test_some_groups_have_no_answer_and_most_have(groups: Groups) -> None:
 
 
 @given(st.integers(0, 8), st.integers(1, 600), st.integers(0, 99), st.sets(st.integers(0, 8), max_size=4))
-def test_a_window_is_a_run_of_sentences_around_its_own_and_without_what_is_avoided(
-    at: int, aim: int, seed: int, avoid: set[int]
-) -> None:
+def test_a_window_is_a_run_of_sentences_around_its_own_and_without_what_is_avoided(at, aim, seed, avoid):
     text = window(SENTENCES, at, aim, random.Random(seed), avoid=tuple(avoid))
     if at in avoid:
         assert text is None

@@ -153,9 +153,7 @@ RERANKING = {"rerank.backend": "cross_encoder", "rerank.model": None, "fusion.sc
 
 
 @pytest.mark.parametrize(("teacher", "other"), [("vector", "lexical"), ("lexical", "vector")])
-def test_the_list_that_the_reranker_agrees_with_is_given_more_weight_also_where_it_reranks(
-    tmp_path: Path, teacher: str, other: str
-) -> None:
+def test_the_list_that_the_reranker_agrees_with_is_given_more_weight_also_where_it_reranks(tmp_path, teacher, other):
     config = fusion_only(RERANKING)
     result = proposal(evidence_set(tmp_path, config, teacher, teacher), config)
     found = result.tuned.config
