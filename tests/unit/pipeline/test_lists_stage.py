@@ -1,13 +1,24 @@
-"""lists: which lists take part, how deep, and how lexical scores are made comparable (docs/internals/specification.md, "lists")."""
+"""lists, threshold and filter: which lists take part, how scores are made comparable, and what is cut (docs/internals/specification.md)."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from cases import column, configured, dropped, evidence, falling, kept, stage, trace, warned
 
-from cems_workbench.pipeline import Variant
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import Variant, retrievers
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_scores import VECTOR_SCALES, cosine_remarks
+from cems_workbench.pipeline.live_engine import order_note, own_scale_remarks, rescaled, scale_note
+from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, SearchRequest, added_lists
+from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
+from cems_workbench.store import Filter
+from cems_workbench.store.sources import VectorLengths
 
 
 def normalized(method: str, **scores: float) -> dict[str, float]:
@@ -213,3 +224,278 @@ def test_dates_of_lists_in_use_are_ranked_without_gaps() -> None:
     assert not warned(stage("lists", subject, {**changes, "lists.metadata_ranks": "in_use"}), "only in recency")
     shallow = stage("fusion", subject, {**changes, "lists.metadata_ranks": "in_use", "lists.vector.depth": 1})
     assert {row.memory_id for row in shallow.kept} == {"a"}
+
+
+TOP = "threshold.adaptive.max"
+FLOAT = {"threshold.adaptive.steps": "float"}
+DEFAULT_STEPS = [0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35]
+
+
+def fixed(value: float, **more: Any) -> dict[str, Any]:
+    return {"threshold.mode": "fixed", "threshold.fixed": value, **more}
+
+
+def adaptive(limit: int | None, **more: Any) -> dict[str, Any]:
+    return {"threshold.mode": "adaptive", "assembly.limit": limit, **more}
+
+
+def test_fixed_keeps_scores_that_reach_it() -> None:
+    threshold = stage("threshold", evidence({"vector": {"a": 0.7, "b": 0.6, "c": 0.5999}}), fixed(0.6))
+    assert kept(threshold) == ["a", "b"]
+    assert dropped(threshold) == {"c": "best list score 0.5999 is below the threshold 0.6"}
+
+
+def test_a_fixed_threshold_of_zero_means_zero() -> None:
+    """Not 0.6, which the seed's `threshold or 0.6` made of it: 0.1 stays, a negative cosine goes."""
+    threshold = stage("threshold", evidence({"vector": {"a": 0.1, "b": 0.0, "c": -0.1}}), fixed(0.0))
+    assert kept(threshold) == ["a", "b"]
+    assert threshold.fields.search.final == 0.0
+
+
+def test_lists_it_does_not_apply_to_pass_whole() -> None:
+    subject = evidence({"vector": {"a": 0.1}, "relations": {"r": 0.01}})
+    changes = fixed(0.5, **{"lists.relations.enabled": True, "threshold.applies_to": ["vector"]})
+    assert kept(stage("threshold", subject, changes)) == ["r"]
+
+
+def test_it_cuts_the_normalised_lexical_score() -> None:
+    threshold = stage("threshold", evidence({"lexical": {"a": 10.0, "b": 6.0, "c": 5.0}}), fixed(0.6))
+    assert kept(threshold) == ["a", "b"]
+
+
+def test_a_memory_cut_from_one_list_stays_through_another() -> None:
+    subject = evidence({"vector": {"a": 0.2}, "lexical": {"a": 5.0}})
+    row = stage("threshold", subject, fixed(0.6)).by_id["a"]
+    assert row.kept
+    assert [(entry.list, entry.kept) for entry in row.lists] == [("vector", False), ("lexical", True)]
+
+
+def test_the_thresholds_fall_to_the_minimum_itself() -> None:
+    """The seed's float loop ends at 0.4000000000000001 and never tests 0.35."""
+    assert adaptive_thresholds(configured().threshold) == DEFAULT_STEPS
+
+
+def test_an_uneven_step_still_ends_with_the_minimum() -> None:
+    config = configured({"threshold.adaptive.max": 0.7, "threshold.adaptive.step": 0.15}).threshold
+    assert adaptive_thresholds(config) == [0.7, 0.55, 0.4, 0.35]
+
+
+def test_float_steps_end_where_the_memory_agent_ends() -> None:
+    """MEMORY_AGENT.md, step 3, measured: 12 passes from 0.95 and 8 from 0.75, and the minimum 0.35 is never tried."""
+    visited = [adaptive_thresholds(configured(values).threshold) for values in ({**FLOAT, TOP: 0.95}, FLOAT)]
+    assert [(len(each), each[-1]) for each in visited] == [(12, 0.39999999999999963), (8, 0.39999999999999986)]
+    assert visited[0][:2] == [0.95, 0.8999999999999999]
+
+
+def test_a_threshold_may_be_of_any_scale() -> None:
+    subject = evidence({"lexical": {"a": 14.0, "b": 9.0}, "vector": {"c": -0.5, "d": -0.7}})
+    raw = {"lists.lexical.normalization": "none"}
+    assert kept(stage("threshold", subject, fixed(10.0, **raw))) == ["a"]
+    assert kept(stage("threshold", subject, fixed(-0.6, **raw))) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("maximum", [0.35, 0.2])
+def test_a_maximum_not_above_the_minimum_tries_the_minimum_alone(maximum: float) -> None:
+    assert adaptive_thresholds(configured({"threshold.adaptive.max": maximum}).threshold) == [0.35]
+
+
+def test_adaptive_stops_at_the_first_threshold_with_enough_memories() -> None:
+    """int(5 · 0.8) = 4 memories: three reach 0.7, four reach 0.65."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.72, "c": 0.7, "d": 0.65, "e": 0.6}})
+    threshold = stage("threshold", subject, adaptive(5))
+    assert threshold.fields.search.final == 0.65
+    assert threshold.fields.search.visited == (0.75, 0.7, 0.65)
+    assert threshold.fields.search.counts == (1, 3, 4)
+    assert threshold.fields.search.unique == 4
+    assert kept(threshold) == ["a", "b", "c", "d"]
+
+
+def test_the_target_is_rounded_down() -> None:
+    """int(4 · 0.8) = 3."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.76, "d": 0.4}})
+    assert stage("threshold", subject, adaptive(4)).fields.search.final == 0.75
+
+
+def test_adaptive_reaches_the_minimum() -> None:
+    subject = evidence({"vector": {"a": 0.35, "b": 0.36, "c": 0.34}})
+    threshold = stage("threshold", subject, adaptive(2, **{"threshold.adaptive.target_ratio": 1.0}))
+    assert threshold.fields.search.final == 0.35
+    assert threshold.fields.search.visited == tuple(DEFAULT_STEPS)
+    assert sorted(kept(threshold)) == ["a", "b"]
+
+
+def test_when_none_has_enough_the_first_with_the_most_is_taken() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.52, "c": 0.2}})
+    threshold = stage("threshold", subject, adaptive(10))
+    assert threshold.fields.search.final == 0.5
+    assert threshold.fields.search.unique == 2
+    assert threshold.fields.search.visited == tuple(DEFAULT_STEPS)
+    assert warned(threshold, "no threshold found 8 memories; 0.5 had the most, 2")
+
+
+def test_memories_count_once_over_the_lists_it_applies_to() -> None:
+    """a in both lists is one memory; r is in a list that is not cut and does not count."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.5}, "lexical": {"a": 5.0}, "relations": {"r": 0.9}})
+    changes = adaptive(2, **{"threshold.adaptive.target_ratio": 1.0, "lists.relations.enabled": True})
+    threshold = stage("threshold", subject, changes)
+    assert threshold.fields.search.counts == (1, 1, 1, 1, 1, 2)
+    assert threshold.fields.search.final == 0.5
+
+
+UNIT = VectorLengths(4, 0, 1.0, 1.0)
+UNEVEN = VectorLengths(4, 0, 0.5, 2.0)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("length", [1.0, 3.0])
+def test_distances_and_products_to_vectors_of_length_one_become_cosines_in_the_same_order(length: float) -> None:
+    rng = np.random.default_rng(7)
+    stored = rng.normal(size=(9, 5))
+    stored /= np.linalg.norm(stored, axis=1, keepdims=True)
+    query = rng.normal(size=5)
+    query *= length / np.linalg.norm(query)
+    cosine = stored @ query / length
+    order = np.argsort(-cosine)
+    by_distance = [(f"m{i}", -float(np.linalg.norm(stored[i] - query)), None) for i in order]
+    by_product = [(f"m{i}", float(stored[i] @ query), None) for i in order]
+    for hits, distance in ((by_distance, "l2"), (by_product, "ip")):
+        found = rescaled(hits, query.astype(np.float32), distance, UNIT)  # type: ignore[arg-type]
+        assert found.scale == "cosine" and [key for key, *_ in found.hits] == [f"m{i}" for i in order]
+        assert [score for _, score, _ in found.hits] == pytest.approx(cosine[order].tolist(), abs=1e-6)
+
+
+def test_vectors_of_other_lengths_keep_the_source_s_scores() -> None:
+    hits = [("a", -0.5, None), ("b", -3.0, None)]
+    assert rescaled(hits, np.ones(2, np.float32), "l2", UNEVEN) == (hits, "negated_distance", ())
+    assert rescaled(hits, np.ones(2, np.float32), "ip", UNEVEN).scale == "product"
+    assert rescaled(hits, np.ones(2, np.float32), "cosine", UNEVEN).scale == "cosine"
+
+
+def test_hits_without_a_distance_of_zero_vectors_and_repeated_ids_are_left_out_and_counted() -> None:
+    hits = [("a", 0.9, None), ("nan", NAN, None), ("zero", 0.5, None), ("a", 0.4, None), ("a", 0.3, 1)]
+    found = rescaled(hits, np.ones(2, np.float32), "cosine", replace(UNIT, zeros=1), {"zero"})
+    assert found.hits == [("a", 0.9, None), ("a", 0.3, 1)]
+    assert found.left_out == (
+        "1 hit has no distance (NaN): left out",
+        "1 hit has a vector of zeros, and no cosine: left out",
+        "1 hit repeats an id of the list: left out",
+    )
+
+
+def test_notes_name_the_distance_and_the_lengths_only_where_they_matter() -> None:
+    assert scale_note("cosine", UNEVEN) == order_note("cosine", UNEVEN) == order_note("l2", UNIT) == ""
+    assert "lengths 0.5 to 2: scores of its live list are inner products" in scale_note("ip", UNEVEN)
+    assert "given as cosines" in scale_note("l2", UNIT)
+    assert order_note("ip", UNEVEN).startswith("by cosine; the source compares by inner product")
+
+
+def test_thresholds_say_that_they_leave_the_live_list_alone_only_where_it_has_no_cosines() -> None:
+    cut = configured({"threshold.mode": "fixed", "abstain.vector": 0.3, "filter.min_score": 0.1})
+    assert own_scale_remarks(cut, "l2", UNIT) == own_scale_remarks(cut, "cosine", UNEVEN) == {}
+    found = own_scale_remarks(cut, "ip", UNEVEN)
+    assert list(found) == ["threshold.fixed", "abstain.vector"]
+    assert found["abstain.vector"].endswith("which has inner products: vectors of lengths 0.5 to 2")
+
+
+def live(scale: str | None) -> Evidence:
+    """Two lists, the vector one answered by a source on this scale; None: with cosines."""
+    found = evidence({"vector": {"a": -1.0, "b": -2.0, "c": -7.0}})
+    one = {"asked": 3, "returned": 3, "unknown": 0, "seconds": 0.0, **({"scale": scale} if scale else {})}
+    note = {"source": "s", "kind": "chroma", "at": "2026-11-28T00:00:00+00:00", "lists": {found.lists[0].name: one}}
+    return replace(found, notes={**found.notes, "engine": note})
+
+
+def ranked(scale: str | None, changes: dict[str, Any]) -> list[str]:
+    return [result.memory_id for result in trace(live(scale), changes).results]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"threshold.mode": "fixed", "threshold.fixed": 0.4},
+        {"assembly.min_vector_score": 0.2},
+        {"abstain.vector": 0.3},
+        {"fusion.single_list": "bypass", "filter.min_score": 0.001},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_cuts_on_a_cosine_leave_a_list_on_another_scale_alone(changes: dict[str, Any]) -> None:
+    assert ranked(None, changes) == []
+    assert ranked("negated_distance", changes) == ["a", "b", "c"]
+
+
+def test_trace_says_that_scores_are_no_cosines_and_cuts_normalised_ones() -> None:
+    cut = {"threshold.mode": "fixed", "threshold.fixed": 0.4}
+    found = trace(live("negated_distance"), cut)
+    assert warned(
+        found.stage("lists"), "vector has negated distances, not cosines: thresholds, blends and floors leave it alone"
+    )
+    assert warned(found.stage("threshold"), "the vector list has no cosines: it passes whole")
+    assert ranked("negated_distance", {**cut, "lists.vector.normalization": "minmax"}) == ["a", "b"]
+    assert kept(trace(live("negated_distance"), {"lists.vector.scale": "inverse_l2"}).stage("lists")) == ["a", "b", "c"]
+
+
+SCORES = {"a": 0.91, "b": 0.73, "c": 0.5, "d": 0.42, "e": 0.11, "f": 0.02}
+BYPASS: dict[str, Any] = {"fusion.single_list": "bypass"}
+
+
+def test_scores_below_the_minimum_are_dropped_and_equal_ones_kept() -> None:
+    found = stage("filter", evidence({"vector": SCORES}), {**BYPASS, "filter.min_score": 0.42})
+    assert kept(found) == ["a", "b", "c", "d"]
+    assert dropped(found)["e"] == "score 0.1100 is below the minimum 0.42"
+
+
+def test_a_minimum_of_null_is_off_and_of_zero_is_zero() -> None:
+    subject = evidence({"vector": {"a": 0.5, "b": -0.5}})
+    assert kept(stage("filter", subject, {**BYPASS, "filter.min_score": None})) == ["a", "b"]
+    assert kept(stage("filter", subject, {**BYPASS, "filter.min_score": 0.0})) == ["a"]
+
+
+@pytest.mark.parametrize("percent", [1, 10, 25, 33.3, 50, 66.6, 75, 90, 99, 100])
+def test_percentile_interpolates_linearly_as_numpy_does(percent: float) -> None:
+    floor = np.percentile(list(SCORES.values()), percent)
+    expected = [key for key, score in SCORES.items() if score >= floor]
+    found = stage("filter", evidence({"vector": SCORES}), {**BYPASS, "filter.percentile": float(percent)})
+    assert kept(found) == expected
+    for reason in dropped(found).values():
+        assert reason.endswith(f"which is {floor:.4f}")
+
+
+def test_the_percentile_is_of_what_the_minimum_left() -> None:
+    """Left: 0.91, 0.73, 0.5, 0.42; their median is 0.615."""
+    changes = {**BYPASS, "filter.min_score": 0.4, "filter.percentile": 50.0}
+    found = stage("filter", evidence({"vector": SCORES}), changes)
+    assert kept(found) == ["a", "b"]
+    assert dropped(found)["c"].endswith("percentile 50, which is 0.6150")
+
+
+def test_dropping_everyone_warns() -> None:
+    found = stage("filter", evidence({"vector": SCORES}), {**BYPASS, "filter.min_score": 2.0})
+    assert kept(found) == []
+    assert warned(found, "dropped every candidate")
+
+
+def test_raw_mode_switches_the_filter_off_and_says_so() -> None:
+    changes = {**BYPASS, "filter.min_score": 0.5, "filter.percentile": 90.0, "query.raw": True}
+    found = stage("filter", evidence({"vector": SCORES}), changes)
+    assert kept(found) == list(SCORES)
+    assert warned(found, "raw mode")
+
+
+def test_failing_retriever_of_ours_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(request: SearchRequest) -> Iterable[tuple[str, float]]:
+        raise KeyError("no such column")
+
+    monkeypatch.setattr(retrievers, "ADDED_LISTS", ("broken", "fine", "gone"))
+    items = {
+        "broken": Retriever("broken", search),
+        "fine": Retriever("fine", lambda request: [("b", 1.0), ("a", 2.0), ("c", float("nan"))]),
+    }
+    monkeypatch.setattr(RETRIEVERS, "_items", items)
+    request = SearchRequest("q", (), (), PipelineConfig(), None, Filter())  # type: ignore[arg-type]
+    lists, warnings = added_lists(request, dict.fromkeys(("broken", "fine", "gone"), 50))
+    assert [[hit.memory_id for hit in ranked.hits] for ranked in lists] == [[], ["a", "b"], []]
+    assert warnings == [
+        "broken failed: KeyError: 'no such column'",
+        "retriever gone is not available; `doctor` says why",
+    ]

@@ -1,24 +1,42 @@
-"""Lists that replay makes of others, chunks, and what CEMS does after them, by hand.
-
-Four memories; L is long and has three chunks. By meaning: L/2, A, L/0, B, C. By ts_rank: B, L/2, C.
-With share 0.4 and k 60 the chunks score
-
-    L/2  0.4/61 + 0.6/62     B  0.4/64 + 0.6/61     A  0.4/62     L/0  0.4/63     C  0.4/65 + 0.6/63
-"""
+"""Lists that replay makes of others, lists of chunks, and those of SQLite's FTS5, by hand."""
 
 from __future__ import annotations
 
+import math
+import random
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.config.sections.lexical_engines import Fts5Columns, Fts5List
+from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
+from cems_workbench.pipeline.lexical_engines import Document
 from cems_workbench.pipeline.redact import redacted
+from cems_workbench.pipeline.scoring import (
+    as_read,
+    best_chunk,
+    passages,
+    question_at_end,
+    seed_overlap,
+    term_overlap,
+    text_for_judge,
+    texts_for_reranker,
+    without_fields,
+)
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.store import Filter
+from workbench_engines import fts5
+from workbench_engines.fts5 import Fts5Index, Row, match_query
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 L2, B, A, L0, C = 0.4 / 61 + 0.6 / 62, 0.4 / 64 + 0.6 / 61, 0.4 / 62, 0.4 / 63, 0.4 / 65 + 0.6 / 63
@@ -227,3 +245,338 @@ def test_a_bundle_and_one_without_texts_give_the_same_numbers() -> None:
     scores = [row.score for row in replay(given, shown).stage("assembly").kept]
     for again in (evidence_from(bundle_from(given)), redacted(given, b"k" * 32)):
         assert [row.score for row in replay(again, shown).stage("assembly").kept] == scores
+
+
+def oracle(content: str, query: str, size: int) -> str:
+    """The documented words, step by step: split, close, score, take the first best, else the head."""
+    terms = {word for word in query.lower().split()}
+    chunks: list[tuple[str, list[str]]] = [("", [])]
+    for sentence in content.split(". "):
+        text, sentences = chunks[-1]
+        chunks[-1] = (text + sentence + ". ", [*sentences, sentence.lower()])
+        if len(chunks[-1][0]) > size:
+            chunks.append(("", []))
+    scored = [
+        (sum(term in sentence for sentence in sentences for term in terms), text[:size]) for text, sentences in chunks
+    ]
+    best = max(score for score, _ in scored)
+    winner = next(text for score, text in scored if score == best)
+    return winner if best > 0 and winner else content[:size]
+
+
+WORDS = st.lists(st.sampled_from(["redis", "cache", "red", "CI", "ache", "x.", ".", "deploy. Then", "a"]), max_size=25)
+
+
+@given(WORDS, WORDS.map(lambda words: words[:4]), st.integers(1, 40))
+def test_seed_overlap_is_the_plans_algorithm(content: list[str], query: list[str], size: int) -> None:
+    text = " ".join(content)
+    assert seed_overlap(text, " ".join(query), size) == oracle(text, " ".join(query), size)
+
+
+def test_seed_overlap_takes_the_chunk_with_the_most_terms() -> None:
+    """Chunks: "The sky is blue. " (17 > 10), "Redis cache is slow. " with both terms, cut to 10."""
+    content = "The sky is blue. Redis cache is slow. Redis too"
+    assert seed_overlap(content, "redis cache", 10) == "Redis cach"
+
+
+def test_seed_overlap_counts_substrings() -> None:
+    """ "ache" stands in "cache": the second sentence wins although no word is "ache"."""
+    assert seed_overlap("Nothing here at all. The cache is warm", "ache", 15) == "The cache is wa"
+
+
+def test_seed_overlap_counts_a_term_once_per_sentence() -> None:
+    """ "redis redis redis" is one match; "redis cache" in one sentence is two."""
+    content = "redis redis redis redis. redis with a cache inside"
+    assert seed_overlap(content, "redis cache", 20) == "redis with a cache i"
+
+
+def test_seed_overlap_lets_the_first_best_win() -> None:
+    assert seed_overlap("cache number one. cache number two", "cache", 10) == "cache numb"
+
+
+def test_seed_overlap_without_a_match_is_the_head() -> None:
+    assert seed_overlap("First sentence. Second sentence", "zebra", 8) == "First se"
+
+
+def test_seed_overlap_of_short_content_is_the_content_closed_with_a_full_stop() -> None:
+    """The plan's function joins with ". " and so adds one at the end; the exact text sent says so."""
+    assert seed_overlap("redis cache", "redis", 300) == "redis cache. "
+
+
+def test_term_overlap_keeps_whole_sentences() -> None:
+    content = "The sky is blue. Redis caches expire at night! Nothing else happened."
+    assert term_overlap(content, "When does the Redis cache expire?", 40) == "Redis caches expire at night!"
+
+
+def test_term_overlap_counts_words_not_substrings_and_no_stopwords() -> None:
+    """ "ache" is not in "cache"; "the" and "is" count for nothing."""
+    content = "The cache is what it is. My ache got better."
+    assert term_overlap(content, "is the ache", 25) == "My ache got better."
+
+
+def test_term_overlap_joins_sentences_while_they_fit() -> None:
+    content = "Unrelated words stand here. Redis is slow. The cache is cold. Unrelated again."
+    assert term_overlap(content, "redis cache", 40) == "Redis is slow. The cache is cold."
+
+
+def test_a_long_sentence_is_windowed_around_its_match() -> None:
+    content = "word " * 100 + "the elasticsearch cluster broke " + "word " * 100
+    chunk = term_overlap(content, "elasticsearch", 60)
+    assert "elasticsearch" in chunk
+    assert len(chunk) <= 60
+
+
+@given(st.text(alphabet="abc .!?\n", max_size=200), st.text(alphabet="abc ", max_size=10), st.integers(1, 50))
+def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(content, query, size):
+    chunk = term_overlap(content, query, size)
+    assert len(chunk) <= size
+    assert chunk in content
+
+
+@given(st.integers(20, 120), st.integers(0, 80), st.integers(0, 80))
+def test_the_window_of_a_long_sentence_holds_the_match(size: int, before: int, after: int) -> None:
+    content = "filler " * before + "needle" + " filler" * after
+    assert "needle" in term_overlap(content, "needle", size)
+
+
+@pytest.mark.parametrize("selection", ["seed_overlap", "term_overlap", "head"])
+def test_empty_content_gives_an_empty_chunk_or_only_the_seeds_full_stop(selection: str) -> None:
+    assert best_chunk("", "query", 300, selection).strip(". ") == ""
+
+
+def test_head_is_the_beginning() -> None:
+    assert best_chunk("abcdef", "f", 3, "head") == "abc"
+
+
+@given(WORDS.map(" ".join), st.integers(1, 60))
+def test_passages_are_the_whole_text_in_parts_that_fit(content: str, size: int) -> None:
+    found = passages(content, "redis cache", size)
+    assert all(len(passage) <= size and passage in content for passage in found)
+    assert sorted("".join("".join(found).split())) == sorted("".join(content.split()))
+    assert found == (content,) or len(content) > size
+
+
+def test_passages_with_most_words_of_the_query_come_first() -> None:
+    content = "The kitchen closes at two. Redis is the cache. Nobody knows. The cache is warmed at night."
+    found = passages(content, "redis cache", 40)
+    assert found == ("Redis is the cache. Nobody knows.", "The cache is warmed at night.", "The kitchen closes at two.")
+    assert best_chunk(content, "redis cache", 40, "passages") == found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("I painted it. Do you like it?", "I painted it. Do you like it?"),
+        ("Do you like it? [image: a lake at dawn]", "Do you like it? [image: a lake at dawn]"),
+        ("我画的。你喜欢吗？", "我画的。你喜欢吗？"),
+        ("Why not? " + "Because it rained all day long, and nobody had thought of an umbrella.", ""),
+        ("No question.", ""),
+        ("Fetch it with GET /captures?key=7 and compare.", ""),
+        ("", ""),
+        ("x" * 200 + ". " + "y" * 150 + ". And you?", "y" * 150 + ". And you?"),
+        ("z" * 400 + "?", "z" * 299 + "?"),
+    ],
+)
+def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
+    assert question_at_end(text) == question
+
+
+@pytest.mark.parametrize("selection", ["head", "passages"])
+def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for(selection: str) -> None:
+    asked = with_values(
+        PipelineConfig(),
+        {
+            "rerank.chunk_selection": selection,
+            "rerank.chunk_chars": 12,
+            "rerank.passages": 2,
+            "rerank.prepend_question": True,
+        },
+    )
+    texts = texts_for_reranker("One is here. Two is there. Three.", "two", asked, question="Which?")
+    alone = texts_for_reranker("One is here. Two is there. Three.", "two", asked)
+    assert texts == (*alone, f"Which?\n{alone[0]}")
+    assert texts_for_reranker(
+        "Two.", "two", with_values(asked, {"rerank.prepend_question": False}), question="Which?"
+    ) == ("Two.",)
+
+
+def _candidates(*lengths: int) -> Evidence:
+    memories = [Memory(f"m{n}", "x" * length) for n, length in enumerate(lengths)]
+    hits = tuple(Hit(memory.id, 0.5) for memory in memories)
+    return Evidence("q", {memory.id: memory for memory in memories}, lists=(RankedList("vector:0", "vector", 0, hits),))
+
+
+def test_one_passage_of_a_long_memory_is_read_in_brief_and_the_question_only_where_all_of_it_fits() -> None:
+    config = with_values(
+        PipelineConfig(),
+        {
+            "rerank.chunk_selection": "passages",
+            "rerank.chunk_chars": 20,
+            "rerank.passages": 2,
+            "rerank.prepend_question": True,
+            "rerank.brief.long_chars": 30,
+            "rerank.brief.chunk_chars": 14,
+        },
+    )
+    long, short = "One is here. Two is there. Three.", "Two is there."
+    assert as_read(config, _candidates(9, 9, 9, 30)) is config
+    assert texts_for_reranker(long, "three", config, question="Which?")[1:] == (
+        "One is here.",
+        "Which?\nTwo is there. Three.",
+    )
+    brief = as_read(config, _candidates(9, 9, 9, 31))
+    assert texts_for_reranker(long, "three", brief, question="Which?") == ("Three.",)
+    assert texts_for_reranker(short, "three", brief, question="Which?") == (short, f"Which?\n{short}")
+
+
+def test_a_reranker_reads_the_fields_that_are_asked_for_before_each_part():
+    memory = Memory("m", "One is here. Two is there.", "Numbers", category="fact", project="acme/web")
+    plain = with_values(PipelineConfig(), {"rerank.chunk_selection": "head"})
+    config = with_values(plain, {"rerank.text_fields": ("title", "category", "author")})
+    (read,) = texts_for_reranker(memory.content, "two", config, memory=memory)
+    assert read == "category: fact\nNumbers. One is here. Two is there."
+    assert without_fields(read, memory, config.rerank.text_fields) == memory.content
+    assert text_for_judge(memory.content, memory.content, "two", config, record=memory) == read
+    (alone,) = texts_for_reranker(memory.content, "two", plain, memory=memory)
+    assert alone == memory.content
+
+
+FTS5_WORDS = [f"word{number}" for number in range(30)]
+
+
+def texts(count: int, columns: int = 1) -> list[list[str]]:
+    rng = random.Random(7)
+    frequent = [1 / (number + 1) for number in range(len(FTS5_WORDS))]
+    return [
+        [" ".join(rng.choices(FTS5_WORDS, frequent, k=rng.randint(1, 20))) for _ in range(columns)]
+        for _ in range(count)
+    ]
+
+
+def index(rows: list[list[str]], weights: tuple[float, ...] = (1.0,), chunks: int = 0) -> Fts5Index:
+    kept = (
+        Row(f"m{i // chunks if chunks else i}", i % chunks if chunks else None, "ab"[i % 2], "personal")
+        for i in range(len(rows))
+    )
+    return Fts5Index(zip(kept, rows, strict=True), weights)
+
+
+def asked_of_sqlite(rows: list[list[str]], weights: tuple[float, ...], query: str) -> list[tuple[str, float]]:
+    """(id, -bm25) from a table that keeps its texts, best first, equal scores by row."""
+    names = ", ".join(f"c{i}" for i in range(len(weights)))
+    with sqlite3.connect(":memory:") as table:
+        table.execute(f"CREATE VIRTUAL TABLE t USING fts5({names})")
+        table.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(weights))})", rows)
+        found = table.execute(
+            f"SELECT rowid, bm25(t, {', '.join(map(str, weights))}) FROM t WHERE t MATCH ? ORDER BY 2, 1", (query,)
+        ).fetchall()
+    return [(f"m{row - 1}", -score) for row, score in found]
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (4.0, 1.0, 0.5)])
+@pytest.mark.parametrize("query", ["word0 OR word9 OR word29", "word3 AND word0", '"word1 word0"', "word1*"])
+def test_score_is_that_of_the_engine_to_the_last_bit(weights: tuple[float, ...], query: str) -> None:
+    rows = texts(300, len(weights))
+    found = index(rows, weights).search(query, 1_000)
+    assert [(memory_id, score) for memory_id, score, _ in found.hits] == asked_of_sqlite(rows, weights, query)
+    assert found.rows == len(found.hits) > 0
+
+
+def test_score_follows_the_formula_of_the_documentation() -> None:
+    rows = texts(200)
+    lists = [text.split() for (text,) in rows]
+    mean = sum(map(len, lists)) / len(lists)
+    asked = ["word2", "word0", "word17"]
+
+    def score(words: list[str]) -> float:
+        total = 0.0
+        for word in asked:
+            n = sum(word in each for each in lists)
+            idf = max(math.log((len(lists) - n + 0.5) / (n + 0.5)), 1e-6)
+            tf = words.count(word)
+            total += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(words) / mean))
+        return total
+
+    for memory_id, found, _ in index(rows).search(" OR ".join(asked), 1_000).hits:
+        assert found == pytest.approx(score(lists[int(memory_id[1:])]), rel=1e-12)
+
+
+def test_cut_by_row_keeps_the_first_rows_and_names_the_best_that_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = texts(300)
+    table = index(rows)
+    every = table.search("word4", 1_000)
+    found = table.search("word4", 20, "row")
+    first = sorted((hit for hit in every.hits), key=lambda hit: int(hit[0][1:]))[:20]
+    assert sorted(found.hits) == sorted(first)
+    assert [score for _, score, _ in found.hits] == sorted((score for _, score, _ in first), reverse=True)
+    assert all(a[1] > b[1] or int(a[0][1:]) < int(b[0][1:]) for a, b in pairwise(found.hits))
+    best = every.hits[0]
+    assert (found.rows, found.more) == (every.rows, False)
+    assert found.missed == (None if best in found.hits else best[:2])
+    monkeypatch.setattr(fts5, "MOST_COUNTED", 30)
+    more = table.search("word4", 20, "row")
+    assert (more.rows, more.more, more.missed, more.hits) == (30, True, None, found.hits)
+
+
+def test_depth_counts_memories_that_pass_the_filter() -> None:
+    rows = texts(400)
+    chunked = index(rows, chunks=4)
+    found = chunked.search("word0", 30).hits
+    assert len({memory_id for memory_id, _, _ in found}) == 30
+    whole = [
+        (f"m{int(key[1:]) // 4}", score, int(key[1:]) % 4) for key, score in asked_of_sqlite(rows, (1.0,), "word0")
+    ]
+    assert found == whole[: len(found)]
+    passing = index(rows).search("word0", 30, where=Filter("a", only_project=True)).hits
+    asked = [pair for pair in asked_of_sqlite(rows, (1.0,), "word0") if int(pair[0][1:]) % 2 == 0]
+    assert [(memory_id, score) for memory_id, score, _ in passing] == asked[:30]
+
+
+def query(text: str, **changes: Any) -> str:
+    return match_query(text, Fts5List(**changes))[0]
+
+
+def test_query_is_reduced_as_the_parameters_say(tmp_path: Path) -> None:
+    file = tmp_path / "words.ts"
+    file.write_text("const STOP = new Set(['the', 'is'])", encoding="utf-8")
+    text = "The Gdańsk snake_case is NOT back or the Back?"
+    assert query(text, outside_ascii="blanked", stop_words=str(file)) == "Gda OR sk OR snake OR case OR back OR Back"
+    assert query(text, outside_ascii="blanked", max_words=3) == "The OR Gda OR sk"
+    assert query(text, match="all", stop_words=str(file)) == '"Gdańsk" AND "snake_case" AND back AND "Back?"'
+    assert query("roll-back v1.2", match="all", prefix=True) == '"roll-back"* AND "v1.2"*'
+    assert query("v1.2", match="all", prefix=True, split_at_dots=True) == '"v1"* AND "2"*'
+    assert query('say "no" or not', operator_words="searched") == 'say OR """no""" OR "or" OR "not"'
+    assert match_query("¿? _ or", Fts5List()) == ("", 0)
+
+
+def test_query_of_odd_signs_is_searched_and_a_refused_one_is_an_input_error() -> None:
+    table = index([["it's a c++ -word* (near) ^caret: {x}"], ["other"]])
+    for text in ("c++", "-word*", "(near)", "^caret:", "it's", '"', "{x}"):
+        for prefix in (False, True):
+            asked = query(text, prefix=prefix, operator_words="searched")
+            assert (table.search(asked, 5).rows == 1) if asked else text == '"'
+    with pytest.raises(InputError, match="FTS5 refuses"):
+        table.search("AND AND", 5)
+
+
+def test_porter_finds_the_stem_and_unicode61_the_letters() -> None:
+    row = Row("m", None, None, "personal")
+    assert Fts5Index([(row, ["Releases in Zürich"])], (1.0,), "porter").search("release", 5).hits
+    plain = Fts5Index([(row, ["Releases in Zürich"])], (1.0,))
+    assert not plain.search("release", 5).hits
+    assert plain.search("zurich", 5).hits
+
+
+def test_every_column_of_the_section_has_a_text() -> None:
+    memory = Memory("m1", "the content", title="a title", tags=("one", "two"), category="c", project="p", author="a")
+    found = {name: fts5._piece(name, Document(memory, None, "as searched")) for name in Fts5Columns.model_fields}
+    assert found == {
+        "text": "as searched",
+        "id": "m1",
+        "content": "the content",
+        "title": "a title",
+        "tags": "one two",
+        "category": "c",
+        "project": "p",
+        "author": "a",
+    }
