@@ -2,7 +2,7 @@
 
     python -m docs.make_reference
 
-tests/unit/test_reference_docs.py fails if a page is stale.
+tests/unit/test_repository.py fails if a page is stale.
 """
 
 from __future__ import annotations

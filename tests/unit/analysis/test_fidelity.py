@@ -1,16 +1,20 @@
-"""Production's answer beside our trace: matching, agreement, where it was lost, whose scores they are, what explains it."""
+"""Recorded answers beside what a config computes: how they are matched and measured, where they part, and what explains it."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cems_workbench.analysis.fidelity.answer import (
+    Divergence,
     RecordedResult,
     agreement,
+    first_divergence,
     match_results,
     most_similar,
     overlap_at,
@@ -19,11 +23,21 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
     stage_similarities,
 )
-from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
+from cems_workbench.analysis.fidelity.causes import cause_of
+from cems_workbench.analysis.fidelity.explain import (
+    Explanation,
+    Replays,
+    SetReplays,
+    combined_changes,
+    explanations,
+    single_changes,
+)
+from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Relation
+from tests.unit.pipeline.cases import configured, evidence, trace
 
 PLAIN = {
     "filter.min_score": None,
@@ -50,7 +64,7 @@ def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
     return {key: Memory(key, TEXTS[key]) for key in wanted}
 
 
-def evidence(priority: Mapping[str, float] | None = None) -> Evidence:
+def small(priority: Mapping[str, float] | None = None) -> Evidence:
     vector = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6, "e": 0.5, "f": 0.4}
     lexical = {"f": 9.0, "e": 7.0, "d": 5.0, "c": 3.0, "b": 1.0}
 
@@ -61,8 +75,8 @@ def evidence(priority: Mapping[str, float] | None = None) -> Evidence:
     return Evidence("q", memories, (Variant("q"),), (ranked("vector", vector), ranked("lexical", lexical)))
 
 
-def trace(changes: Mapping[str, Any] | None = None) -> Trace:
-    return replay(evidence(), with_values(CONFIG, changes or {}))
+def traced(changes: Mapping[str, Any] | None = None) -> Trace:
+    return replay(small(), with_values(CONFIG, changes or {}))
 
 
 def production(*ids: str, scores: Iterable[float] = ()) -> Any:
@@ -99,7 +113,7 @@ def test_agreement_by_hand() -> None:
 
 
 def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -> None:
-    ours = trace({"filter.min_score": 0.4})
+    ours = traced({"filter.min_score": 0.4})
     rows = {one.memory_id: one for one in placements(production("a", "z", "f"), ours)}
     assert list(rows)[:3] == ["a", "z", "f"]
     assert (rows["z"].lost_at, rows["z"].reason) == ("lists", "no list returned it")
@@ -112,7 +126,7 @@ def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -
 
 
 def test_the_list_that_production_copies_is_the_one_it_is_most_like() -> None:
-    found = stage_similarities(["f", "e", "d", "c"], trace())
+    found = stage_similarities(["f", "e", "d", "c"], traced())
     best = most_similar(found)
     assert best is not None
     assert (best.name, best.stage, best.shared, best.tau, best.rbo) == ("lexical:0", False, 4, 1.0, pytest.approx(1.0))
@@ -121,14 +135,14 @@ def test_the_list_that_production_copies_is_the_one_it_is_most_like() -> None:
 
 
 def test_our_own_results_are_most_like_the_assembly() -> None:
-    ours = trace()
+    ours = traced()
     best = most_similar(stage_similarities(results_of(ours), ours))
     assert best is not None
     assert (best.name, best.rbo) == ("assembly", pytest.approx(1.0))
 
 
 def test_scores_of_production_that_are_a_map_of_a_stage_are_recognised() -> None:
-    ours = trace()
+    ours = traced()
     fused = {row.memory_id: row.raw for row in ours.stage("fusion").rows}
     given = {key: round(2 * value + 0.25, 6) for key, value in fused.items()}
     best = score_maps(given, ours)[0]
@@ -139,19 +153,19 @@ def test_scores_of_production_that_are_a_map_of_a_stage_are_recognised() -> None
 
 
 def test_scores_that_map_onto_nothing_are_not_called_exact() -> None:
-    found = score_maps({"a": 0.9, "b": 0.1, "c": 0.8, "d": 0.2, "e": 0.7}, trace())
+    found = score_maps({"a": 0.9, "b": 0.1, "c": 0.8, "d": 0.2, "e": 0.7}, traced())
     assert found and not any(one.exact for one in found)
-    assert score_maps({"a": 0.9, "b": 0.1}, trace()) == []
-    assert score_maps({"a": 0.5, "b": 0.5, "c": 0.5}, trace()) == []
+    assert score_maps({"a": 0.9, "b": 0.1}, traced()) == []
+    assert score_maps({"a": 0.5, "b": 0.5, "c": 0.5}, traced()) == []
 
 
 @pytest.mark.parametrize(
     ("path", "value"), [("lists.lexical.weight", 0.2), ("lists.lexical.enabled", False), ("fusion.score_blend", 1.0)]
 )
 def test_the_one_parameter_that_differs_is_found_first(path: str, value: Any) -> None:
-    there = results_of(trace({path: value}))
-    assert there != results_of(trace())
-    replays = Replays(there, evidence())
+    there = results_of(traced({path: value}))
+    assert there != results_of(traced())
+    replays = Replays(there, small())
     found = explanations(replays, CONFIG)
     exact = [one for one in found if one.agreement.rbo == pytest.approx(1.0)]
     assert exact and found[: len(exact)] == exact
@@ -159,14 +173,14 @@ def test_the_one_parameter_that_differs_is_found_first(path: str, value: Any) ->
     for one in exact:
         if one.preset is None:
             tuned = with_values(CONFIG, {name: now for name, _, now in one.changes})
-            assert results_of(replay(evidence(), tuned)) == there
+            assert results_of(replay(small(), tuned)) == there
         else:
-            assert results_of(replay(evidence(), preset(one.preset).config))[:3] == there
+            assert results_of(replay(small(), preset(one.preset).config))[:3] == there
     assert replays.count > 50
 
 
 def test_explanations_come_in_the_order_of_what_they_raise_and_only_those_that_do() -> None:
-    replays = Replays(["f", "e", "a"], evidence())
+    replays = Replays(["f", "e", "a"], small())
     now = replays.agreement(CONFIG)
     found = explanations(replays, CONFIG)
     values = [round(one.agreement.rbo, 9) for one in found]
@@ -175,7 +189,7 @@ def test_explanations_come_in_the_order_of_what_they_raise_and_only_those_that_d
 
 
 def test_two_parameters_together_explain_what_one_does_not() -> None:
-    boosted = evidence({"c": 1.4, "e": 1.9})
+    boosted = small({"c": 1.4, "e": 1.9})
     config = with_values(CONFIG, {"adjust.priority": False})
     there = results_of(
         replay(
@@ -196,11 +210,302 @@ def test_two_parameters_together_explain_what_one_does_not() -> None:
 
 
 def test_what_is_the_same_needs_no_explanation() -> None:
-    assert explanations(Replays(results_of(trace()), evidence()), CONFIG) == []
+    assert explanations(Replays(results_of(traced()), small()), CONFIG) == []
 
 
 def test_progress_counts_the_parameters() -> None:
     seen: list[tuple[str, int, int]] = []
-    explanations(Replays(["f"], evidence()), CONFIG, lambda label, done, total: seen.append((label, done, total)))
+    explanations(Replays(["f"], small()), CONFIG, lambda label, done, total: seen.append((label, done, total)))
     assert seen[-1][1] == seen[-1][2] > 20
     assert re.fullmatch("trying parameters", seen[0][0])
+
+
+VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
+
+
+def parted(recorded: str, made: Trace) -> tuple[str, str, str]:
+    """Stage, memory and how; a letter of `recorded` a memory."""
+    found = first_divergence(made, tuple(recorded))
+    assert found is not None
+    return found.stage, found.memory_id, found.how
+
+
+def beside(recorded: str, made: Trace, scores: Any = (), unknown: tuple[str, ...] = ()) -> QueryFidelity:
+    ours = tuple(result.memory_id for result in made.results)
+    given = dict(zip(recorded, scores, strict=False))
+    return QueryFidelity("q", "query", tuple(recorded), ours, given, {}, unknown)
+
+
+def test_the_same_order_parts_nowhere() -> None:
+    assert first_divergence(trace(evidence(VECTOR)), ("a", "b", "c")) is None
+
+
+def test_what_no_list_returned_is_lost_in_the_lists() -> None:
+    assert parted("azbc", trace(evidence(VECTOR))) == ("lists", "z", "lost")
+
+
+def test_what_a_stage_dropped_is_lost_there() -> None:
+    assert parted("abc", trace(evidence(VECTOR), {"filter.min_score": 1 / 62})) == ("filter", "c", "lost")
+    assert parted("abc", trace(evidence(VECTOR), {"gap.ratio": 0.99, "gap.keep": 1})) == ("gap", "b", "lost")
+    assert parted("abc", trace(evidence(VECTOR), {"assembly.limit": 2})) == ("assembly", "c", "lost")
+
+
+def test_of_several_the_first_stage_counts() -> None:
+    made = trace(evidence(VECTOR), {"filter.min_score": 1 / 62, "assembly.limit": 1})
+    assert parted("abc", made) == ("filter", "c", "lost")
+    assert parted("abcz", made) == ("lists", "z", "lost")
+
+
+def test_another_order_is_of_the_first_stage_from_which_it_stays() -> None:
+    assert parted("bac", trace(evidence(VECTOR))) == ("fusion", "b", "order")
+    heavy = {"c": {"priority": 2.0}}
+    made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
+    assert [result.memory_id for result in made.results] == ["c", "a", "b"]
+    assert parted("abc", made) == ("adjust", "a", "order")
+
+
+def test_an_order_that_a_later_stage_puts_right_is_none_of_a_stages_business() -> None:
+    heavy = {"c": {"priority": 2.0}}
+    made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
+    assert first_divergence(made, ("c", "a", "b")) is None
+    assert parted("cab", trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True, "assembly.limit": 2})) == (
+        "assembly",
+        "b",
+        "lost",
+    )
+
+
+def test_what_we_alone_return_is_named_where_nothing_else_parts() -> None:
+    found = first_divergence(trace(evidence(VECTOR)), ("a", "b"))
+    assert found == Divergence("assembly", "c", "extra", "we return it; the recording does not")
+
+
+def test_ours_may_be_cut_where_the_recorded_answers_are() -> None:
+    made = trace(evidence(VECTOR))
+    assert first_divergence(made, ("a", "b"), ours=("a", "b")) is None
+    found = first_divergence(made, ("a", "c"), ours=("a", "b"))
+    assert found is not None
+    assert (found.memory_id, found.how, found.reason) == ("c", "lost", "it stands further down")
+
+
+def test_a_memory_of_another_store_is_the_cause() -> None:
+    made = trace(evidence(VECTOR))
+    cause = cause_of(beside("abcx", made, unknown=("x",)), made, {})
+    assert (cause.kind, cause.text) == ("not here", "x: no memory of this store")
+
+
+def test_equal_recorded_scores_are_the_cause_only_when_nothing_else_differs() -> None:
+    made = trace(evidence(VECTOR))
+    tied = cause_of(beside("bac", made, [0.5, 0.5, 0.1]), made, {})
+    assert (tied.kind, tied.text) == ("equal scores", "b and a have equal scores in the recording")
+    assert cause_of(beside("bac", made, [0.6, 0.5, 0.1]), made, {}).kind == "other"
+    assert cause_of(beside("ba", made, [0.5, 0.5]), made, {}).kind == "other"
+    assert cause_of(beside("bac", made), made, {}).kind == "other"
+
+
+def test_lexical_scores_of_the_recording_that_are_not_ours_are_the_cause() -> None:
+    made = trace(evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 8.0, "b": 2.0}}))
+    query = beside("ba", made)
+    recorded = {"lexical": [[("a", 0.04), ("b", 0.02)]]}
+    cause = cause_of(query, made, recorded)
+    assert cause.kind == "lexical scores"
+    assert cause.text == "b has 0.5000 of the best lexical score there and 0.2500 here"
+    assert cause_of(query, made, {"lexical": [[("a", 0.04), ("b", 0.01)]]}).kind == "other"
+
+
+RELATED = {
+    "lists.relations.enabled": True,
+    "lists.relations.mode": "each",
+    "lists.relations.weight": 1.0,
+    "lists.vector.depth": 1,
+}
+
+
+def test_edges_of_equal_similarity_are_the_cause_when_their_other_order_gives_the_recorded_one() -> None:
+    edges = (Relation("a", "x", weight=0.5), Relation("a", "y", weight=0.5), Relation("a", "z", weight=0.4))
+    subject = evidence({"vector": {"a": 0.9}}, memories={key: {} for key in "xyz"}, relations=edges)
+    made = trace(subject, RELATED)
+    assert [result.memory_id for result in made.results] == ["a", "x", "y", "z"]
+    cause = cause_of(beside("ayxz", made), made, {})
+    assert cause.kind == "equal relations"
+    assert cause.text == "equal edges of a to x, y: in another order they give the recorded one"
+    assert cause_of(beside("axzy", made), made, {}).kind == "other"
+
+
+def test_a_vector_list_that_is_ordered_otherwise_is_the_cause() -> None:
+    made = trace(evidence(VECTOR))
+    named = replace(made.evidence, lists=tuple(replace(one, name="vector:0") for one in made.evidence.lists))
+    made = trace(named)
+    cause = cause_of(beside("bac", made), made, {"vector": [[("b", 0.1), ("a", 0.05), ("c", 0.01)]]})
+    assert (cause.kind, cause.text) == ("vector list", "b is at 1 of the vector list there, at 2 here")
+
+
+def test_a_score_that_another_order_of_equal_edges_gives_is_their_doing() -> None:
+    """b stands in two places of the relations; which of them is nearer to the top is up to the order of a's edges."""
+    edges = (Relation("a", "x", weight=0.5), Relation("a", "b", weight=0.5))
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, memories={"x": {}}, relations=edges)
+    made = trace(subject, {**RELATED, "lists.vector.depth": 2})
+    other = trace(replace(subject, relations=edges[::-1]), {**RELATED, "lists.vector.depth": 2})
+    order = tuple(result.memory_id for result in made.results)
+    assert order == tuple(result.memory_id for result in other.results)
+    theirs, ours = ({one.memory_id: one.score for one in side.results} for side in (other, made))
+    query = QueryFidelity("q", "query", order, order, theirs, ours)
+    assert query.same_order
+    assert not query.same
+    assert cause_of(query, made, {}).kind == "equal relations"
+
+
+def test_a_score_that_is_off_where_two_share_one_in_the_hybrid_list_is_that_ties() -> None:
+    """a is first by meaning and second by words, b the reverse, and both count alike."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.1}, "ts_rank": {"b": 0.4, "a": 0.3}})
+    subject = replace(subject, lists=tuple(replace(one, name=f"{one.source}:0", variant=0) for one in subject.lists))
+    hybrid = {"lists.hybrid.enabled": True, "lists.hybrid.vector_weight": 0.5, "lists.vector.enabled": False}
+    made = trace(subject, hybrid)
+    order = tuple(result.memory_id for result in made.results)
+    ours = {one.memory_id: one.score for one in made.results}
+
+    def cause(off: str) -> str:
+        theirs = ours | {off: ours[off] + 1e-4}
+        return cause_of(QueryFidelity("q", "query", order, order, theirs, ours), made, {}).kind
+
+    assert cause("a") == "equal hybrid"
+    assert cause("c") == "other"
+
+
+FIRST = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 9.0, "c": 8.0}})
+SECOND = evidence({"vector": {"x": 0.9, "y": 0.8, "z": 0.7}})
+
+
+def replays(*production: str, limit: int | None = None) -> SetReplays:
+    return SetReplays([tuple(order) for order in production], [FIRST, SECOND], [limit, limit])
+
+
+def test_agreement_counts_the_same_orders_and_the_mean_overlap() -> None:
+    found = replays("bac", "xyz").agreement(configured())
+    assert (found.queries, found.same_order, found.rbo) == (2, 2, 1.0)
+    found = replays("bac", "xzy").agreement(configured())
+    assert found.same_order == 1
+    assert 0.8 < found.rbo < 1
+
+
+def test_a_recorded_memory_that_is_no_candidate_and_one_more_result_are_another_order() -> None:
+    assert replays("bac", "xyq").agreement(configured()).same_order == 1
+    assert replays("bac", "xyzq").agreement(configured()).same_order == 1
+    assert replays("bac", "xy").agreement(configured()).same_order == 1
+
+
+def test_ours_may_be_cut() -> None:
+    assert replays("ba", "xy", limit=2).agreement(configured()).same_order == 2
+
+
+def test_the_change_that_gives_most_queries_the_recorded_order_comes_first() -> None:
+    config = configured({"assembly.limit": 2})
+    found = single_changes(replays("bac", "xyz"), config)
+    assert found[0].changes[0][0] == "assembly.limit"
+    assert found[0].agreement.same_order == 2
+    assert all(one.agreement.nearness >= 1e-6 for one in found)
+
+
+def test_nothing_explains_what_is_the_same_already() -> None:
+    assert single_changes(replays("bac", "xyz"), configured()) == []
+
+
+def query(recorded, ours, recorded_scores=(), our_scores=()):
+    """A letter a memory."""
+    theirs, own = dict(zip(recorded, recorded_scores, strict=False)), dict(zip(ours, our_scores, strict=False))
+    return QueryFidelity("q", "what?", tuple(recorded), tuple(ours), theirs, own)
+
+
+def test_order_set_and_first_are_told_apart() -> None:
+    rows = [query("abc", "abc"), query("abc", "acb"), query("abc", "bca"), query("abc", "abd"), query("abc", "xyz")]
+    assert [row.same_order for row in rows] == [True, False, False, False, False]
+    assert [row.same_set for row in rows] == [True, True, True, False, False]
+    assert [row.same_first for row in rows] == [True, True, False, True, False]
+
+
+def test_a_longer_answer_is_another_order() -> None:
+    assert not query("ab", "abc").same_order
+    assert not query("abc", "ab").same_order
+
+
+def test_two_empty_answers_are_the_same_and_an_empty_one_shares_nothing() -> None:
+    both = query("", "")
+    assert both.same_order
+    assert both.same_first
+    assert (both.overlap, both.rbo) == (1.0, 1.0)
+    one = query("", "a")
+    assert not one.same_first
+    assert (one.overlap, one.rbo) == (0.0, 0.0)
+
+
+def test_overlap_is_that_of_the_first_ten() -> None:
+    assert query("abc", "bcd").overlap == 2 / 4
+    assert query("abcdefghijK", "abcdefghijL").overlap == 1.0
+    assert query("abcdefghij", "abcdefghixj").overlap == 9 / 11
+
+
+def test_scores_are_compared_where_the_order_is_the_same() -> None:
+    assert query("ab", "ab", [0.5, 0.25], [0.5, 0.2500004]).score_difference == pytest.approx(4e-7)
+    assert query("ab", "ba", [0.5, 0.25], [0.5, 0.25]).score_difference is None
+    assert query("ab", "ab", [], [0.5, 0.25]).score_difference is None
+
+
+def test_a_set_has_counts_means_and_intervals() -> None:
+    rows = [query("ab", "ab", [0.5, 0.2], [0.5, 0.3]), query("ab", "ba"), query("ab", "ac"), query("c", "c", [1], [1])]
+    fidelity = SetFidelity(tuple(rows))
+    order = fidelity.estimates["same_order"]
+    assert (order.count, order.mean) == (2, 0.5)
+    assert 0 <= order.low < 0.5 < order.high <= 1
+    assert fidelity.estimates["same_set"].count == 3
+    assert fidelity.estimates["same_first"].count == 3
+    assert fidelity.estimates["overlap"].mean == pytest.approx((1 + 1 + 1 / 3 + 1) / 4)
+    assert fidelity.estimates["overlap"].count is None
+    assert fidelity.score_difference == pytest.approx(0.1)
+    assert fidelity.precise == (1, 2)
+    assert fidelity.value("same_order") == 0.5
+
+
+def test_nothing_measured_is_not_a_number() -> None:
+    empty = SetFidelity(())
+    assert math.isnan(empty.value("same_order"))
+    assert math.isnan(empty.value("score_difference"))
+
+
+def test_equal_recorded_scores_may_stand_in_any_order_and_others_may_not() -> None:
+    scores = [3.0, 2.0, 2.0, 1.0]
+    assert query("abcd", "acbd", scores).up_to_ties
+    assert not query("abcd", "bacd", scores).up_to_ties
+    assert not query("abcd", "acb", scores).up_to_ties
+    assert not query("abcd", "acbd").up_to_ties  # without scores nothing is tied
+
+
+def test_which_of_two_equals_got_in_is_chance_if_both_had_one_score_before_the_cut() -> None:
+    cut = query("ab", "ax", [3.0, 2.0], [3.0, 2.0])
+    tied = replace(cut, ours_before_cut={"a": 3.0, "b": 2.0, "x": 2.0})
+    assert tied.up_to_ties
+    assert tied.same_scores == 1.0
+    # A score of ours that equals a recorded one is no tie: every list gives its second the same share.
+    below = replace(cut, ours_before_cut={"a": 3.0, "b": 1.5, "x": 2.0})
+    assert (below.up_to_ties, below.same_scores) == (False, 0.0)
+    # Reordered after the cut by a reranker, whose scores say nothing about it: the recorded ones before the cut do.
+    reranked = query("ba", "xa", [9.0, 1.0], [8.0, 1.0])
+    assert not reranked.up_to_ties
+    assert replace(reranked, before_cut={"a": 0.5, "b": 0.2, "x": 0.2}).up_to_ties
+
+
+def test_scores_are_compared_memory_by_memory_whatever_the_order() -> None:
+    assert query("ab", "ba", [0.5, 0.5], [0.5, 0.5]).same_scores == 1.0
+    assert query("ab", "ba", [0.5, 0.4], [0.5, 0.4]).same_scores == 0.0
+    assert query("ab", "ab", [0.5, 0.4], [0.5, 0.3]).equal_scores == (1, 2)
+    assert math.isnan(query("ab", "ab").same_scores)
+
+
+def test_results_with_the_ties_of_lists_settled_as_recorded_count_for_both() -> None:
+    other = query("ab", "ba", [0.5, 0.4], [0.45, 0.41])
+    assert (other.up_to_ties, other.same_scores) == (False, 0.0)
+    settled = replace(other, settled={"a": 0.5, "b": 0.4})
+    assert (settled.same_order, settled.up_to_ties, settled.same_scores) == (False, True, 1.0)
+
+
+def test_the_depth_of_the_overlap_can_be_chosen() -> None:
+    assert replace(query("abc", "acb"), depth=2).overlap == 1 / 3

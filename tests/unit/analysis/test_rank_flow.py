@@ -1,14 +1,34 @@
-"""The rank flow of small queries whose ranks are worked out by hand; rrf with k = 60 and weights 1."""
+"""Ranks beside a baseline's, through lists and stages, and two traces side by side."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cems_workbench.analysis import ranks as module
-from cems_workbench.analysis.ranks import FlowLine, FlowPoint, RankFlow, rank_flow
-from cems_workbench.pipeline import Evidence
+from cems_workbench.analysis.ranks import (
+    FlowLine,
+    FlowPoint,
+    Move,
+    RankComparison,
+    RankDelta,
+    RankFlow,
+    dropped,
+    loss,
+    rank_deltas,
+    rank_flow,
+    ranks_in,
+)
+from cems_workbench.analysis.side_by_side import side_by_side
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
+from cems_workbench.records import Memory
+from cems_workbench.ui.inspect.results import message
 from tests.unit.pipeline.cases import evidence, falling, trace
 
 LISTS = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}, "lexical": {"c": 9.0, "a": 5.0, "e": 3.0}}
@@ -123,3 +143,244 @@ def test_past_the_most_lists_the_fullest_are_drawn(monkeypatch: pytest.MonkeyPat
 def test_no_candidate_gives_no_line() -> None:
     flow = rank_flow(trace(evidence({})), 10, ["a"])
     assert flow.lines == () and flow.unranked == ("a",)
+
+
+TWO_LISTS = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"c": 9.0, "d": 5.0}}
+SUBJECT = evidence(TWO_LISTS, memories={"d": {"priority": 2.5}})
+"""Fused: c 1/63 + 1/61, a 1/61, then b and d 1/62 each; ties go by id. Adjusted by priority: d 2.5/62 leads, then c, a, b."""
+
+
+def now(**changes: Any) -> Trace:
+    return trace(SUBJECT, {"adjust.priority": True, "assembly.limit": 3, **changes})
+
+
+def before(**changes: Any) -> Trace:
+    return trace(SUBJECT, {"assembly.limit": 3, **changes})
+
+
+@pytest.mark.parametrize(
+    ("delta", "move", "places"),
+    [
+        (RankDelta(2, 5), "up", 3),
+        (RankDelta(5, 2), "down", -3),
+        (RankDelta(2, 2), "same", 0),
+        (RankDelta(2, None), "new", 0),
+        (RankDelta(None, 2), "gone", 0),
+        (RankDelta(None, None), "absent", 0),
+    ],
+)
+def test_a_delta_says_which_way_and_how_far(delta: RankDelta, move: Move, places: int) -> None:
+    assert (delta.move, delta.places) == (move, places)
+
+
+def test_the_results_beside_the_baselines() -> None:
+    assert [row.memory_id for row in before().results] == ["c", "a", "b"]
+    assert [row.memory_id for row in now().results] == ["d", "c", "a"]
+    assert rank_deltas(now(), before(), "assembly") == {
+        "d": RankDelta(1, None),
+        "c": RankDelta(2, 1),
+        "a": RankDelta(3, 2),
+        "b": RankDelta(None, 3),
+    }
+
+
+def test_each_stage_is_compared_with_the_same_stage() -> None:
+    against = RankComparison("plain", now(), before())
+    assert {key: delta.move for key, delta in against.deltas("fusion").items()} == dict.fromkeys("cabd", "same")
+    assert against.delta("d", "adjust") == RankDelta(1, 4)
+    assert against.delta("b", "adjust") == RankDelta(4, 3)
+
+
+def test_a_list_that_the_baseline_switches_off_is_new() -> None:
+    deltas = rank_deltas(now(), before(**{"lists.lexical.enabled": False}), "lexical")
+    assert deltas == {"c": RankDelta(1, None), "d": RankDelta(2, None)}
+
+
+def test_who_left_the_results_is_named_in_the_baselines_order() -> None:
+    against = RankComparison("wide", now(**{"assembly.limit": 1}), before())
+    assert against.gone() == ["c", "a", "b"]
+    assert against.delta("nobody").move == "absent"
+
+
+def test_a_config_beside_itself_moves_nobody() -> None:
+    against = RankComparison("itself", now(), now())
+    assert {delta.move for delta in against.deltas().values()} == {"same"} and against.gone() == []
+
+
+def test_ranks_in_a_list_have_normalised_scores_and_of_an_unknown_one_nothing() -> None:
+    assert ranks_in(now(), "lexical") == {"c": (1, 1.0), "d": (2, pytest.approx(5 / 9))}
+    assert ranks_in(now(), "nothing") == {}
+
+
+def test_the_rank_of_who_was_lost_before_fusion_is_that_of_a_list_that_takes_part() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.3}, "lexical": {"b": 9.0, "c": 5.0}})
+    off = {"lists.lexical.enabled": False, "threshold.mode": "fixed", "threshold.fixed": 0.5}
+    cut, never = loss(trace(subject, off), "b"), loss(trace(subject, off), "c")
+    assert cut is not None and (cut.stage, cut.rank, cut.score) == ("threshold", 2, 0.3)
+    assert never is not None and (never.stage, never.rank, never.score) == ("lists", 2, 5.0)
+
+
+def test_who_is_in_the_results_or_in_no_list_is_not_lost() -> None:
+    assert loss(now(), "d") is None and loss(now(), "nobody") is None
+    end, lost = dropped(now(), "b"), loss(now(), "b")
+    assert end is not None and (end.stage, end.rank, end.reason) == ("assembly", 4, "past the result limit of 3")
+    assert lost is not None and (lost.stage, lost.rank) == ("adjust", 4)
+
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SCORES = {"a": 1.0, "b": 6.0, "c": 9.0, "d": 2.0}
+OFF = {"fusion.normalize": "none", "fusion.score_blend": 0.0, "fusion.multi_list_boost": 0.0, "filter.min_score": None}
+RRF = OFF | {
+    "fusion.method": "rrf",
+    "fusion.k": 60,
+    "variants.original_weight": 1.0,
+    "lists.vector.weight": 1.0,
+    "lists.lexical.weight": 1.0,
+    "assembly.limit": 3,
+    "adjust.time_decay.mode": "none",
+}
+RERANKED = RRF | {"rerank.backend": "cross_encoder", "rerank.raw_scale": "divide_by_10", "rerank.combine": "replace"}
+
+
+def three_found(**more: object) -> Evidence:
+    def ranked(name: str, source: str, *hits: tuple[str, float]) -> RankedList:
+        return RankedList(name, source, 0, tuple(Hit(*hit) for hit in hits))  # type: ignore[arg-type]
+
+    memories = {key: Memory(key, f"Text of\n  {key}", title=f"title {key}", created_at=NOW) for key in "abcd"}
+    return Evidence(
+        "how",
+        memories,
+        variants=(Variant("how", "original"),),
+        lists=(
+            ranked("vector:0", "vector", ("a", 0.9), ("b", 0.8), ("c", 0.7)),
+            ranked("lexical:0", "lexical", ("b", 4.0), ("a", 4.0), ("d", 1.0)),
+        ),
+        as_of=NOW,
+        model_scores={"cross_encoder": {key: ModelScore(raw) for key, raw in SCORES.items()}},
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def beside(changes: dict[str, object], **more: object) -> Trace:
+    return replay(three_found(**more), with_values(PipelineConfig(), changes))
+
+
+def test_a_cell_has_the_parts_of_the_score_with_base_and_bonus_separate() -> None:
+    bonus = {"fusion.top_rank_bonus.rank1": 0.05, "fusion.top_rank_bonus.rank2_3": 0.0}
+    row = side_by_side(beside(RRF | bonus)).rows[0]
+    assert (row.memory_id, row.title, row.first_words) == ("a", "title a", "Text of a")
+    parts = dict(row.cells["fusion"].parts)
+    assert parts["vector:0 base"] == pytest.approx(1 / 61)
+    assert parts["vector:0 top-rank bonus"] == pytest.approx(0.05)
+    assert parts["lexical:0 base"] == pytest.approx(1 / 61)
+    assert row.cells["fusion"].score == pytest.approx(sum(parts.values()))
+    assert (row.cells["vector:0"].rank, row.cells["lexical:0"].rank) == (1, 1)
+    assert dict(row.cells["vector:0"].parts) == {"raw": 0.9}
+
+
+@pytest.mark.parametrize(("ties", "counted"), [("ordinal", 62), ("dense", 61)])
+def test_equal_scores_have_the_ranks_of_their_list_and_the_parts_of_the_ties(ties: str, counted: int) -> None:
+    row = side_by_side(beside(RRF | {"lists.lexical.ties": ties})).row("b")
+    assert row is not None
+    assert row.cells["lexical:0"].rank == 2
+    assert dict(row.cells["fusion"].parts)["lexical:0 base"] == pytest.approx(1 / counted)
+
+
+def test_a_move_is_from_fusion_to_the_results_and_the_last_row_is_the_dropped_one() -> None:
+    table = side_by_side(beside(RERANKED), {"c": 3})
+    assert [column.key for column in table.columns] == ["vector:0", "lexical:0", "fusion", "rerank", "rank"]
+    rows = {row.memory_id: row for row in table.rows}
+    assert list(rows) == ["c", "b", "d", "a"]
+    assert {key: (row.former_rank, row.final_rank, row.move) for key, row in rows.items()} == {
+        "c": (3, 1, 2),
+        "b": (2, 2, 0),
+        "d": (4, 3, 1),
+        "a": (1, None, None),
+    }
+    assert (rows["a"].dropped_by, rows["a"].dropped_words) == ("assembly", "past the result limit of 3")
+    assert rows["c"].grade == 3
+    assert rows["c"].cells["rerank"].parts == (("raw", 9.0), ("normalised", 0.9))
+    assert "lexical:0" not in rows["c"].cells
+    assert table.moved_from == "after fusion"
+
+
+def test_a_move_is_from_the_results_of_the_trace_before() -> None:
+    before, now = beside(RRF), beside(RERANKED)
+    table = side_by_side(now, previous=before)
+    assert [(row.memory_id, row.move) for row in table.rows] == [("c", 2), ("b", 0), ("d", None), ("a", None)]
+    assert table.compared_with == before.config.name
+
+
+def test_a_stage_that_is_off_or_changes_nothing_has_no_column() -> None:
+    idle = {"filter.min_score": 0.0, "threshold.mode": "fixed", "threshold.fixed": 0.1}
+    assert {column.stage for column in side_by_side(beside(RRF | idle)).columns} == {
+        "lists",
+        "fusion",
+        "assembly",
+    }
+    cutting = {"threshold.mode": "fixed", "threshold.fixed": 0.75, "threshold.applies_to": ["vector"]}
+    table = side_by_side(beside(RRF | cutting))
+    cut = table.row("c")
+    assert cut is not None
+    assert (cut.dropped_by, cut.cells["threshold"].words) == ("threshold", cut.dropped_words)
+
+
+def test_a_reranker_of_what_is_returned_comes_after_dedup() -> None:
+    table = side_by_side(beside(RERANKED | {"rerank.position": "returned"}))
+    rows = {row.memory_id: row for row in table.rows}
+    assert list(rows) == ["c", "b", "a", "d"]
+    assert (rows["d"].dropped_by, rows["d"].cells["rerank"].rank) == ("rerank", None)
+
+
+def test_a_successor_that_no_list_found_has_a_row_without_a_former_rank() -> None:
+    new = Memory("new", "Text", created_at=NOW)
+    given = three_found(
+        notes={"superseded": {"a": [{"id": "new", "created_at": NOW.isoformat(), "kind": "supersedes"}]}}
+    )
+    given = replace(given, memories={**given.memories, "new": new})
+    table = side_by_side(replay(given, with_values(PipelineConfig(), RRF | {"supersession.mode": "follow"})))
+    row = table.row("new")
+    assert row is not None
+    assert (row.final_rank, row.former_rank, row.move) == (1, None, None)
+    assert table.column("supersession").kind == "stage"
+
+
+def hits(*ids: str, score: float | None = None) -> tuple[tuple[str, float | None], ...]:
+    return tuple((key, None if score is None else score - i) for i, key in enumerate(ids))
+
+
+def test_recorded_stages_are_columns_with_ranks_and_scores() -> None:
+    recorded = RecordedStages(
+        (RecordedList("rank", hits("a", "b", "c", score=9.0)), RecordedList("faiss", hits("d", "a"))),
+        (
+            RecordedStage("faiss", "fusion", hits("a", "d", "b", "c")),
+            RecordedStage("cohere", "rerank", hits("b", "a", score=0.9), input=hits("a", "d", "b")),
+        ),
+    )
+    memories = {key: Memory(key, key) for key in recorded.ids}
+    traced = replay(Evidence("q", memories, notes={RECORDED: recorded.to_json()}), PipelineConfig())
+    table = side_by_side(traced)
+    assert [(column.key, column.kind) for column in table.columns] == [
+        ("rank (list)", "list"),
+        ("faiss", "list"),
+        ("faiss (stage)", "fusion"),
+        ("cohere", "rerank"),
+        ("rank", "rank"),
+    ]
+    for column in table.columns:
+        if column.list is None:
+            rows = traced.stage(column.stage).by_id
+            found = {row.memory_id: row.cells[column.key] for row in table.rows if column.key in row.cells}
+            assert {key: (cell.rank, cell.score) for key, cell in found.items()} == {
+                key: (row.rank_out, row.score) for key, row in rows.items()
+            }
+    assert [(row.memory_id, row.former_rank, row.final_rank, row.dropped_by) for row in table.rows] == [
+        ("b", 3, 1, None),
+        ("a", 1, 2, None),
+        ("d", 2, None, "cohere"),
+        ("c", 4, None, "cohere"),
+    ]
+    assert (table.rows[0].cells["rank (list)"].rank, table.rows[0].cells["rank (list)"].score) == (2, 8.0)
+    drawn = message(traced, {}, None)
+    assert (drawn["compared"], drawn["stages"]["cohere"]) == ("after faiss", "cohere")
+    assert drawn["help"]["cohere"].endswith("Orders candidates again, as traced.")

@@ -1,18 +1,40 @@
-"""Sensitivity against breakpoints worked out by hand."""
+"""What a value, a part, a limit of similarity or a variant does to the results."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise as pairwise_of
+from math import cos, inf, isnan, nextafter, radians, sin
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cems_workbench.analysis.component_effects import Effect, component_effects, leave_one_variant_out, variant_parts
+from cems_workbench.analysis.diversity import (
+    DedupThreshold,
+    Duplicate,
+    ResultInterval,
+    current_interval,
+    dedup_thresholds,
+    dropped_duplicates,
+    lambda_intervals,
+    lambda_value,
+    limit_intervals,
+    limit_value,
+    merged,
+    pairwise,
+)
 from cems_workbench.analysis.sensitivity.exact import BoundarySearch
-from cems_workbench.analysis.sensitivity.scan import sweep
+from cems_workbench.analysis.sensitivity.scan import grid, sweep, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
-from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.records import Memory
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
+from cems_workbench.records import Memory, Relation
+from tests.unit.pipeline.cases import configured, evidence, trace
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 BARE: dict[str, Any] = {
@@ -30,7 +52,7 @@ BARE: dict[str, Any] = {
 }
 
 
-def evidence(lists: dict[str, list[tuple[str, float]]], ages: dict[str, float] | None = None, **extra: Any) -> Evidence:
+def made(lists: dict[str, list[tuple[str, float]]], ages: dict[str, float] | None = None, **extra: Any) -> Evidence:
     ids = {key for hits in lists.values() for key, _ in hits}
     ages = ages or {}
     memories = {
@@ -43,7 +65,7 @@ def evidence(lists: dict[str, list[tuple[str, float]]], ages: dict[str, float] |
     return Evidence(query="q", memories=memories, variants=(Variant("q"),), lists=ranked, as_of=NOW, **extra)
 
 
-CROSSED = evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)], "lexical": [("b", 9.0), ("c", 5.0), ("a", 4.0)]})
+CROSSED = made({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)], "lexical": [("b", 9.0), ("c", 5.0), ("a", 4.0)]})
 
 
 def config(**values: Any) -> PipelineConfig:
@@ -76,7 +98,7 @@ def test_with_minmax_the_normalised_scores_cross_where_the_blend_says() -> None:
 
     1 - s + 0.75 s = (1 - s) 61/124 + 0.9 s at s = (63/124) / (63/124 + 0.15).
     """
-    two = evidence({"lexical": [("a", 3.0), ("b", 2.0), ("c", 1.0)], "vector": [("b", 0.9), ("a", 0.5), ("c", 0.1)]})
+    two = made({"lexical": [("a", 3.0), ("b", 2.0), ("c", 1.0)], "vector": [("b", 0.9), ("a", 0.5), ("c", 0.1)]})
     values = {"fusion.normalize": "minmax", "lists.vector.weight": 0.0, "lists.lexical.normalization": "saturating"}
     crossing = (63 / 124) / (63 / 124 + 0.15)
     found = sweep(two, with_values(config(), values), "fusion.score_blend", 2)
@@ -85,7 +107,7 @@ def test_with_minmax_the_normalised_scores_cross_where_the_blend_says() -> None:
 
 
 def test_a_dropped_score_is_a_breakpoint_of_the_minimum() -> None:
-    one_list = evidence({"vector": [("a", 0.9), ("b", 0.8)]})
+    one_list = made({"vector": [("a", 0.9), ("b", 0.8)]})
     found = sweep(one_list, config(fusion__normalize="none"), "filter.min_score", 5)
     assert [point.value for point in found.breakpoints] == pytest.approx([1 / 62, 1 / 61])
     assert [len(one.results) for one in found.segments] == [2, 1, 0]
@@ -97,7 +119,7 @@ def test_a_drop_by_a_later_stage_is_a_breakpoint_of_a_weight() -> None:
 
     a passes b at 1 and c does at 62/61; b is dropped past w = 2.
     """
-    two = evidence({"vector": [("a", 0.9), ("c", 0.7)], "lexical": [("b", 9.0)]})
+    two = made({"vector": [("a", 0.9), ("c", 0.7)], "lexical": [("b", 9.0)]})
     found = sweep(two, config(gap__ratio=0.5, gap__keep=0), "lists.vector.weight", 3)
     assert found.method == "solved"
     results = ["".join(one.results) for one in found.segments]
@@ -108,7 +130,7 @@ def test_a_drop_by_a_later_stage_is_a_breakpoint_of_a_weight() -> None:
 
 def test_half_life_hyperbolic_crosses_where_the_decayed_scores_are_equal() -> None:
     """a 1/61 at 2 days, b 1/62 at 0 days: h/(h + 2)/61 = 1/62 at h = 122."""
-    aged = evidence({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
+    aged = made({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
     decayed = config(adjust__time_decay__mode="hyperbolic")
     found = sweep(aged, decayed, "adjust.time_decay.half_life_days", 2)
     assert found.method == "solved"
@@ -117,7 +139,7 @@ def test_half_life_hyperbolic_crosses_where_the_decayed_scores_are_equal() -> No
 
 def test_half_life_exponential_crosses_where_the_decayed_scores_are_equal() -> None:
     """0.5 ** (2/h) / 61 = 1/62 at h = 2 ln 2 / ln(62/61)."""
-    aged = evidence({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
+    aged = made({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
     decayed = config(adjust__time_decay__mode="exponential")
     found = sweep(aged, decayed, "adjust.time_decay.half_life_days", 2)
     assert found.method == "solved"
@@ -136,7 +158,7 @@ def test_a_token_budget_has_a_breakpoint_where_one_more_memory_fits() -> None:
 def test_a_similarity_has_a_breakpoint_at_the_cosine_of_two_neighbours() -> None:
     vectors = {"a": [1.0, 0.0], "b": [0.6, 0.8], "c": [0.0, 1.0]}  # cosines 0.6, 0.8 and 0
     found = sweep(
-        evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, embeddings=vectors),
+        made({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, embeddings=vectors),
         config(dedup__enabled=True),
         "dedup.similarity",
         3,
@@ -174,14 +196,17 @@ def test_candidates_that_were_never_scored_are_counted() -> None:
     scores = {"cross_encoder": {"a": ModelScore(1.0)}}
     reranked = config(rerank__backend="cross_encoder", rerank__raw_scale="sigmoid", rerank__depth=2)
     found = sweep(
-        evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, model_scores=scores), reranked, "fusion.k", 2
+        made({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, model_scores=scores),
+        reranked,
+        "fusion.k",
+        2,
     )
     assert found.unscored == 1
 
 
 def test_the_present_value_on_a_tie_is_a_segment_of_its_own() -> None:
     """Mirrored lists at equal weights: three pairs meet at once, ties fall by id, on either side by the heavier list."""
-    mirrored = evidence(
+    mirrored = made(
         {
             "vector": [("b", 0.9), ("a", 0.8), ("d", 0.7), ("c", 0.6)],
             "lexical": [("a", 9.0), ("b", 8.0), ("c", 7.0), ("d", 6.0)],
@@ -206,3 +231,389 @@ def test_closing_in_finds_each_change_between_two_samples() -> None:
     for one, edge in zip(segments[1:], (0.21, 0.5, 0.77), strict=True):
         assert edge < one.first <= edge + 1e-6
     assert len(calls) < 400
+
+
+OFF: dict[str, Any] = {
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "fusion.normalize": "none",
+    "fusion.score_blend": 0.0,
+    "filter.min_score": None,
+    "adjust.priority": False,
+    "adjust.time_decay.mode": "none",
+    "adjust.project.enabled": False,
+    "adjust.clamp": False,
+    "adjust.pinned_factor": 1.0,
+    "assembly.max_tokens": None,
+    "assembly.strategy": "greedy",
+    "variants.original_weight": 1.0,
+}
+VECTOR, LEXICAL = "abcd", "bcad"
+
+
+def parts_of(vector: str = VECTOR, lexical: str = LEXICAL) -> Evidence:
+    memories = {key: Memory(id=key, content="text", priority=1.0 + (key == "d")) for key in vector + lexical}
+    lists = [("vector", vector), ("lexical", lexical)]
+    return Evidence(
+        query="q",
+        memories=memories,
+        variants=(Variant("q"),),
+        lists=tuple(
+            RankedList(f"{source}:0", source, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))  # type: ignore[arg-type]
+            for source, ids in lists
+        ),
+    )
+
+
+def parts_config(**values: Any) -> PipelineConfig:
+    return with_values(PipelineConfig(), OFF | {path.replace("__", "."): value for path, value in values.items()})
+
+
+def by_name(effects: list[Effect]) -> dict[str, Effect]:
+    return {effect.part.name: effect for effect in effects}
+
+
+def test_a_list_left_out_leaves_the_order_of_the_other() -> None:
+    """Weights 3 and 1: a = 3/61 + 1/63 = .06505, b = 3/62 + 1/61 = .06478, c = 3/63 + 1/62 = .06375, d last."""
+    from scipy.stats import kendalltau  # a second: not while every worker collects
+
+    found = component_effects(parts_of(), parts_config(lists__vector__weight=3.0, lists__lexical__weight=1.0))
+    assert [effect.part.name for effect in found] == ["vector:0", "lexical:0"]
+    named = by_name(found)
+    assert (named["vector:0"].nominal, named["lexical:0"].nominal) == (0.75, 0.25)
+    assert named["lexical:0"].tau == 1.0 and named["lexical:0"].turned == 0.0
+    assert named["vector:0"].tau == pytest.approx(1 - 2 * 2 / 6)  # abcd to bcad: a with b and a with c
+    assert named["vector:0"].tau == pytest.approx(kendalltau([1, 2, 3, 4], [3, 1, 2, 4]).statistic)
+    assert (named["vector:0"].share, named["lexical:0"].share) == (1.0, 0.0)
+    assert named["vector:0"].moved == 3
+
+
+def test_a_memory_that_only_one_list_found_goes_with_it() -> None:
+    """Results a b c d (limit 4) of abcd and b: without vector b alone; the three that are gone stand below it, unordered.
+
+    Pairs of {a, b, c, d}: b against a turned (1), b against c and d the same (0), the three pairs of a, c, d half each: 2.5 of 6.
+    """
+    found = by_name(component_effects(parts_of(lexical="b"), parts_config(lists__vector__weight=100.0)))
+    assert found["vector:0"].left == ("a", "c", "d") and found["vector:0"].entered == ()
+    assert found["vector:0"].tau == pytest.approx(1 - 2 * 2.5 / 6)
+
+
+def test_each_part_that_is_on_is_there_and_the_first_judged_rank_stands_beside_it() -> None:
+    found = by_name(
+        component_effects(
+            parts_of(),
+            parts_config(adjust__priority=True, gap__ratio=0.1, fusion__score_blend=0.5),
+            {"d": 3},
+        )
+    )
+    assert list(found) == ["vector:0", "lexical:0", "score blend", "priority", "score gap"]
+    assert (found["priority"].rank_now, found["priority"].rank_without) == (1, 4)
+    assert found["priority"].nominal is None and found["priority"].share is None
+
+
+def test_bonuses_without_rrf_and_a_filter_in_raw_mode_are_no_parts() -> None:
+    values = {
+        "fusion.method": "combsum",
+        "fusion.top_rank_bonus.rank1": 0.05,
+        "filter.min_score": 0.1,
+        "query.raw": True,
+    }
+    assert list(by_name(component_effects(parts_of(), with_values(parts_config(), values)))) == [
+        "vector:0",
+        "lexical:0",
+    ]
+
+
+def test_nothing_found_has_no_parts_but_switches_that_move_nothing() -> None:
+    found = component_effects(Evidence(query="q", memories={}), parts_config(gap__ratio=0.5))
+    assert [(effect.part.name, effect.tau) for effect in found] == [("score gap", 1.0)]
+
+
+def test_a_switched_off_variant_is_no_part() -> None:
+    assert component_effects(parts_of(), parts_config(), switched_off=(0,)) == []
+
+
+def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -> None:
+    """Two variants of a query, each with a list by meaning and one by ts_rank, fused in a hybrid list of share 0.4.
+
+    Variant 0: by meaning a b, by ts_rank b; its hybrid list is b = 0.4/62 + 0.6/61, a = 0.4/61. Variant 1: by meaning c a, by ts_rank a;
+    its hybrid list is a, c. With weights 1 on both: a = 1/62 + 1/61 from the hybrid lists and 1/61 from ts_rank:1, b = 1/61 + 1/61
+    from variant 0, c = 1/62 from hybrid:1.
+    """
+    lists = [("vector:0", "ab"), ("ts_rank:0", "b"), ("vector:1", "ca"), ("ts_rank:1", "a")]
+    subject = Evidence(
+        query="q",
+        memories={key: Memory(id=key, content="text") for key in "abc"},
+        variants=(Variant("q"), Variant("r", "expansion")),
+        lists=tuple(
+            RankedList(name, name[:-2], int(name[-1]), tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))
+            for name, ids in lists
+        ),
+    )
+    on = {f"lists.{name}.enabled": name in ("hybrid", "ts_rank") for name in ("vector", "lexical", "hybrid", "ts_rank")}
+    found = by_name(component_effects(subject, with_values(parts_config(variants__expansion_weight=1.0), on)))
+    assert list(found) == ["hybrid:0", "ts_rank:0", "hybrid:1", "ts_rank:1"]
+    assert {effect.nominal for effect in found.values()} == {0.25}
+    # without hybrid:1 the order is a = 1/62 + 1/61 behind b = 2/61, and c is gone: one of three pairs turns
+    assert found["hybrid:1"].left == ("c",) and found["hybrid:1"].tau == pytest.approx(1 - 2 * 1 / 3)
+    # without ts_rank:1 hybrid:1 stays as it was made: b = 2/61 is ahead of a = 1/62 + 1/61, c is third
+    assert found["ts_rank:1"].left == () and found["ts_rank:1"].moved == 2
+    # without hybrid:0: a = 2/61, b = 1/61, c = 1/62
+    assert found["hybrid:0"].turned == 0.0
+
+
+def test_the_lists_of_relations_are_one_part() -> None:
+    """C is led to by two edges, so that it stands in two lists; together they are what relations give."""
+    subject = replace(
+        parts_of("ab", "ab"),
+        relations=(Relation("a", "c", "similar", 0.9), Relation("b", "c", "similar", 0.8)),
+        memories={key: Memory(id=key, content="text") for key in "abc"},
+    )
+    on = {"lists.relations.enabled": True, "lists.relations.mode": "each"}
+    found = by_name(component_effects(subject, with_values(parts_config(), on)))
+    assert found["relations"].part.lists == ("relations", "relations:2")
+    assert found["relations"].nominal == pytest.approx(1.0 / 3)  # 0.5 twice, beside two lists of 1
+    assert found["relations"].left == ("c",)
+
+
+def test_the_grid_covers_the_slider_and_has_the_present_value() -> None:
+    assert grid(field_spec("lists.vector.weight"), parts_config(lists__vector__weight=1.1), 4) == [
+        0.0,
+        1.1,
+        2.0,
+        3.0,
+    ]
+    values = grid(field_spec("fusion.k"), parts_config(fusion__k=60), 12)
+    assert values[0] == 1 and values[-1] == 200 and 60 in values and values == sorted(set(values))
+
+
+def test_the_map_says_who_is_first_and_where_the_relevant_one_stands() -> None:
+    """Vector weight against lexical weight: a is first where w/61 + v/63 is more than w/62 + v/61, so w > 124/63 v."""
+    found = weight_map(
+        parts_of(),
+        parts_config(),
+        "lists.vector.weight",
+        "lists.lexical.weight",
+        4,
+        {"a": 3},
+    )
+    assert found.xs == found.ys == [0.0, 1.0, 2.0, 3.0]
+    for i, v in enumerate(found.ys):
+        for j, w in enumerate(found.xs):
+            expected = "a" if w > 124 / 63 * v or (v == w == 0) else "b"
+            assert found.first[i][j] == expected, (w, v)
+            assert (found.rank[i, j] == 1) == (expected == "a")
+    assert dict(found.winners) == {"a": 6, "b": 10}
+    assert found.succeeds(1) == 6 and found.judged and found.now == (1.0, 1.0)
+
+
+def test_a_map_without_judgments_says_so() -> None:
+    found = weight_map(parts_of(), parts_config(), "lists.vector.weight", "fusion.k", 3)
+    assert not found.judged and found.succeeds(10) == 0
+    assert len(found.first) == 3
+
+
+AB, CD, AC = cos(radians(10)), cos(radians(5)), 0.5
+
+
+def angled(degrees: dict[str, float]) -> Evidence:
+    """Memories in this order by score, their embeddings at these angles."""
+    embeddings = {key: np.array([cos(radians(angle)), sin(radians(angle))]) for key, angle in degrees.items()}
+    scores = {key: 0.9 - 0.01 * place for place, key in enumerate(degrees)}
+    return evidence({"vector": scores}, embeddings=embeddings)
+
+
+def four(**changes: Any) -> Trace:
+    """a and b are 10 degrees apart, c and d 5, a and c 60; three are shown."""
+    subject = angled({"a": 0, "b": 10, "c": 60, "d": 65})
+    return trace(subject, {"assembly.limit": 3, **{key.replace("__", "."): value for key, value in changes.items()}})
+
+
+def test_pairs_are_compared_as_dedup_and_mmr_compare_them() -> None:
+    words = {"a": {"content": "Red fox"}, "b": {"content": "red, DOG"}, "c": {"content": "bird"}}
+    vectors = {"a": np.array([1.0, 0.0]), "b": np.array([3.0, 4.0])}
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}, memories=words, embeddings=vectors)
+    found = pairwise(subject, ["b", "a", "c"])
+    assert found.cosine[0, 1] == pytest.approx(0.6)
+    assert found.overlap[0].tolist()[1:] == pytest.approx([1 / 3, 0])
+    assert isnan(found.cosine[0, 2])  # c has no embedding
+    assert isnan(found.overlap[1, 1])
+    assert found.mean_cosine == pytest.approx(0.6)
+    assert found.mean_overlap == pytest.approx(1 / 9)
+
+
+def test_one_memory_has_no_mean() -> None:
+    found = pairwise(angled({"a": 0}), ["a"])
+    assert (found.mean_cosine, found.mean_overlap) == (None, None)
+
+
+def test_what_dedup_took_is_named_with_its_original() -> None:
+    assert dropped_duplicates(four()) == []
+    found = dropped_duplicates(four(dedup__enabled=True, dedup__similarity=0.97))
+    assert found == [Duplicate("b", "a", found[0].cosine), Duplicate("d", "c", found[1].cosine)]
+    assert [duplicate.cosine for duplicate in found] == pytest.approx([AB, CD])
+
+
+def test_limits_are_walked_from_one_cosine_of_kept_memories_to_the_next() -> None:
+    """d is past the results until b makes room for it; c falls to a at 0.5, and d, 65 degrees from a, does not."""
+    found = limit_intervals(four())
+    assert [stretch.results for stretch in found] == [("a", "b", "c"), ("a", "c"), ("a", "d")]
+    assert [stretch.high for stretch in found] == [inf, pytest.approx(AB), pytest.approx(AC)]
+    assert [stretch.low for stretch in found][:2] == [pytest.approx(AB), pytest.approx(AC)]
+    assert [dict(stretch.dropped) for stretch in found] == [{}, {"b": "a", "d": "c"}, {"b": "a", "c": "a"}]
+
+
+def test_each_result_falls_at_the_highest_limit_that_takes_it() -> None:
+    found = limit_intervals(four())
+    assert dedup_thresholds(found, 0) == [
+        DedupThreshold("b", found[1].high, "a"),
+        DedupThreshold("c", found[2].high, "a"),
+    ]
+    assert dedup_thresholds(found, 1) == [DedupThreshold("c", found[2].high, "a")]
+
+
+def test_the_present_limit_stands_in_its_stretch() -> None:
+    found = limit_intervals(four())
+    for limit, place in ((0.99, 0), (0.98, 1), (0.51, 1), (0.5, 2), (0.1, 2)):
+        assert current_interval(found, configured({"dedup.enabled": True, "dedup.similarity": limit})) == place
+    assert current_interval(found, configured({"dedup.similarity": 0.1})) == 0  # dedup is off
+
+
+def test_without_embeddings_no_limit_changes_anything() -> None:
+    found = limit_intervals(trace(evidence({"vector": {"a": 0.9, "b": 0.8}})))
+    assert [(stretch.high, stretch.results) for stretch in found] == [(inf, ("a", "b"))]
+
+
+@given(st.lists(st.integers(0, 90), min_size=2, max_size=9), st.integers(1, 5), st.booleans())
+def test_replays_at_both_ends_of_every_stretch_show_its_results(angles: list[int], limit: int, mmr: bool) -> None:
+    subject = angled({f"m{i}": angle for i, angle in enumerate(angles)})
+    config = configured({"assembly.limit": limit, "assembly.strategy": "mmr" if mmr else "greedy"})
+    found = limit_intervals(replay(subject, config))
+    for stretch in found:
+        ends = [nextafter(stretch.low, inf)] + ([stretch.high] if stretch.high < inf else [])
+        for value in ends:
+            if -1 <= value <= 1:
+                again = replay(subject, with_values(config, {"dedup.enabled": True, "dedup.similarity": value}))
+                assert tuple(row.memory_id for row in again.results) == stretch.results
+    assert all(above.low == below.high for above, below in pairwise_of(found))
+
+
+def test_lambda_changes_where_score_and_overlap_weigh_the_same() -> None:
+    """b says what a says: 0.8λ − (1 − λ) = 0.5λ at λ = 1/1.3."""
+    words = {"a": {"content": "x y"}, "b": {"content": "x y"}, "c": {"content": "z"}}
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.5}}, memories=words)
+    diverse, scored = lambda_intervals(trace(subject, {"assembly.limit": 2, "fusion.single_list": "bypass"}))
+    assert (set(diverse.results), set(scored.results)) == ({"a", "c"}, {"a", "b"})
+    assert (diverse.low, scored.high) == (0, 1)
+    assert diverse.high == pytest.approx(1 / 1.3, abs=2e-4)
+    assert scored.low == pytest.approx(1 / 1.3, abs=2e-4)
+    assert 0 < scored.low - diverse.high <= 1e-4
+
+
+def test_neighbours_with_the_same_results_are_one() -> None:
+    rows = [
+        ResultInterval(0.9, inf, ("a", "b"), {}),
+        ResultInterval(0.8, 0.9, ("b", "a"), {"x": "y"}),
+        ResultInterval(0.5, 0.8, ("a",), {}),
+    ]
+    assert [(stretch.low, stretch.high) for stretch in merged(rows)] == [(0.8, inf), (0.5, 0.8)]
+
+
+def test_values_to_apply_have_as_few_decimals_as_fit() -> None:
+    assert limit_value(ResultInterval(0.8045, 0.8191, (), {})) == 0.81
+    assert limit_value(ResultInterval(0.8149, 0.814957, (), {})) == pytest.approx(0.81495)
+    assert limit_value(ResultInterval(0.7, 0.75, (), {})) == 0.75  # the upper end belongs to it
+    assert limit_value(ResultInterval(0.9, inf, (), {})) is None
+    assert lambda_value(ResultInterval(0.31, 0.42, (), {})) == 0.4
+    assert lambda_value(ResultInterval(0.3342, 0.3349, (), {})) == pytest.approx(0.3345, abs=1e-4)
+
+
+VARIANTS = (Variant("query"), Variant("more", "expansion"), Variant("other", "expansion"))
+
+
+def three() -> Evidence:
+    """a and b by the query; b and c by the first expansion; d by the second alone."""
+    lists = {
+        "vector": {"a": 0.9, "b": 0.8},
+        "vector@1": {"c": 0.9, "b": 0.7},
+        "lexical@1": {"c": 5.0},
+        "vector@2": {"d": 0.9},
+    }
+    return evidence(lists, variants=VARIANTS)
+
+
+def test_candidates_and_those_that_nobody_else_found_are_counted() -> None:
+    parts = variant_parts(trace(three()))
+    assert [(part.found, part.alone, part.on) for part in parts] == [
+        (2, ("a",), True),
+        (2, ("c",), True),
+        (1, ("d",), True),
+    ]
+
+
+def test_the_shares_are_those_of_the_fused_scores_of_the_results() -> None:
+    """rrf, k 60, weights 1: a 1/61, b 1/62 + 1/62, c 1/61 + 1/61, d 1/61."""
+    total = 4 / 61 + 2 / 62
+    shares = [part.share for part in variant_parts(trace(three()))]
+    assert shares == pytest.approx([(1 / 61 + 1 / 62) / total, (2 / 61 + 1 / 62) / total, (1 / 61) / total])
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_only_the_results_count_for_the_shares() -> None:
+    """The first two are c (2/61) and b (2/62)."""
+    shares = [part.share for part in variant_parts(trace(three(), {"assembly.limit": 2}))]
+    total = 2 / 61 + 2 / 62
+    assert shares == pytest.approx([(1 / 62) / total, (2 / 61 + 1 / 62) / total, 0])
+
+
+def test_with_combmax_the_share_belongs_to_the_decisive_variant() -> None:
+    lists = {"vector": {"a": 0.9, "b": 0.2}, "vector@1": {"a": 0.3, "b": 0.6}}
+    changes = {"fusion.method": "combmax", "lists.lexical.enabled": False}
+    shares = [part.share for part in variant_parts(trace(evidence(lists, variants=VARIANTS[:2]), changes))]
+    assert shares == pytest.approx([0.9 / 1.5, 0.6 / 1.5])
+
+
+def test_a_relation_of_another_memory_found_it_too() -> None:
+    subject = evidence({"vector@1": {"a": 0.9, "b": 0.8}, "relations": {"b": 1.0}}, variants=VARIANTS[:2])
+    assert variant_parts(trace(subject, {"lists.relations.enabled": True}))[1].alone == ("a",)
+
+
+def test_recency_finds_nobody() -> None:
+    subject = evidence({"vector": {"a": 0.9}, "recency": {"a": 5.0}})
+    assert variant_parts(trace(subject, {"lists.recency.enabled": True}))[0].alone == ("a",)
+
+
+def test_without_a_variant_its_own_candidates_leave() -> None:
+    """Order with all: c, b, then a and d by id. Without 1: a, d, b. Without 0: c, d, b."""
+    found = leave_one_variant_out(trace(three(), {"assembly.limit": 3}))
+    assert [row.memory_id for row in trace(three()).results] == ["c", "b", "a", "d"]
+    assert [toggled.results for toggled in found] == [("c", "d", "b"), ("a", "d", "b"), ("c", "b", "a")]
+    assert [toggled.left for toggled in found] == [("a",), ("c",), ()]
+    assert [toggled.entered for toggled in found] == [("d",), ("d",), ()]
+    assert [found[2].tau, found[2].rbo] == pytest.approx([1.0, 1.0])
+    assert found[1].rbo < found[0].rbo < 1
+
+
+def test_one_that_is_off_is_put_back() -> None:
+    off = frozenset({2})
+    subject = trace(three(), switched_off=off)
+    parts, found = variant_parts(subject, off), leave_one_variant_out(subject, off)
+    assert [part.on for part in parts] == [True, True, False]
+    assert (parts[2].found, parts[2].share) == (0, 0)
+    assert (found[2].off, found[2].entered, found[2].left) == (False, ("d",), ())
+    assert found[0].off
+
+
+def test_scores_that_the_reranker_lacks_are_counted() -> None:
+    lists = {"vector": {"a": 0.9, "b": 0.8}, "vector@1": {"c": 0.9}}
+    subject = evidence(lists, variants=VARIANTS[:2], model={"a": 0.5, "c": 0.9})
+    changes = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.depth": 2}
+    whole = trace(subject, changes)
+    assert not whole.stage_needs  # a and c are the first two
+    assert [toggled.unscored for toggled in leave_one_variant_out(whole)] == [0, 1]
+
+
+def test_nothing_found_has_no_share_and_nothing_to_lose() -> None:
+    empty = trace(evidence({"vector": {}}))
+    assert [part.share for part in variant_parts(empty)] == [0]
+    assert leave_one_variant_out(empty)[0].rbo == 1

@@ -1,16 +1,42 @@
-"""The path of a memory and the stage that lost it: one hand-made case for every stage that can."""
+"""The path of a memory through the stages, and what would bring it in."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cems_workbench.analysis.ranks import branch_of
-from cems_workbench.analysis.why import ListEntry, cause, memory_path
+from cems_workbench.analysis.why import (
+    Counterfactual,
+    LabelledSet,
+    ListEntry,
+    Why,
+    cause,
+    explain,
+    memory_path,
+    require_known,
+)
+from cems_workbench.analysis.why.counterfactual import (
+    bisected,
+    interval_text,
+    moved_text,
+    ordered,
+    searched_specs,
+    single_counterfactuals,
+    with_scores,
+)
+from cems_workbench.analysis.why.trial import Trials, changed, rank_intervals
+from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
-from tests.unit.pipeline.cases import NOW, evidence, trace
+from cems_workbench.progress import Cancelled
+from cems_workbench.ui.inspect.tools.why import counterfactual_html
+from tests.unit.pipeline.cases import NOW, configured, evidence, trace
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
 
@@ -245,3 +271,266 @@ def test_lost_to_diversity() -> None:
 def test_past_the_limit_is_lost_where_it_was_below_k_first() -> None:
     path, _ = explained(evidence(VECTOR), "c", 2, {"assembly.limit": 2})
     assert (path.status, path.rank, path.lost_at) == ("below the top k", None, "lists")
+
+
+TWO_LISTS = {"vector": {"a": 0.9}, "lexical": {"t": 3.0}}
+
+
+def why(subject: Evidence, k: int, changes: dict[str, Any] | None = None, **options: Any) -> Why:
+    return explain("t", subject, configured(changes), k=k, **options)
+
+
+def by_path(found: Why) -> dict[str, Counterfactual]:
+    return {rescue.changes[0].path: rescue for rescue in found.counterfactuals if len(rescue.changes) == 1}
+
+
+def test_a_list_weight_is_solved() -> None:
+    # a: 1/61. t: w/61, and a tie goes to a: t is first from w = 1 on.
+    found = why(evidence(TWO_LISTS), 1, {"lists.lexical.weight": 0.5})
+    change = by_path(found)["lists.lexical.weight"].changes[0]
+    assert change.solved and change.breakpoint is not None
+    assert change.breakpoint.fails == pytest.approx(1.0, abs=1e-8)
+    assert change.breakpoint.succeeds == pytest.approx(1.0, abs=1e-8)
+    assert change.now == 1.05  # the slider's next step
+    assert change.distance == pytest.approx(0.5 / 3)
+
+
+def test_a_refusal_is_told_with_the_threshold_that_answers_and_rescued_at_exactly_it() -> None:
+    subject = evidence({"vector": {"t": 0.312, "a": 0.2}, "lexical": {"t": 3.0, "a": 1.0}})
+    found = why(subject, 1, {"abstain.vector": 0.45})
+    assert found.cause == (
+        "Lost at abstain: nothing was returned because best vector score 0.312 is below 0.45; t stood 1st. "
+        "It answers with abstain.vector at most 0.312."
+    )
+    change = by_path(found)["abstain.vector"].changes[0]
+    assert change.solved and change.breakpoint is not None and change.now == 0.31
+    assert change.breakpoint.succeeds == 0.312 < change.breakpoint.fails < 0.312 + 1e-15
+    assert by_path(found)["abstain.vector"].side_effects.rbo == 1.0  # there was no other result to disturb
+
+
+def test_two_thresholds_that_refuse_are_lowered_together() -> None:
+    subject = evidence({"vector": {"t": 0.3}, "lexical": {"t": 3.0}})
+    both = {"abstain.vector": 0.45, "abstain.lexical": 5.0}
+    found = why(subject, 1, both)
+    assert "abstain.vector at most 0.3 and abstain.lexical at most 3.0" in found.cause
+    assert [rescue.values for rescue in found.counterfactuals] == [{"abstain.vector": 0.3, "abstain.lexical": 3.0}]
+    alone = why(subject, 1, both | {"abstain.rule": "all"})
+    assert {"abstain.vector", "abstain.lexical"} <= set(by_path(alone))
+
+
+def test_a_weight_is_solved_through_normalisation_and_factors() -> None:
+    """raw: a 1/61, b 1/62, t w/61; from w = 1 on t is highest and normalises to 1, and its age halves that.
+
+    a normalises to (1/61 - 1/62) / (w/61 - 1/62), which is 1/2 at w = 2 - 61/62.
+    """
+    lists = {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"t": 5.0}}
+    ages = {"a": {"last_accessed": NOW}, "b": {"last_accessed": NOW}, "t": {"last_accessed": NOW - timedelta(days=60)}}
+    changes = {"fusion.normalize": "minmax", "adjust.time_decay.mode": "hyperbolic", "lists.lexical.weight": 0.5}
+    subject = evidence(lists, memories=ages)
+    solved = rank_intervals(Trials(subject, "t", 1), configured(changes), "lists.lexical.weight", 0.0, 3.0)
+    assert [cell.rank for cell in solved][-2:] == [2, 1]
+    assert solved[-1].low == pytest.approx(2 - 61 / 62, abs=1e-12)
+    change = by_path(why(subject, 1, changes))["lists.lexical.weight"].changes[0]
+    assert change.solved and change.breakpoint is not None
+    assert change.breakpoint.fails < 2 - 61 / 62 < change.breakpoint.succeeds
+
+
+def test_half_life_is_walked_and_bisected() -> None:
+    # a 1/62, t 1/61 · 1/(1 + 1/h): equal at h = 61
+    ages = {"a": {"last_accessed": NOW}, "t": {"last_accessed": NOW - timedelta(days=1)}}
+    subject = evidence({"vector": {"t": 0.9, "a": 0.8}}, memories=ages)
+    found = by_path(why(subject, 1, {"adjust.time_decay.mode": "hyperbolic", "adjust.time_decay.half_life_days": 30.0}))
+    change = found["adjust.time_decay.half_life_days"].changes[0]
+    assert change.breakpoint is not None
+    assert change.breakpoint.fails == pytest.approx(61.0, abs=1e-5)
+    assert change.breakpoint.succeeds == pytest.approx(61.0, abs=1e-5)
+    assert found["adjust.time_decay.mode"].changes[0].now == "none"
+
+
+def test_whole_numbers_have_neighbouring_breakpoints() -> None:
+    # a 1.5/61; t 1.5/62 + 1/61 - 1/(61 + n), which passes it when 1/(61 + n) < 0.0159968, so from n = 2 on
+    subject = evidence({"vector": {"a": 0.9, "t": 0.8}}, memories={"t": {"importance": "high"}})
+    change = by_path(why(subject, 1, {"lists.vector.weight": 1.5}))["fusion.importance_bonus_ranks"].changes[0]
+    assert change.breakpoint is not None
+    assert (change.was, change.now, change.breakpoint.fails, change.breakpoint.succeeds) == (0, 2, 1, 2)
+
+
+def test_a_lower_depth_is_a_replay() -> None:
+    # x 6/61 + 1/67 = 0.1133, t 6/62 + 1/61 = 0.1132; at lexical depth 6 x has 6/61 = 0.0984 alone
+    lists = {"vector": {"x": 0.9, "t": 0.8}, "lexical": {"t": 9.0, "a": 8, "b": 7, "c": 6, "d": 5, "e": 4, "x": 3}}
+    found = by_path(why(evidence(lists), 1, {"lists.vector.weight": 6.0}))
+    change = found["lists.lexical.depth"].changes[0]
+    assert (change.was, change.now) == (50, 6)
+
+
+def test_a_switch_brings_back_a_list() -> None:
+    found = by_path(why(evidence({"vector": {"a": 0.9}, "relations": {"t": 1.0}}), 2))
+    assert found["lists.relations.enabled"].changes[0].now is True
+
+
+def test_off_is_a_value_of_an_optional_number() -> None:
+    change = by_path(why(evidence(TWO_LISTS), 2, {"filter.min_score": 100.0}))["filter.min_score"].changes[0]
+    assert (change.was, change.now, change.distance) == (100.0, None, 1.0)
+
+
+PAIR_LISTS = {"lexical": {"a": 0.6, "t": 0.5}}
+PAIR = {
+    "fusion.method": "combsum",
+    "lists.lexical.normalization": "none",
+    "adjust.priority": True,
+    "adjust.pinned_factor": 1.1,
+}
+
+
+def test_a_pair_when_no_single_parameter_rescues() -> None:
+    # a: 0.6 · priority 2 · pin 1.1. Without priority 0.66, with the lowest pin 0.6; without both 0.6 · pin < 0.5 from 0.8333 on.
+    subject = evidence(PAIR_LISTS, memories={"a": {"priority": 2.0, "pinned": True}})
+    found = why(subject, 1, PAIR)
+    assert found.verdict.startswith(
+        f"1 pair would bring it first. None of the {len(searched_specs())} single parameters tried does. "
+    )
+    values = found.counterfactuals[0].values
+    assert values == {"adjust.priority": False, "adjust.pinned_factor": 0.8}
+    point = next(
+        change for change in found.counterfactuals[0].changes if change.path == "adjust.pinned_factor"
+    ).breakpoint
+    assert point is not None and point.succeeds == pytest.approx(0.5 / 0.6, abs=1e-6)
+
+
+def test_nothing_rescues_what_is_second_in_everything() -> None:
+    found = why(evidence(PAIR_LISTS), 1, {"fusion.method": "combsum"})
+    assert (found.counterfactuals, found.nearest) == ((), None)
+    assert re.fullmatch(
+        r"Nothing that was tried brings it any nearer\. Not tried without the store: \d+ that need a new search, and \d+ that hold lists\.",
+        found.verdict,
+    )
+
+
+def test_what_comes_nearest_is_named() -> None:
+    # c stands first by its priority alone, a is better in everything: without c, t is 2nd
+    subject = evidence({"vector": {"a": 0.6, "t": 0.5, "c": 0.4}}, memories={"c": {"priority": 2.0}})
+    found = why(subject, 1, PAIR)
+    assert found.path.rank == 3 and not found.counterfactuals
+    assert found.nearest is not None and found.nearest.place == 2
+    assert found.verdict.startswith("Nothing that was tried brings it first; what comes nearest puts it 2nd.")
+
+
+def test_a_result_within_k_needs_no_rescue() -> None:
+    found = why(evidence(TWO_LISTS), 2)
+    assert (found.path.status, found.counterfactuals, found.verdict) == ("in the top k", (), "It needs no change.")
+
+
+def test_k_is_the_limit_unless_given() -> None:
+    assert explain("t", evidence(TWO_LISTS), configured({"assembly.limit": 1})).path.k == 1
+    assert explain("t", evidence(TWO_LISTS), configured()).path.k == 10
+
+
+def test_a_larger_limit_when_k_is_past_it() -> None:
+    lists = {"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdeft")}}
+    change = by_path(why(evidence(lists), 10, {"assembly.limit": 3}))["assembly.limit"].changes[0]
+    assert change.breakpoint is not None
+    assert (change.now, change.breakpoint.fails, change.breakpoint.succeeds) == (7, 6, 7)
+
+
+def test_a_variant_that_is_switched_off_stays_off() -> None:
+    variants = (Variant("query"), Variant("other", "expansion"))
+    subject = evidence({"vector": {"a": 0.9}, "lexical@1": {"t": 3.0}}, variants=variants)
+    assert why(subject, 2).path.status == "in the top k"
+    off = why(subject, 2, switched_off=[1])
+    assert (off.path.lost_at, off.counterfactuals) == ("lists", ())
+
+
+def test_the_progress_says_how_far_it_is_and_can_cancel() -> None:
+    seen = []
+
+    def watch(label: str, done: int, total: int) -> None:
+        seen.append((label, done, total))
+        if done == 10:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        why(evidence(TWO_LISTS), 1, progress=watch)
+    assert seen[0][:2] == ("trying parameters", 0) and seen[-1][1] == 10 < seen[-1][2]
+
+
+def test_rescues_stand_by_how_little_they_disturb() -> None:
+    lists = {
+        "vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdeft")},
+        "lexical": {"t": 5.0, "f": 4.0, "b": 3.0},
+    }
+    found = why(evidence(lists), 1, {"lists.lexical.weight": 0.13})
+    others = found.counterfactuals[1:]  # the first is the fix
+    overlaps = [round(rescue.side_effects.rbo, 2) for rescue in others]
+    assert len(others) > 2 and overlaps == sorted(overlaps, reverse=True)
+    assert list(others) == ordered(reversed(others))
+
+
+def test_page_and_table_show_what_gains_most_on_labelled_queries_first() -> None:
+    subject = evidence(TWO_LISTS)
+    labelled = LabelledSet({"q": evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}})}, {"q": {"a": 3}})
+    found = why(subject, 1, {"lists.lexical.weight": 0.5}, labelled=labelled)
+    gains = [round(rescue.labelled.gain, 4) for rescue in found.counterfactuals if rescue.labelled]
+    assert gains == sorted(gains, reverse=True) and gains[0] > gains[-1]
+    assert list(found.counterfactuals) == ordered(reversed(found.counterfactuals))
+    assert [row[0] for row in found.changes.rows] == [rescue.words for rescue in found.counterfactuals]
+    for rescue, row in zip(found.counterfactuals, found.changes.rows, strict=True):
+        assert rescue.labelled is not None
+        drawn = " ".join(counterfactual_html(rescue).split())
+        for words in (moved_text(rescue.side_effects), interval_text(rescue.labelled)):
+            assert " ".join(words.split()) in drawn and words in " ".join(map(str, row))
+
+
+def test_a_change_that_empties_the_results_is_no_fix() -> None:
+    # t is sixth of six by meaning and the only one by words: without the vector list it stands alone
+    subject = evidence({"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdef")}, "lexical": {"t": 5.0}})
+    found = why(subject, 1, {"lists.lexical.weight": 0.05})
+    assert found.counterfactuals and "lists.vector.enabled" not in by_path(found)
+    for rescue in found.counterfactuals:
+        assert len(replay(subject, rescue.config(configured({"lists.lexical.weight": 0.05}))).results) >= 4
+
+
+def test_missing_scores_are_fetched_and_what_they_undo_is_no_fix() -> None:
+    # b is next to be read; without a score it keeps its place, and with the lowest it does not
+    head = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.depth": 2}
+    config = configured(head)
+    subject = evidence({"vector": {"a": 0.9, "c": 0.8, "t": 0.7, "b": 0.6}}, model={"a": 0.9, "c": 0.8})
+    trials = Trials(subject, "t", 2)
+    rescues = [rescue for rescue in single_counterfactuals(trials, config)[0]]
+    asked: list[PipelineConfig] = []
+
+    def score(known: Evidence, wanted: PipelineConfig) -> Evidence:
+        asked.append(wanted)
+        scores = {key: ModelScore(value, key) for key, value in {"a": 0.9, "c": 0.8, "t": 0.1, "b": 0.0}.items()}
+        return replace(known, model_scores={"oracle": scores})
+
+    lacking = [rescue for rescue in rescues if rescue.needs]
+    complete = with_scores(rescues, trials, config, score)
+    assert lacking and len(asked) >= len(lacking)
+    assert not [rescue for rescue in complete if rescue.needs]
+
+
+def test_the_judge_and_gather_parameters_are_never_turned() -> None:
+    paths = {spec.path for spec in searched_specs()}
+    assert not [path for path in paths if path.startswith(("judge.", "query.", "expansion."))]
+    assert {"fusion.k", "lists.vector.weight", "lists.vector.depth", "adjust.priority", "assembly.strategy"} <= paths
+
+
+def test_bisection_ends_at_neighbours() -> None:
+    point = bisected(lambda value: value >= 17, field_spec("fusion.k"), 3, 100)
+    assert (point.fails, point.succeeds) == (16, 17)
+    point = bisected(lambda value: value <= 0.25, field_spec("fusion.score_blend"), 0.5, 0.0)
+    assert point.succeeds <= 0.25 < point.fails and point.fails - point.succeeds <= 1e-9
+
+
+def test_an_unchecked_change_equals_a_checked_one() -> None:
+    config = configured()
+    for path, value in {"fusion.k": 7, "adjust.time_decay.half_life_days": 3.5, "lists.vector.ties": "dense"}.items():
+        assert changed(config, path, value) == configured({path: value})
+
+
+def test_an_unknown_memory_names_the_nearest() -> None:
+    require_known("m077", ["m077"])
+    with pytest.raises(InputError, match=r"m77: no such memory; the nearest are m077"):
+        require_known("m77", ["m077", "x", "a-long-other-id"])
+    with pytest.raises(InputError, match=r"^zzz: no such memory$"):
+        require_known("zzz", ["m077"])

@@ -1,4 +1,4 @@
-"""The model's parameters and defaults are those of PIPELINE.md, and every parameter explains itself."""
+"""Parameters, their defaults and the presets, as the specification and the pages about them say."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.forms.yaml_form import present_values
 from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.pipeline.stages import STAGES
+from docs.reference_pages.parameters import tables
+from docs.reference_pages.presets import document, paragraphs, shown
 
 OPEN_MAPPINGS = {"adjust.time_decay.tiers"}
 PRESETS = Path(__file__).resolve().parents[3] / "cems_workbench" / "config" / "presets"
@@ -287,3 +290,76 @@ def test_depths_grow_with_the_coarse_fetch_and_oversampling(changes, depths):
     """ACE: 10 × 2 × 10 = 200 vector and 10 × 5 × 10 = 500 lexical hits."""
     ours = list_depths(with_values(PipelineConfig(), changes))
     assert {name: ours[name] for name in depths} == depths
+
+
+SPECIFICATION = Path(__file__).resolve().parents[3] / "docs" / "internals" / "specification.md"
+
+
+def test_every_parameter_has_a_row_with_its_default_and_range() -> None:
+    rows = {line.split("|")[1].strip(): line for line in tables().splitlines() if line.startswith("| `")}
+    assert list(rows) == [f"`{spec.path}`" for spec in field_specs()]
+    for spec in field_specs():
+        assert spec.cost in rows[f"`{spec.path}`"]
+        assert spec.help.split("|")[0].strip() in rows[f"`{spec.path}`"]
+
+
+def test_every_stage_has_a_section_of_its_name() -> None:
+    headings = [line[3:] for line in SPECIFICATION.read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
+    assert [heading for heading in headings if heading in {stage.name for stage in STAGES}] == [
+        stage.name for stage in STAGES
+    ]
+
+
+def test_a_section_has_the_notes_and_every_difference(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            section = document().split(f"\n## {name}\n")[1].split("\n## ")[0]
+            for word in preset(name).notes.split():
+                assert word.strip("#") in section
+            changes = difference(preset("cems").config, preset(name).config)
+            assert section.count("\n| `") == len(changes)
+            for path, _, now in changes:
+                assert any(
+                    line.startswith(f"| `{path}` | ") and f"`{shown(now)}`" in line for line in section.splitlines()
+                )
+
+
+def test_every_preset_has_a_source_and_a_known_mistake() -> None:
+    for name in preset_names():
+        labels = [line.split(":")[0] for line in paragraphs(preset(name).notes)]
+        assert any(label == "Source" for label in labels), name
+        assert any(label.startswith("Known mistake") for label in labels), name
+
+
+def test_what_a_file_leaves_out_is_as_in_the_default_preset() -> None:
+    """So the page need not say what cems differs from."""
+    assert difference(PipelineConfig(), preset("cems").config) == []
+
+
+def test_wrapped_lines_are_one_paragraph() -> None:
+    notes = "What it is.\nSource: a document that\nruns on. Still the source.\nKnown mistake: one; it\nstays."
+    assert paragraphs(notes) == [
+        "What it is.",
+        "Source: a document that runs on. Still the source.",
+        "Known mistake: one; it stays.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.5, "0.5"),
+        (60.0, "60"),
+        (("a", 1), "[a, 1]"),
+        ({"a": None}, "{a: null}"),
+        ({}, "{}"),
+    ],
+)
+def test_values_are_shown_as_in_the_file(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_bands_are_shown_as_in_the_file() -> None:
+    assert shown(preset("cems").config.rerank.bands).startswith("[{max_rank: 3, retrieval: 0.75}, {max_rank: 10,")

@@ -1,21 +1,34 @@
-"""`evaluate` and `compare` on an evidence file: exit codes, JSON, runs, and no store or model anywhere."""
+"""Commands on evidence files: evaluate, compare, ci and drift, without the store and without a model."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from xml.etree import ElementTree as XML
 
 import pytest
-from sets import AS_LISTED, OTHER_WAY, evidence_file
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+from jsonschema import Draft7Validator
+from sets import AS_LISTED, NOW, OTHER_WAY, QUERIES, evidence, evidence_file
 from sets import evidence as one_evidence
+from typer.testing import CliRunner
 
-from cems_workbench.config import dump_config
-
-ROOT = Path(__file__).resolve().parents[3]
+import cems_workbench as cw
+from cems_workbench.cli import main
+from cems_workbench.cli.main import commands
+from cems_workbench.config import dump_config, with_values
+from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
+from cems_workbench.jobs.regression import HOOKS, WORKFLOW
+from cems_workbench.records import Judgment, Query
+from tests.conftest import ROOT
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 
 @pytest.fixture
-def evidence(tmp_path: Path) -> Path:
+def evidence_path(tmp_path: Path) -> Path:
     return evidence_file(tmp_path)
 
 
@@ -64,8 +77,8 @@ def as_listed(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metric", "hit@1", "--metric", "MRR", "--json")
+def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Command, evidence_path: Path) -> None:
+    done = command("evaluate", evidence_path, "--metric", "hit@1", "--metric", "MRR", "--json")
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)["evaluations"]
     assert found["config"] == "as_listed"
@@ -74,21 +87,23 @@ def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Comm
 
 
 @pytest.mark.parametrize(("bound", "code", "word"), [("0.5", 0, "holds: "), ("0.6", 1, "FAILED: ")])
-def test_an_assertion_decides_the_exit_code(command: Command, evidence: Path, bound: str, code: int, word: str) -> None:
-    done = command("evaluate", evidence, "--metric", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
+def test_an_assertion_decides_the_exit_code(
+    command: Command, evidence_path: Path, bound: str, code: int, word: str
+) -> None:
+    done = command("evaluate", evidence_path, "--metric", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
     assert done.code == code
     assert f"{word}as_listed: hit@5>={bound} (0.5000; relevant from grade 1, 4 queries)" in done.out
     assert "means of 4 of 5 judged queries; 1 without a relevant memory is excluded" in " ".join(done.out.split())
 
 
-def test_several_configs_are_measured_each(command: Command, evidence: Path, other_way: Path) -> None:
-    done = command("evaluate", evidence, "--config", other_way, "--preset", "cems", "--preset", "cems", "--json")
+def test_several_configs_are_measured_each(command: Command, evidence_path: Path, other_way: Path) -> None:
+    done = command("evaluate", evidence_path, "--config", other_way, "--preset", "cems", "--preset", "cems", "--json")
     assert [one["config"] for one in json.loads(done.out)["evaluations"]] == ["other_way", "cems", "cems (2)"]
 
 
-def test_a_run_reads_back_as_the_results(command: Command, evidence: Path, tmp_path: Path) -> None:
+def test_a_run_reads_back_as_the_results(command: Command, evidence_path: Path, tmp_path: Path) -> None:
     run = tmp_path / "out.run"
-    assert command("evaluate", evidence, "--metric", "MRR", "--run-out", run).code == 0
+    assert command("evaluate", evidence_path, "--metric", "MRR", "--run-out", run).code == 0
     rows = [line.split() for line in run.read_text().splitlines()]
     assert [row[2] for row in rows if row[0] == "q1"] == list("abcdefgh")
     scores = [float(row[4]) for row in rows if row[0] == "q1"]
@@ -96,20 +111,31 @@ def test_a_run_reads_back_as_the_results(command: Command, evidence: Path, tmp_p
     assert {row[5] for row in rows} == {"as_listed"}
 
 
-def test_an_ablation_measures_the_config_without_each_stage(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metric", "MRR", "--ablate", "stages", "--json")
+def test_an_ablation_measures_the_config_without_each_stage(command: Command, evidence_path: Path) -> None:
+    done = command("evaluate", evidence_path, "--metric", "MRR", "--ablate", "stages", "--json")
     names = [one["config"] for one in json.loads(done.out)["evaluations"]]
     assert names[0] == "as_listed" and "as_listed without score blend" in names
 
 
-def test_the_honest_view_is_printed(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metric", "MRR", "--compare-judges")
+def test_the_honest_view_is_printed(command: Command, evidence_path: Path) -> None:
+    done = command("evaluate", evidence_path, "--metric", "MRR", "--compare-judges")
     assert done.code == 0
     assert "cosine ≥ 0.45" in done.out and "share labelled" in done.out
 
 
-def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(command: Command, evidence: Path) -> None:
-    arguments = ("compare", evidence, "--preset", "recollection", "--preset", "cems", "--metric", "hit@5")
+def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(
+    command: Command, evidence_path: Path
+) -> None:
+    arguments = (
+        "compare",
+        evidence_path,
+        "--preset",
+        "recollection",
+        "--preset",
+        "cems",
+        "--metric",
+        "hit@5",
+    )
     said = command(*arguments)
     assert said.code == 0, said.err
     assert "ms/query" in said.out and "LLM calls" in said.out and "pairs reranked" in said.out
@@ -119,10 +145,10 @@ def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(comman
     assert costs[0]["reranked"] == 0
 
 
-def test_compare_names_who_lost_and_guards_a_type(command, evidence, as_listed, other_way):
+def test_compare_names_who_lost_and_guards_a_type(command, evidence_path, as_listed, other_way):
     arguments = (
         "compare",
-        evidence,
+        evidence_path,
         "--config",
         as_listed,
         "--config",
@@ -175,16 +201,16 @@ def test_compare_names_who_lost_and_guards_a_type(command, evidence, as_listed, 
         (("compare", "nothing.evidence", "--config", "cems", "--config", "qmd"), "no such evidence file"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(command, evidence, arguments, reason):
-    done = command(*(text.format(evidence=evidence) for text in arguments))
+def test_bad_input_is_one_line_and_exit_code_2(command, evidence_path, arguments, reason):
+    done = command(*(text.format(evidence=evidence_path) for text in arguments))
     assert done.code == 2
     assert reason in done.err and len(done.err.splitlines()) == 1
 
 
-def test_an_evidence_file_is_measured_without_loading_a_model(evidence: Path) -> None:
+def test_an_evidence_file_is_measured_without_loading_a_model(evidence_path: Path) -> None:
     code = (
         "import sys\n"
-        f"sys.argv = ['cems_workbench', 'evaluate', {str(evidence)!r}, '--json']\n"
+        f"sys.argv = ['cems_workbench', 'evaluate', {str(evidence_path)!r}, '--json']\n"
         "from cems_workbench.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "heavy = {'torch', 'sentence_transformers', 'transformers', 'chromadb', 'onnxruntime'} & set(sys.modules)\n"
@@ -194,8 +220,8 @@ def test_an_evidence_file_is_measured_without_loading_a_model(evidence: Path) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--losses", "--cutoff", 5)
+def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command, evidence_path: Path) -> None:
+    done = command("evaluate", evidence_path, "--losses", "--cutoff", 5)
     lines = done.out.splitlines()
     assert lines[0] == "lost 2 of 4 relevant memories from the first 5: never a candidate 1, lists 1"
     assert done.out.index("below 5 in every list") < done.out.index("as_listed: 5 queries")
@@ -210,10 +236,10 @@ def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command
 
 
 def test_two_configs_are_put_side_by_side_with_what_the_second_saves_and_breaks(
-    command: Command, evidence: Path, as_listed: Path, other_way: Path
+    command: Command, evidence_path: Path, as_listed: Path, other_way: Path
 ) -> None:
     both = ["--config", as_listed, "--config", other_way, "--losses", "--cutoff", 5]
-    found = json.loads(command("evaluate", evidence, *both, "--json").out)["losses"]
+    found = json.loads(command("evaluate", evidence_path, *both, "--json").out)["losses"]
     first, second = found["maps"]
     assert (first["relevant"], first["returned"], second["returned"]) == (4, 2, 1)
     assert first["branches"] == [
@@ -231,19 +257,30 @@ def test_two_configs_are_put_side_by_side_with_what_the_second_saves_and_breaks(
     assert {name: row["relevant"] for name, row in first["by_type"].items()} == {"temporal": 2, "other": 2}
 
 
-def test_losses_of_a_stream_are_those_of_the_file_in_memory(command, evidence, as_listed, other_way, monkeypatch):
+def test_losses_of_a_stream_are_those_of_the_file_in_memory(command, evidence_path, as_listed, other_way, monkeypatch):
     from cems_workbench.jobs import evaluation
 
-    asked = ["evaluate", evidence, "--config", as_listed, "--config", other_way, "--losses", "--cutoff", 5, "--json"]
+    asked = [
+        "evaluate",
+        evidence_path,
+        "--config",
+        as_listed,
+        "--config",
+        other_way,
+        "--losses",
+        "--cutoff",
+        5,
+        "--json",
+    ]
     whole = json.loads(command(*asked).out)["losses"]
     monkeypatch.setattr(evaluation, "MAX_QUERIES_IN_MEMORY", 1)
     assert json.loads(command(*asked).out)["losses"] == whole
 
 
-def test_losses_need_a_relevant_memory_and_their_options_need_losses(command: Command, evidence: Path) -> None:
-    none = command("evaluate", evidence, "--losses", "--grade", 9)
+def test_losses_need_a_relevant_memory_and_their_options_need_losses(command: Command, evidence_path: Path) -> None:
+    none = command("evaluate", evidence_path, "--losses", "--grade", 9)
     assert none.code == 2 and "no query has a relevant memory (grade 9 or higher)" in none.err
-    alone = command("evaluate", evidence, "--cutoff", 5)
+    alone = command("evaluate", evidence_path, "--cutoff", 5)
     assert alone.code == 2 and "--cutoff and --show are for --losses" in alone.err
 
 
@@ -260,3 +297,245 @@ def test_evidence_without_a_list_that_the_config_asks_for_says_how_that_is_count
     assert "1 query lacks lists.vector.depth: gathered with 20, wanted 50" in lacking
     assert counted.endswith("counts as never a candidate: gather with the config to know better")
     assert losses_of([batch], [with_values(config, {"lists.vector.depth": 20})], 1).remarks == []
+
+
+EVIDENCE, CONFIG = "search/twelve queries.evidence", "search/config.yaml"
+WORSE = {"lists.lexical.enabled": True, "lists.vector.enabled": False}
+"""The relevant memory is first in the vector list, and last in the lexical one."""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with a config and evidence of twelve queries, and the two files that `ci init` writes."""
+    origin = tmp_path / "origin"
+    (origin / "search").mkdir(parents=True)
+    queries = [Query(f"q{i}", f"query {i}") for i in range(12)]
+    header = Header("twelve", "store1", 1, "minilm", dump_config(AS_LISTED), NOW.isoformat())
+    with EvidenceFile.create(origin / EVIDENCE, header, queries, [Judgment(q.qid, "a", 3) for q in queries]) as file:
+        for query in queries:
+            file.add(query.qid, evidence(query.query), 0.1)
+        file.finish()
+    (origin / CONFIG).write_text(dump_config(AS_LISTED))
+    git(origin, "init", "-q", "-b", "main")
+    commit(origin, "first")
+    git(tmp_path, "clone", "-q", str(origin), "clone")
+    clone = tmp_path / "clone"
+    monkeypatch.chdir(clone)
+    monkeypatch.setenv("COLUMNS", "300")
+    told = ask("init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1")
+    assert told[0] == 0
+    assert told[1].startswith(f"wrote {WORKFLOW} and {HOOKS}; commit them with {EVIDENCE} and {CONFIG}\n")
+    commit(clone, "gate")
+    return clone
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+def commit(folder: Path, message: str) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", message)
+
+
+def ask(*arguments: str) -> tuple[int, str]:
+    """Exit code and output of a command of `ci`; an error meant for the user is its line."""
+    ended = CliRunner().invoke(commands, ["ci", *arguments])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return 2, str(ended.exception)
+    return ended.exit_code, ended.output
+
+
+def change(folder: Path, values: dict[str, object]) -> None:
+    (folder / CONFIG).write_text(dump_config(with_values(AS_LISTED, values)))
+
+
+def run_step(step: dict[str, object], folder: Path, tmp_path: Path) -> int:
+    """A step of the workflow in bash, as the runner runs it, with our command in place of an installed one."""
+    command = tmp_path / "bin" / "cems-workbench"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cems_workbench "$@"\n')
+    command.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "BASE": "main",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+    }
+    shell = ["bash", "-eo", "pipefail", "-c", str(step["run"])]
+    return subprocess.run(shell, cwd=folder, env=environment, check=False, capture_output=True).returncode
+
+
+@pytest.mark.thorough
+def test_the_steps_of_the_workflow_fail_on_a_sure_loss_and_say_which(repository: Path, tmp_path: Path) -> None:
+    workflow = yaml.safe_load((repository / WORKFLOW).read_text())
+    workflow["on"] = workflow.pop(True)  # YAML 1.1 reads the word so, GitHub does not
+    assert not list(Draft7Validator(get_builtin_schema("vendor.github-workflows")).iter_errors(workflow))
+    assert workflow["on"]["pull_request"]["paths"] == [CONFIG, EVIDENCE, str(WORKFLOW)]
+    steps = {step["name"]: step for step in workflow["jobs"]["retrieval"]["steps"] if "name" in step}
+    held, summary = steps["Hold the config against the base branch"], steps["Summary"]
+    assert not re.search(
+        r"\$\{\{", held["run"] + summary["run"] + steps["Comment"]["run"]
+    )  # no script is made of a pull request
+    change(repository, WORSE)
+    commit(repository, "worse")
+    assert run_step(held, repository, tmp_path) == 1
+    assert run_step(summary, repository, tmp_path) == 0
+    told = (tmp_path / "summary.md").read_text()
+    assert (
+        "❌ `` Fail: config.yaml now loses nDCG@10 against config.yaml at origin/main: -0.685 over 12 queries, p 0.0"
+        in told
+    )
+    assert "lists.vector.enabled: True → False" in told and "12 queries" in told
+    page = (repository / "memory-retrieval.html").read_text("utf-8")
+    assert "✗ fails" in page and "lists.vector.enabled: True → False" in page
+    cases = XML.parse(repository / "memory-retrieval.xml").getroot().findall("testcase")
+    assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [
+        ("hit@1>=0.1", True),
+        ("nDCG@10 p<0.01", True),
+    ]
+    change(repository, {"fusion.k": 30})
+    assert run_step(held, repository, tmp_path) == 0
+
+
+def test_the_workflow_offers_nothing_to_abuse(repository: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "zizmor.yml"  # whoever uses the workflow pins by tag or by hash, as they like
+    rules.write_text("rules: {unpinned-uses: {config: {policies: {'actions/*': ref-pin}}}}")
+    zizmor = Path(sys.executable).with_name("zizmor")
+    arguments = [zizmor, "--offline", "--no-progress", "--config", rules, repository / WORKFLOW]
+    looked = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    assert looked.returncode == 0, looked.stdout
+
+
+@pytest.mark.thorough
+def test_the_hook_asks_of_the_last_commit_where_the_config_changed(repository: Path, tmp_path: Path) -> None:
+    (hook,) = yaml.safe_load((repository / HOOKS).read_text())["repos"][0]["hooks"]
+    assert re.search(hook["files"], CONFIG) and not re.search(hook["files"], "search/configXyaml")
+    assert run_step({"run": hook["entry"]}, repository, tmp_path) == 0
+    change(repository, WORSE)
+    assert run_step({"run": hook["entry"]}, repository, tmp_path) == 1
+
+
+def test_a_loss_that_chance_explains_passes_and_what_was_not_measured_fails(repository: Path) -> None:
+    change(repository, WORSE)
+    code, told = ask(
+        "check", EVIDENCE, "--config", CONFIG, "--against", "HEAD", "--fail-on-regression", "hit@1 p<0.0001"
+    )
+    said = "Pass: config.yaml now shows no significant loss of hit@1 against config.yaml at HEAD: -1.000 over 12 queries, p 0.0"
+    assert code == 0 and " ".join(told.split()).startswith(said)
+    assert "ot tell" not in told and "LOSS" not in told
+    change(repository, {"rerank.backend": "cross_encoder"})
+    code, told = ask("check", EVIDENCE, "--config", CONFIG, "--against", "HEAD")
+    said = (
+        "Not measured: config.yaml now: 12 queries lack reranker scores of some candidates; without that nDCG@10 +0.000"
+    )
+    assert code == 1 and " ".join(told.split()).startswith(said)
+    code, told = ask("check", EVIDENCE, "--config", CONFIG, "--assert", "hit@1>=0.1")
+    assert code == 1 and "holds: " in told and said.partition(";")[0] in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--against", "nowhere"], "--against nowhere: there is no such commit here (a shallow clone has few)"),
+        (["--against", "-x"], "--against -x: expected a branch, tag or commit"),
+        ([], "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"),
+        (["--against", "HEAD", "--fail-on-regression", "nDCG@10 p<5"], "p is between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(repository: Path, arguments: list[str], line: str) -> None:
+    code, told = ask("check", EVIDENCE, "--config", CONFIG, *arguments)
+    assert code == 2 and line in told and "\n" not in told.strip()
+
+
+def test_files_that_are_there_are_kept_and_a_new_config_has_only_bounds(repository: Path) -> None:
+    (repository / HOOKS).write_text("repos: []\n")
+    code, told = ask(
+        "init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"
+    )
+    assert code == 2 and f"{HOOKS} exists" in told and (repository / HOOKS).read_text() == "repos: []\n"
+    (repository / "new.yaml").write_text(dump_config(AS_LISTED))
+    code, told = ask("check", EVIDENCE, "--config", "new.yaml", "--against", "HEAD", "--assert", "hit@1>=0.9")
+    assert code == 0 and "it is not at HEAD" in told and "holds: new.yaml now: hit@1>=0.9" in told
+    assert ask("init", EVIDENCE, "--config", "/dev/null")[0] == 2
+
+
+def gathered_later(path, queries, cosines, version=2):
+    """A file of these queries after the store has changed; `cosines` are the lists of some of them."""
+    header = Header("small", "store1", version, "minilm-2", dump_config(AS_LISTED), NOW.isoformat())
+    with EvidenceFile.create(path, header, queries, []) as file:
+        for query in queries:
+            file.add(query.qid, evidence(query.query, cosines=cosines.get(query.qid)), 0.1)
+        file.finish()
+    return path
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    return evidence_file(tmp_path)
+
+
+@pytest.fixture
+def after(tmp_path: Path) -> Path:
+    """q1 has the new memory z on top; b and a of q2 have changed places; q3 and q5 are the same, q6 is worded otherwise, q4 is gone."""
+    falling = {key: 0.8 - 0.1 * i for i, key in enumerate("abcdefgh")}
+    swapped = falling | {"a": falling["b"], "b": falling["a"]}
+    queries = [query for query in QUERIES if query.qid not in ("q4", "q6")] + [Query("q6", "half a dozen")]
+    cosines = {"q1": {"z": 0.9} | falling, "q2": dict(sorted(swapped.items(), key=lambda row: -row[1]))}
+    return gathered_later(tmp_path / "later.evidence", queries, cosines)
+
+
+def test_the_queries_that_changed_most_come_first(before: Path, after: Path) -> None:
+    report = cw.drift(before, after, k=3)
+    assert [query.qid for query in report.found.queries] == ["q1", "q2", "q3", "q5"]
+    first, second, third, _ = report.found.queries
+    assert (first.came, first.left, first.new, first.first_changed) == (("z",), ("c",), ("z",), True)
+    assert (second.came, second.left, second.first_changed) == ((), (), True)
+    assert (third.overlap, third.score_change, third.first_changed) == (1.0, 0.0, False)
+    assert first.overlap == pytest.approx(0.1 / 0.9 * (0.9 * 0 + 0.81 * 1 / 2 + 0.729 * 2 / 3) + 2 / 3 * 0.729)
+    assert report.overlap == pytest.approx((first.overlap + second.overlap + 2) / 4)
+    assert report.title.startswith("as_listed: 2 of 4 queries return something else in their first 3, 2 have another")
+
+
+def test_queries_that_are_not_the_same_are_named(before: Path, after: Path) -> None:
+    found = cw.drift(before, after).found
+    assert (found.only_before, found.only_after) == (("q4", "q6"), ("q6",))
+
+
+def test_what_is_different_between_the_gathers_is_said(before: Path, after: Path) -> None:
+    lines = cw.drift(before, after).lines
+    assert lines == (
+        "between them: content of the store: version 1, then 2",
+        "between them: embedder: minilm, then minilm-2",
+    )
+
+
+def test_a_file_does_not_drift_from_itself(before: Path) -> None:
+    report = cw.drift(before, before)
+    assert report.overlap == 1.0 and report.found.changed == 0 and report.lines == ()
+
+
+def test_files_without_a_common_query_are_refused(before: Path, tmp_path: Path) -> None:
+    other = gathered_later(tmp_path / "other.evidence", [Query("x", "else")], {})
+    with pytest.raises(cw.InputError, match="have no query in common"):
+        cw.drift(before, other)
+
+
+def test_the_command_says_it_and_asserts(before, after, monkeypatch, capsys):
+    def command(*further: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["cems_workbench", "drift", str(before), str(after), *further])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return int(stopped.value.code or 0), capsys.readouterr().out
+
+    code, said = command("--cutoff", "3")
+    assert code == 0 and "2 of 4 queries return something else" in said and "only before, not compared: q4, q6" in said
+    code, said = command("--cutoff", "3", "--json")
+    assert json.loads(said) == json.loads(json.dumps(cw.drift(before, after, k=3).to_json()))
+    assert "q1" not in command("--show", "0", "--preset", "cems")[1]
+    assert command("--assert-overlap", "0.99")[0] == 1 and command("--assert-overlap", "0.5")[0] == 0

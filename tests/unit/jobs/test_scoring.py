@@ -1,37 +1,55 @@
-"""What evidence lacks: page, command and card say the same of it, and a scoring run fills just that."""
+"""Evaluation's jobs: scores that are missing, labels, what a store lacks, and the sample's further judgments."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cems_workbench.config import PipelineConfig, dump_config, with_values
+from benchmarks.synthetic_queries import fusion_only
+from cems_workbench import formats
+from cems_workbench.builtin import SAMPLE_DATA
+from cems_workbench.config import PipelineConfig, dump_config, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, read_evidence_file
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import markdown_report
-from cems_workbench.jobs.evaluation import EvaluatedConfig, evaluate_configs, labelled_file
+from cems_workbench.jobs.evaluation import EvaluatedConfig, agreed, evaluate_configs, labelled, labelled_file
 from cems_workbench.jobs.factory import servers
-from cems_workbench.jobs.scoring import Lacking, score_evidence, score_lacking, why_not_scored
+from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade
+from cems_workbench.jobs.query_grades import stored_query
+from cems_workbench.jobs.query_set_evidence import measurable
+from cems_workbench.jobs.scoring import score_evidence, score_lacking, why_not_scored
+from cems_workbench.jobs.store_status import missing_data
 from cems_workbench.jobs.tuning import SearchSettings, TuningData, card_of, plan_search, run_search, scored_queries
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline import Evidence, ModelScore, replay
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
-from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
+from cems_workbench.store.importing import set_name
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.ui.evaluate.setup import of_evaluated
-from tests.small_store import HashEmbedder, empty_store  # noqa: F401
+from cems_workbench.ui.evaluate.setup import banner_lines, of_evaluated
+from tests.planted import PLANTED, planted_file
+from tests.sample import copied
+from tests.small_store import HashEmbedder, empty_store, parsed, store
 
 NOW = "2026-09-01T00:00:00+00:00"
 TEXTS = {
@@ -96,7 +114,7 @@ def gathered(query: Query, first: int, scored: Mapping[str, float]) -> Evidence:
 
 
 @pytest.fixture
-def resources(empty_store: Path, tmp_path: Path) -> Iterator[Resources]:  # noqa: F811
+def resources(empty_store: Path, tmp_path: Path) -> Iterator[Resources]:
     store = Store.open(shutil.copytree(empty_store, tmp_path / "store"))
     opened = Resources(store, HashEmbedder(), servers(Settings(cross_encoder=MODEL_ID)))
     yield opened
@@ -302,3 +320,226 @@ def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, 
     page.button(key="test:score").click().run(timeout=20)
     assert not page.exception and not page.warning and not page.button
     assert read_evidence_file(evidence.path).content_hash != evidence.content_hash
+
+
+MEASURED = parse_measures("hit@1 recall@3")
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> EvidenceSet:
+    return read_evidence_file(planted_file(tmp_path_factory.mktemp("planted"), 16))
+
+
+def test_a_person_goes_before_a_model_unless_one_kind_is_asked_for() -> None:
+    judgments = [Judgment("q", "a", 0), Judgment("q", "a", 3, "m", "model"), Judgment("q", "b", 2, "m", "model")]
+    assert agreed(judgments, None).grades == {"q": {"a": 0, "b": 2}}
+    assert agreed(judgments, "human").grades == {"q": {"a": 0}}
+    assert agreed(judgments, "model").grades == {"q": {"a": 3, "b": 2}}
+
+
+def test_equal_grades_have_one_digest_in_whatever_order_they_were_given() -> None:
+    judgments = [Judgment("q1", "a", 1), Judgment("q1", "b", 2), Judgment("q2", "a", 0)]
+    assert agreed(judgments, None).digest == agreed(judgments[::-1], None).digest
+    assert agreed(judgments, None).digest != agreed(judgments[1:], None).digest
+
+
+def test_the_config_that_labels_were_planted_by_finds_all_of_them(evidence: EvidenceSet) -> None:
+    on_file = labelled_file(evidence, None)
+    measured, missing = evaluate_configs([("planted", PLANTED), ("plain", fusion_only())], lambda _: on_file, MEASURED)
+    assert missing == [] and [row.name for row in measured] == ["planted", "plain"]
+    best, plain = (row.evaluation for row in measured)
+    assert [summary.mean for summary in best.summaries] == [1.0, 1.0]
+    assert plain.summaries[1].mean < 1.0
+    assert best.config.name == "planted" and measured[0].content_hash == evidence.content_hash
+
+
+def test_a_config_whose_evidence_is_not_there_is_named_and_the_others_are_measured(evidence: EvidenceSet) -> None:
+    on_file = labelled_file(evidence, None)
+    measured, missing = evaluate_configs(
+        [("deep", fusion_only({"lists.vector.depth": 7})), ("planted", PLANTED)],
+        lambda config: None if config.lists.vector.depth == 7 else on_file,
+        MEASURED,
+    )
+    assert [row.name for row in measured] == ["planted"]
+    assert [(name, config.lists.vector.depth) for name, config in missing] == [("deep", 7)]
+
+
+def test_a_cache_gives_the_batch_and_the_evaluation_again_until_a_grade_changes(evidence: EvidenceSet) -> None:
+    cache = RecentCache(8)
+    first, second = (labelled(evidence, agreed(evidence.judgments, None), cache) for _ in range(2))
+    assert second.batch is first.batch
+    changed = labelled(evidence, agreed(evidence.judgments[1:], None), cache)
+    assert changed.batch is not first.batch and changed.key != first.key
+    (once,), _ = evaluate_configs([("a", PLANTED)], lambda _: first, MEASURED, cache=cache)
+    (again,), _ = evaluate_configs([("a", PLANTED)], lambda _: second, MEASURED, cache=cache)
+    assert again.evaluation is once.evaluation
+    (renamed,), _ = evaluate_configs([("b", PLANTED)], lambda _: first, MEASURED, cache=cache)
+    assert renamed.evaluation.config.name == "b"
+
+
+def test_cost_holds_the_time_of_gathering_only_where_it_is_asked_for(evidence: EvidenceSet) -> None:
+    grades = agreed(evidence.judgments, None)
+    for timed in (True, False):
+        on = labelled(evidence, grades, timed=timed)
+        (row,), _ = evaluate_configs([("a", PLANTED)], lambda _, on=on: on, MEASURED)
+        assert (row.evaluation.cost.get("ms_per_query") is not None) == timed
+
+
+AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Store:
+    opened = Store.open(tmp_path / "store")
+    opened.add(
+        ParsedInput("t.jsonl", "t", memories=(Memory("a", "one"), Memory("b", "two")), queries=(Query("q", "which?"),))
+    )
+    return opened
+
+
+def test_a_grade_is_the_same_label_on_inspect_and_on_label(small: Store) -> None:
+    """The two pages differ in what they noted as shown; grade, author, kind, and the way to take it back are one."""
+    asked = Request("which?")
+    meant = stored_query(asked, small)
+    assert meant is not None and meant.qid == "q"
+    give_grade(small, "q", "a", 2, "ada")
+    give_grade(small, "q", "b", 2, "ada", shown={"card": "seen on Label"})
+    first, second = small.judgments.read("q")
+    assert (first.grade, first.judge, first.kind, first.note) == (second.grade, second.judge, second.kind, second.note)
+    assert [event.action for event in small.labels.history("ada")] == ["label", "label"]
+    assert own_grade(small, "q", "a", "ada") == 2 and own_grade(small, "q", "a", "bob") is None
+    with pytest.raises(InputError):
+        give_grade(small, "q", "a", 9, "ada")
+    small.labels.undo("ada")
+    assert [one.memory_id for one in small.judgments.read("q")] == ["a"]
+
+
+def test_what_inspect_graded_is_not_dealt_on_label(small: Store) -> None:
+    queue = make_queue("mine", [PooledPair("q", "a", {"c": 1}), PooledPair("q", "b", {"c": 2})], "top", 1, 0, {}, {})
+    small.queues.save(queue)
+    give_grade(small, "q", "a", 3, "ada")
+    card, _ = LabelQueue(small, "mine").deal("ada")
+    assert card is not None and card.memory.id == "b"
+
+
+def test_a_typed_query_is_added_once_and_others_stay(small: Store) -> None:
+    small.query_sets.put("old", [Query("q", "which?")], "t.jsonl")
+    before = small.content_version
+    asked = Request("typed here", "web", AS_OF)
+    assert stored_query(asked, small) is None
+    query = add_to_set(asked, "old", small)
+    assert add_to_set(asked, "old", small) == query == stored_query(asked, small)
+    assert {one.query for one in small.query_sets.queries("old")} == {"which?", "typed here"}
+    other = add_to_set(Request("typed here", "api", AS_OF), "new", small)
+    assert other.qid != query.qid and small.query_sets.holding(other.qid) == ["new"]
+    assert stored_query(asked, small) == query
+    assert small.content_version == before  # what was gathered stays
+    give_grade(small, query.qid, "a", 1, "ada")
+    assert small.judgments.read(query.qid) == [
+        Judgment(query.qid, "a", 1, "ada", judged_at=small.judgments.read(query.qid)[0].judged_at)
+    ]
+    with pytest.raises(InputError, match="is not a name"):
+        add_to_set(asked, " ", small)
+
+
+__all__ = ["empty_store", "store"]
+
+READS_ALL = with_values(
+    preset("recollection").config,
+    {"adjust.feedback.enabled": True, "adjust.project.enabled": True, "lists.relations.enabled": True},
+)
+"""Recency, access, a candidate set by access, the bonus for importance, votes, projects and relations."""
+
+
+def test_a_bare_store_lacks_what_the_config_reads(store: Store) -> None:
+    assert missing_data(READS_ALL, store) == []  # without memories nothing is missing
+    store.add(parsed([Memory("a", "one"), Memory("b", "two")]))
+    said = missing_data(READS_ALL, store)
+    assert [line.split(":")[0] for line in said] == [
+        "no date of creation",
+        "no access count",
+        "no access",
+        "no votes",
+        "no projects",
+        "no memory of high importance",
+        "no relations",
+    ]
+    assert missing_data(preset("letta").config, store) == []
+
+
+def test_one_memory_with_the_data_is_enough(store: Store) -> None:
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    full = Memory(
+        "a",
+        "one",
+        created_at=now,
+        access_count=2,
+        relevant_count=1,
+        project="org/repo",
+        importance="high",
+    )
+    store.add(parsed([full, Memory("b", "two")]))
+    assert [line.split(":")[0] for line in missing_data(READS_ALL, store)] == ["no relations"]
+
+
+def test_entities_need_links(store: Store) -> None:
+    store.add(parsed([Memory("a", "one")]))
+    (said,) = missing_data(preset("mem0_entities").config, store)
+    assert said.startswith("no entity links")
+    (store.path / "entities.jsonl").write_text('{"entity": "one", "memories": ["a"]}', encoding="utf-8")
+    assert missing_data(preset("mem0_entities").config, store) == []
+
+
+FOLDER = SAMPLE_DATA / "deeper_pool"
+
+
+def test_it_judges_what_nobody_had_judged_and_nothing_that_did_not_exist_yet_is_relevant() -> None:
+    parsed, sample = formats.read(FOLDER / "judgments.jsonl"), list(formats.read_path(SAMPLE_DATA))
+    assert (len(parsed.judgments), parsed.errors, parsed.notes) == (2504, (), ())
+    assert {(judgment.judge, judgment.kind) for judgment in parsed.judgments} == {("deeper-pool", "model")}
+    pairs = [(judgment.qid, judgment.memory_id) for judgment in parsed.judgments]
+    assert pairs == sorted(set(pairs))
+    assert not set(pairs) & {(judgment.qid, judgment.memory_id) for file in sample for judgment in file.judgments}
+    asked = {query.qid: query for file in sample for query in file.queries}
+    written = {memory.id: memory.created_at for file in sample for memory in file.memories}
+    assert {judgment.grade for judgment in parsed.judgments} == {0, 1, 2}
+    for judgment in parsed.judgments:
+        query, at = asked[judgment.qid], written[judgment.memory_id]
+        relevant_is_out = query.type == "no-answer" or (query.as_of is not None and at is not None and at > query.as_of)
+        assert not (judgment.grade and relevant_is_out), judgment
+
+
+@pytest.mark.thorough
+def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_models(sample_store, tmp_path):
+    with copied(sample_store, tmp_path) as store:
+        before = store.judgments.read()
+        assert (len(before), {judgment.kind for judgment in before}) == (1241, {"human"})
+        version = store.query_sets.get("sample_data").version
+        for parsed in formats.read_path(FOLDER):
+            report = store.add(parsed, options=ImportOptions("sample_data"))
+        assert (report.errors, store.query_sets.get("sample_data").version) == ((), version)
+        assert (len(store.judgments.read()), len(store.judgments.read(kind="model"))) == (3745, 2504)
+        people, everybody = agreed_grades(before), agreed_grades(store.judgments.read())
+        assert all(everybody[qid][key] == grade for qid, of in people.items() for key, grade in of.items())
+        assert (people["q100"].get("m352"), everybody["q100"]["m352"]) == (None, 2)
+        assert agreed_grades(store.judgments.read(), "human") == people
+
+
+PATH = SAMPLE_DATA / "no_answer" / "unanswerable.jsonl"
+
+
+def test_the_sample_has_questions_of_every_sort_of_near_miss_that_nothing_answers() -> None:
+    parsed = formats.read(PATH)
+    assert (len(parsed.queries), parsed.errors, parsed.notes) == (68, (), ())
+    assert {(query.answerable, query.type) for query in parsed.queries} == {(False, "unanswerable")}
+    sorts = Counter(json.loads(line)["note"].partition(":")[0] for line in PATH.read_text("utf-8").splitlines())
+    assert min(sorts.values()) >= 4 and len(sorts) == 6
+    assert set_name(str(PATH)) == "unanswerable"
+
+
+def test_they_are_apart_from_the_others_and_no_judgment_is_needed_to_measure_them() -> None:
+    others = [query for file in formats.read_path(SAMPLE_DATA) for query in file.queries]
+    queries = formats.read(PATH).queries
+    assert len(others) == 129 and not {query.qid for query in others} & {query.qid for query in queries}
+    assert not {query.query.lower() for query in others} & {query.query.lower() for query in queries}
+    assert measurable([*others[:2], *queries[:2]], [Judgment(others[1].qid, "m001", 0)]) == [others[1], *queries[:2]]

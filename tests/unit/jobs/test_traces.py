@@ -1,33 +1,50 @@
-"""Import of external traces: their queries as a set, their stages as evidence that is found by the set's name, memories never replaced."""
+"""Recordings at work: traces as evidence, recorded lists in replay, and fidelity runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cems_workbench.analysis.losses_of_set import LossCollector, Losses
+from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results
+from cems_workbench.analysis.losses_of_set import stream_losses
 from cems_workbench.analysis.why import explain
-from cems_workbench.config import PipelineConfig, preset
+from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
-from cems_workbench.jobs.fidelity import setting_for, traced_recording
+from cems_workbench.jobs.fidelity import (
+    BASE_PRESET,
+    asked_queries,
+    bad_rows,
+    lexical_lists,
+    limit_of,
+    nearness,
+    require_usable,
+    setting_for,
+    traced_recording,
+)
 from cems_workbench.jobs.importing import undo_import
+from cems_workbench.jobs.recorded_lists import list_map, with_lists, with_map, without_words
 from cems_workbench.jobs.traces import add_input, inputs_of, read_traced, require_replayable, traced_path
-from cems_workbench.pipeline import replay
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RankedIds, RecordedAnswer, Returned
 from cems_workbench.store import ImportOptions, ImportReport, Store
 from cems_workbench.store.importing import DEFAULT_OPTIONS
 from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever, stage
+from tests.unit.pipeline.cases import evidence
 from workbench_tools import traces as reader
 
 LOST_AT_RERANK = Judgment("q1", "d", 2)
@@ -359,3 +376,254 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_the_former_one(store: St
     (tmp_path / "bad.jsonl").write_text("\n".join(bad) + "\n")
     report = import_traces(tmp_path / "bad.jsonl", store)
     assert report.queries.added == 1 and [error.row for error in report.errors] == [1, 2]
+
+
+BASE = with_values(
+    preset("cems_head").config,
+    {
+        "lists.hybrid.enabled": False,
+        "lists.vector.enabled": True,
+        "lists.lexical.enabled": True,
+        "lists.lexical.normalization": "max",
+        "filter.min_score": None,
+        "gap.ratio": 0.0,
+    },
+)
+
+
+def answered(**lists: RankedIds) -> Recording:
+    return Recording(
+        "a.json", "recording", (RecordedAnswer(1, "q", "x", None, (), {k: (v,) for k, v in lists.items()}),)
+    )
+
+
+def store_of(memories: Mapping[str, Memory]) -> Resources:
+    """Resources whose store has these memories, without chunks or embeddings."""
+
+    def read(ids: Iterable[str]) -> dict[str, Memory]:
+        return {key: memories[key] for key in ids if key in memories}
+
+    none = SimpleNamespace(read=lambda ids: {})
+    vectors = SimpleNamespace(embeddings=lambda ids: {})
+    fake: Any = SimpleNamespace(
+        store=SimpleNamespace(memories=SimpleNamespace(read=read), chunks=none),
+        indexes=SimpleNamespace(vectors=vectors),
+    )
+    return cast(Resources, fake)
+
+
+def test_a_recorded_list_stands_for_ours_by_what_systems_call_it() -> None:
+    rows = (("a", 1.0),)
+    found = list_map(answered(semantic=rows, keyword=rows, keyword_unit=rows, entity=rows, access=rows), BASE)
+    assert found.sources == {"semantic": "vector", "keyword": "lexical", "access": "access"}
+    assert found.doubts == ("the recorded list entity is not used: no list of the config stands for it",)
+    assert list_map(answered(dense=rows), BASE, {"dense": "relations"}).sources == {"dense": "relations"}
+    with pytest.raises(InputError, match="no list bm25; its lists: dense"):
+        list_map(answered(dense=rows), BASE, {"bm25": "lexical"})
+
+
+def test_scores_that_are_normalised_already_are_not_normalised_again() -> None:
+    found = list_map(answered(keyword_unit=(("a", 0.9),)), BASE)
+    assert with_map(BASE, found) == {"lists.lexical.normalization": "none"}
+    assert with_map(BASE, list_map(answered(keyword=(("a", 9.0),)), BASE)) == {}
+
+
+def test_recorded_lists_are_replayed_in_the_recorded_order_with_memories_that_ours_lack() -> None:
+    """Equal scores stand as recorded, not by id; z is a memory of the store that no list of ours found, and n of none."""
+    ours = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 3.0}})
+    recording = answered(vector=(("z", 0.5), ("b", 0.5), ("n", 0.5), ("a", 0.5)), lexical=())
+    found = with_lists(
+        ours, recording.answers[0], list_map(recording, BASE), "recorded", BASE, store_of({"z": Memory("z", "new")})
+    )
+    assert [row.memory_id for row in replay(found, BASE).results] == ["z", "b", "a"]
+    assert found.memories["z"].content == "new"
+    assert [(one.name, len(one.hits)) for one in found.lists if one.variant is not None] == [
+        ("vector:0", 3),
+        ("lexical:0", 0),
+    ]
+
+
+def test_a_list_that_another_query_has_is_empty_for_this_one() -> None:
+    ours = evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}})
+    recording = Recording(
+        "a.json",
+        "recording",
+        (
+            RecordedAnswer(1, "q", "x", None, (), {"vector": ((("a", 0.9),),)}),
+            RecordedAnswer(2, "r", "x", None, (), {"lexical": ((("b", 0.9),),)}),
+        ),
+    )
+    found = with_lists(ours, recording.answers[0], list_map(recording, BASE), "recorded", BASE, store_of({}))
+    assert [row.memory_id for row in replay(found, BASE).results] == ["a"]
+
+
+def test_ties_of_our_lists_stand_in_the_recorded_order_and_others_stay() -> None:
+    ours = evidence({"vector": {"a": 0.9, "b": 0.5, "c": 0.5, "d": 0.4}})
+    recording = answered(vector=(("c", 0.5), ("b", 0.5), ("d", 0.4), ("a", 0.1)))
+    found = with_lists(ours, recording.answers[0], list_map(recording, BASE), "ties", BASE, store_of({}))
+    assert [row.memory_id for row in replay(found, BASE).results] == ["a", "c", "b", "d"]
+    assert with_lists(ours, recording.answers[0], list_map(recording, BASE), "own", BASE, store_of({})) is ours
+
+
+def test_a_recorded_vector_score_is_on_the_scale_of_the_config() -> None:
+    config: PipelineConfig = with_values(BASE, {"lists.vector.scale": "half_cosine"})
+    ours = evidence({"vector": {"a": 0.9}})
+    recording = answered(vector=(("a", 0.75),))
+    found = with_lists(ours, recording.answers[0], list_map(recording, config), "recorded", config, store_of({}))
+    (vector,) = [one for one in found.lists if one.source == "vector"]
+    assert vector.hits[0].score == 0.5
+
+
+def test_lists_without_scores_keep_the_scores_of_ours() -> None:
+    ours = evidence({"vector": {"a": 0.9, "b": 0.8}})
+    recording = answered(vector=(("b", 0.0), ("a", 0.0), ("z", 0.0)))
+    found = with_lists(
+        ours, recording.answers[0], list_map(recording, BASE), "recorded", BASE, store_of({"z": Memory("z", "")})
+    )
+    (vector,) = [one for one in found.lists if one.source == "vector"]
+    assert [(hit.memory_id, hit.score) for hit in vector.hits] == [("b", 0.8), ("a", 0.9), ("z", 0.9)]
+
+
+def test_a_query_that_was_searched_by_vector_alone_has_no_list_by_words() -> None:
+    found = without_words(evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}}))
+    assert [one.source for one in found.lists if one.variant is not None] == ["vector"]
+
+
+HEAD = preset(BASE_PRESET).config
+THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
+
+
+def recorded(**changes: Any) -> Recording:
+    answers = [{"qid": "q1", "query": "what?", "project": "p", "results": ["a"]}]
+    return parse_recording(json.dumps({"answers": answers, "answered_at": THEN.isoformat()} | changes), "dir/a.json")
+
+
+def test_settings_of_a_recording_are_laid_over_the_config_as_variables_of_cems() -> None:
+    settings = {"relevance_threshold": "0.1", "rrf_original_weight": "1.0"}
+    setting = setting_for(recorded(config=settings, max_tokens=1200), HEAD)
+    assert setting.config.filter.min_score == 0.1
+    assert setting.config.variants.original_weight == 1.0
+    assert setting.config.assembly.max_tokens == 1200
+    assert dict(setting.applied) == {**settings, "max_tokens": "1200"}
+    assert (setting.name, setting.warnings) == ("a, cems_head", ())
+
+
+def test_as_chosen_leaves_the_config_alone() -> None:
+    setting = setting_for(recorded(config={"relevance_threshold": "0.1"}, max_tokens=1200), HEAD, as_chosen=True)
+    assert setting.config == HEAD
+    assert setting.applied == ()
+
+
+def test_a_setting_that_no_parameter_has_is_a_warning_that_names_it() -> None:
+    setting = setting_for(recorded(config={"relevance_treshold": "0.1", "score_gap_ratio": "much"}), HEAD)
+    unknown, refused = setting.warnings
+    assert unknown.startswith("a.json: config: CEMS_RELEVANCE_TRESHOLD: no parameter")
+    assert "CEMS_RELEVANCE_THRESHOLD" in unknown
+    assert refused.startswith("a.json: config: CEMS_SCORE_GAP_RATIO: 'much' is not allowed")
+
+
+def test_a_setting_cannot_set_another_one() -> None:
+    setting = setting_for(recorded(config={"x": "1'\nCEMS_RELEVANCE_THRESHOLD='0.9"}), HEAD)
+    assert setting.config.filter.min_score == HEAD.filter.min_score
+
+
+def test_a_recording_says_what_was_asked_and_when() -> None:
+    stored = {"q1": Query("q1", "another", "q", datetime(2020, 1, 1, tzinfo=UTC))}
+    assert asked_queries(recorded(), stored) == (Query("q1", "what?", "p", THEN),)
+    later = datetime(2027, 1, 1, tzinfo=UTC)
+    assert asked_queries(recorded(), stored, later) == (Query("q1", "what?", "p", later),)
+
+
+def test_a_run_is_of_the_queries_of_the_store() -> None:
+    run = parse_recording("q1 Q0 a 1 0.9 x\nq2 Q0 b 1 0.9 x", "a.run")
+    stored = {"q1": Query("q1", "one", "p", THEN), "q2": Query("q2", "two")}
+    assert asked_queries(run, stored) == (Query("q1", "one", "p", THEN), Query("q2", "two"))
+    with pytest.raises(InputError) as refused:
+        asked_queries(run, {"q1": stored["q1"]})
+    assert str(refused.value) == "a.run:2: query: unknown; the store has no query 'q2'"
+
+
+def test_plain_ids_need_a_query_by_text_or_by_qid() -> None:
+    plain = parse_recording("m1\nm2", "ids.txt")
+    stored = {"q7": Query("q7", "seven", "p", THEN)}
+    assert asked_queries(plain, stored, query="free text") == (Query("1", "free text"),)
+    assert asked_queries(plain, stored, query="q7") == (Query("1", "seven", "p", THEN),)
+    with pytest.raises(InputError, match=r"ids\.txt:1: query: unknown; name it with --query"):
+        asked_queries(plain, stored)
+
+
+def test_a_recording_is_whole_and_other_answers_are_cut_at_the_longest() -> None:
+    assert limit_of(recorded()) is None
+    assert limit_of(parse_recording("q1 Q0 a 1 0.9 x\nq2 Q0 b 1 0.9 x\nq2 Q0 c 2 0.8 x")) == 2
+
+
+def test_good_rows_are_measured_and_one_line_says_what_was_left_out() -> None:
+    bad = recorded(answers=[{"qid": "q1", "query": "x", "results": [{}, "a", {}]}])
+    require_usable(bad)
+    assert [row.memory_id for row in bad.answers[0].returned] == ["a"]
+    line = bad_rows(bad)
+    assert line is not None
+    assert line.startswith("left out: dir/a.json:1: results[0]: has neither an id")
+    assert line.endswith("(1 more such row)")
+    assert bad_rows(recorded()) is None
+    with pytest.raises(InputError) as refused:
+        require_usable(recorded(answers=["x"]))
+    assert str(refused.value) == "dir/a.json: there are no answers: dir/a.json:1: must be an answer, found 'x'"
+
+
+def test_what_a_recording_says_was_searched_is_taken_as_given_unless_own_searches_are_asked_for() -> None:
+    answer = {"qid": "q1", "query": "x", "results": ["a"], "searched": "x y", "queries": ["x", "z", "x"]}
+    given = recorded(answers=[{**answer, "fts_query": "x OR y", "path": "dense"}])
+    setting = setting_for(given, HEAD)
+    (query,) = asked_queries(given, {}, setting=setting)
+    assert (query.searched, query.wordings) == ("x y", ("z", "x"))
+    assert dict(query.engine_queries) == {}  # cems_head has no list of that engine
+    assert setting.given == {"searched text": 1, "wordings": 1, "vector alone": 1}
+    own = setting_for(given, HEAD, own_searches=True)
+    assert asked_queries(given, {}, setting=own) == (Query("q1", "x", None, THEN),)
+    assert own.given == {}
+
+
+def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> None:
+    lists = {"lexical": [[["a", 0.5]]], "vector": [[["b", 0.1]]]}
+    first = recorded(answers=[{"qid": "q1", "query": "x", "results": [], "lists": lists}])
+    second = recorded(answers=[{"qid": "q1", "query": "x", "results": []}, {"qid": "q2", "query": "y", "results": []}])
+    assert lexical_lists([second, first]) == {"x": {"lexical": ((("a", 0.5),),)}}
+
+
+def test_another_mode_than_the_one_that_is_computed_is_a_warning() -> None:
+    assert setting_for(recorded(mode="vector"), HEAD).warnings == ()
+    assert setting_for(recorded(mode="hybrid"), HEAD).warnings == ("answered in mode hybrid; this computes vector",)
+
+
+def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is() -> None:
+    memories = {name: Memory(name, f"what memory {name} says, at some length") for name in "abc"}
+    answers = (
+        RecordedAnswer(1, "q1", "x", None, (Returned(1, None, None, memories["b"].content), Returned(2, "a"))),
+        RecordedAnswer(
+            2, "q2", "x", None, (Returned(1, None, None, "no such text"), Returned(2, None, None, "nor this"))
+        ),
+    )
+    productions = {
+        answer.qid: match_results(
+            [RecordedResult(row.memory_id, row.content) for row in answer.returned],
+            lambda ids: memories if ids is None else {key: memories[key] for key in ids if key in memories},
+        )
+        for answer in answers
+    }
+    assert [productions[qid].recorded for qid in ("q1", "q2")] == [("b", "a"), ("no id", "no id")]
+    hits = (Hit("b", 0.9), Hit("a", 0.8), Hit("c", 0.7))
+    asked = Evidence(
+        "x", memories, (Variant("x"),), (RankedList("vector:0", "vector", 0, hits),), datetime(2026, 11, 1, tzinfo=UTC)
+    )
+    config = with_values(
+        preset("cems_head").config,
+        {
+            "lists.hybrid.enabled": False,
+            "lists.vector.enabled": True,
+            "filter.min_score": None,
+            "gap.ratio": 0.0,
+        },
+    )
+    near = nearness(Recording("log", "query set", answers), productions, [asked, asked], config)
+    assert near == {"q1": pytest.approx(1.0), "q2": 0.0}  # ours are cut at two, the longest answer

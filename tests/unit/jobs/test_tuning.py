@@ -1,16 +1,50 @@
-"""A search as a run: it goes on with what an earlier one tried, keeps what it has when it is stopped, and counts looks."""
+"""Tuning jobs, and configs: kept, offered, exported with their figures."""
 
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from searches import planned
 
-from cems_workbench.config import import_config, read_card
+from benchmarks.synthetic_queries import fusion_only
+from cems_workbench.cli import main
+from cems_workbench.config import (
+    FORMS,
+    EvidenceCard,
+    Form,
+    PipelineConfig,
+    dump_config,
+    file_name,
+    import_config,
+    preset,
+    preset_names,
+    read_back,
+    read_card,
+    with_values,
+)
+from cems_workbench.config.fields import TARGET_PRESETS
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.exporting import write_proposal
+from cems_workbench.evaluation.evaluate import evaluate
+from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.catalogue import (
+    PRESENT_NAME,
+    catalogue,
+    config_named,
+    evidence_warning,
+    experiment_name,
+    history_name,
+    keep_config,
+    restored_config,
+    with_unique_names,
+)
+from cems_workbench.jobs.evaluation import labelled_file
+from cems_workbench.jobs.exporting import exported, measured, measured_proposal, write_proposal
 from cems_workbench.jobs.tuning import (
     MAIN_SEARCH,
     SearchSettings,
@@ -22,8 +56,11 @@ from cems_workbench.jobs.tuning import (
     with_stability,
 )
 from cems_workbench.progress import Cancelled
+from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
+from cems_workbench.store import Store
 from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
+from cems_workbench.tuning.tune import corpus_hash
 from tests.planted import PLANTED, planted_file
 
 
@@ -137,3 +174,213 @@ def test_stability_is_measured_for_every_axis_and_left_out_when_it_is_cancelled(
 def test_too_few_groups_to_seal_so_many_are_refused(evidence: Path) -> None:
     with pytest.raises(InputError, match="8 groups of queries are too few for a hold-out of 90%"):
         planned(evidence, settings=SearchSettings("project", folds=3, sealed=0.9))
+
+
+MEASURES = parse_measures("nDCG@10 hit@1")
+CONFIG = fusion_only({"name": "mine", "fusion.k": 7, "filter.min_score": 0.2, "lists.vector.weight": 2.5})
+
+
+@pytest.fixture(scope="module")
+def labelled_evidence(tmp_path_factory: pytest.TempPathFactory) -> EvidenceSet:
+    return read_evidence_file(planted_file(tmp_path_factory.mktemp("planted"), 24))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_figure_beside_an_export_is_that_of_what_its_reader_ranks_with(
+    labelled_evidence: EvidenceSet, form: Form
+) -> None:
+    batch = labelled_file(labelled_evidence, None).batch
+    export = exported(CONFIG, form)
+    ranking = measured(export, batch, MEASURES)
+    if form in TARGET_PRESETS:
+        usual = preset(TARGET_PRESETS[form]).config
+        assert export.lost and (export.read.fusion.k == 7) == (form == "engram"), "only engram's k is a constant"
+        nearest = {"threshold.fixed"} if form == "mem0" else set()  # 0 for a config without a threshold
+        strange = {
+            path for path, value in _values(export.read).items() if value not in (usual.get(path), CONFIG.get(path))
+        }
+        assert strange == nearest
+    else:
+        assert export.lost == [] and export.read == CONFIG
+        assert all((row.difference, row.low, row.high) == (0, 0, 0) for row in ranking.differences)
+    assert import_config(export.text, CONFIG, source=file_name(CONFIG, form)).whole == (not export.lost), (
+        "else it is not as measured"
+    )
+    for config, said in ((CONFIG, ranking.here), (export.read, ranking.there)):
+        alone = evaluate(batch, config, MEASURES, with_bounds=False)
+        assert [summary.mean for summary in said.summaries] == [summary.mean for summary in alone.summaries]
+    assert ranking.lacking == [line for line in ranking.incomplete] and bool(ranking.lacking) == bool(
+        ranking.there.rankings.needs
+    )
+
+
+def _values(config: PipelineConfig) -> dict[str, object]:
+    from cems_workbench.config import field_specs
+
+    return {spec.path: config.get(spec.path) for spec in field_specs()}
+
+
+def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_ranks() -> None:
+    text = exported(with_values(CONFIG, {"rerank.depth": 17}), "env").text
+    assert "CEMS_RERANK_INPUT_LIMIT=17" in text
+    usual = preset("cems_head").config
+    assert import_config(text, usual, source="x.env").config.rerank.depth == 17
+    assert read_back(text, "env", "read").rerank == usual.rerank
+
+
+def test_the_card_in_an_export_and_the_command_say_the_same_figures(labelled_evidence, tmp_path, monkeypatch, capsys):
+    result = run_search(planned(labelled_evidence.path, "lists.vector.weight=0.5:2.5:1"))
+    out = tmp_path / "best.env"
+    (ranking,) = write_proposal(result, out, card_of(result, "2026-09-01"))
+    assert [row.difference for row in ranking.differences] == [
+        row.difference for row in measured_proposal(result, ranking.export)[0].differences
+    ]
+    assert len(ranking.here.qids) == len(result.planned.plan.split.open), "the sealed queries stay sealed"
+    (row,) = ranking.differences
+    counted = f"as CEMS reads it: nDCG@10 on the queries searched on ({len(ranking.here.qids)})"
+    line = f"{counted}: {row.baseline:.4f} here, {row.value:.4f} there"
+    assert line in out.read_text() and read_card(tmp_path / "best.card.json").as_read == tuple(ranking.lines)
+    (tmp_path / "mine.yaml").write_text(dump_config(CONFIG))
+    asked = [
+        "export",
+        str(tmp_path / "mine.yaml"),
+        "--format",
+        "env",
+        "--evidence",
+        str(labelled_evidence.path),
+        "--metric",
+        "nDCG@10 hit@1",
+    ]
+    monkeypatch.setattr(sys, "argv", ["cems_workbench", *asked])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    printed = capsys.readouterr()
+    assert printed.out == exported(CONFIG, "env").text, "the figures do not get into the file"
+    expected = measured(exported(CONFIG, "env"), labelled_file(labelled_evidence, None).batch, MEASURES)
+    for difference in expected.differences:
+        told = next(line.split() for line in printed.err.splitlines() if line.startswith(str(difference.measure)))
+        assert told[1:4] == [f"{difference.baseline:.4f}", f"{difference.value:.4f}", f"{difference.difference:+.4f}"]
+    assert all(f"warning: {line}" in printed.err for line in expected.lacking)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+def card(corpus: str, **changes: Any) -> EvidenceCard:
+    values: dict[str, Any] = {
+        "baseline": "cems",
+        "measured": (),
+        "split": "5 folds",
+        "looks": 1,
+        "trials": 20,
+        "seed": 0,
+        "corpus_hash": corpus,
+        "evidence_hash": "e",
+        "versions": {},
+        "date": "2026-11-22",
+    }
+    return EvidenceCard(**(values | changes))
+
+
+def test_a_kept_config_is_restored_as_it_was_with_its_card(store: Store) -> None:
+    config = with_values(preset("qmd").config, {"name": "mine: é", "fusion.k": 17, "filter.min_score": None})
+    evidence = card(corpus_hash(store.identity, store.content_version))
+    kept = keep_config(store, config, author="Ada", why="temporal", base="qmd", card=evidence)
+    found = restored_config(store.configs.get(kept.id), store)
+    assert found.config == config and found.card == evidence and found.warnings == ()
+    renamed = store.configs.reword(kept.id, name="other")
+    assert restored_config(renamed, store).config == config.model_copy(update={"name": "other"})
+    assert restored_config(keep_config(store, config, author="Ada"), store).card is None
+
+
+def test_evidence_of_another_corpus_or_of_an_earlier_state_of_this_one_warns_in_one_line(store: Store) -> None:
+    now = corpus_hash(store.identity, store.content_version)
+    assert evidence_warning(card(now), store) is None and evidence_warning(None, store) is None
+    for other in ("elsewhere/0", "c0ffee", f"{store.identity}", ""):
+        warning = evidence_warning(card(other), store)
+        assert warning and "from another store" in warning and "\n" not in warning
+    kept = keep_config(store, preset("cems").config, author="Ada", card=card(now))
+    store.add(ParsedInput("t", "t", memories=(Memory("a", "1"),)))
+    (warning,) = restored_config(kept, store).warnings
+    assert "content version 0, now 1" in warning and "Evaluate it again" in warning
+
+
+def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> None:
+    text = "version: 1\nname: old\nfusion:\n  k: 21\n  warp: 3\ngap:\n  ratio: 7\n"
+    found = restored_config(store.configs.add("old", text, author="Ada", card={"looks": 1}), store)
+    assert found.config.fusion.k == 21 and found.config.name == "old"
+    assert found.card is None and len(found.warnings) == 2
+    assert "fusion.warp" in found.warnings[0] and "gap.ratio" in found.warnings[0]
+    assert found.warnings[1] == "its evidence card cannot be read by this version (baseline)"
+    now = card(corpus_hash(store.identity, store.content_version)).model_dump(mode="json")
+    carded = restored_config(store.configs.add("old", text, author="Ada", card=now), store)
+    assert "what is here is not what was measured" in carded.warnings[1]
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "a: [", "x: !!python/object:os.system {}"])
+def test_what_is_no_config_at_all_is_refused(store: Store, text: str) -> None:
+    record = store.configs.add("broken", text, author="Ada")
+    with pytest.raises(InputError, match=f"config {record.id}"):
+        restored_config(record, store)
+
+
+SET = with_values(preset("cems").config, {"fusion.k": 17})
+
+
+def test_the_present_config_comes_first_then_presets_files_history_and_experiments(store: Store) -> None:
+    older, newer = (store.configs.add("blend", dump_config(SET), author="Ada") for _ in range(2))
+    kept = store.configs.add_experiment("try", dump_config(SET), "", {})
+    offered = catalogue(store, SET, {"mine.yaml (file)": SET})
+    assert list(offered.configs) == [
+        PRESENT_NAME,
+        *preset_names(),
+        "mine.yaml (file)",
+        history_name("blend", newer.id),
+        history_name("blend", older.id),
+        experiment_name("try", kept.id),
+    ]
+    assert offered.problems == ()
+    assert PRESENT_NAME not in catalogue(store).configs
+
+
+def test_a_config_goes_under_the_name_that_it_was_chosen_by_but_for_the_one_that_is_set(store: Store) -> None:
+    kept = store.configs.add("blend", dump_config(SET), author="Ada")
+    offered = catalogue(store, SET)
+    name = history_name("blend", kept.id)
+    assert offered.under_its_name(name) == SET.model_copy(update={"name": name})
+    assert offered.under_its_name(PRESENT_NAME) == SET
+    with pytest.raises(KeyError):
+        offered.under_its_name("no such config")
+
+
+def test_what_this_version_cannot_read_is_not_offered_and_an_experiment_is_a_problem(store: Store) -> None:
+    text = "version: 1\nname: old\nfusion:\n  warp: 3\n"
+    store.configs.add("old", text, author="Ada")
+    lost = store.configs.add_experiment("try", text, "", {})
+    offered = catalogue(store)
+    assert list(offered.configs) == list(preset_names())
+    (problem,) = offered.problems
+    assert problem.startswith(f"{experiment_name('try', lost.id)} cannot be read: ") and "warp" in problem
+
+
+def test_on_the_command_line_a_file_goes_before_a_preset_of_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert config_named(None, Path("qmd"), "cems").config == preset("qmd").config
+    Path("qmd").write_text(dump_config(SET), encoding="utf-8")
+    assert config_named(None, Path("qmd"), "cems").config.fusion.k == 17
+    assert config_named("qmd", None, "cems").config == preset("qmd").config
+    assert config_named(None, None, "ace").config == preset("ace").config
+    with pytest.raises(InputError, match="not both"):
+        config_named("qmd", Path("qmd"), "cems")
+    with pytest.raises(InputError, match="neither a config file nor a preset; presets: "):
+        config_named(None, Path("qdm"), "cems")
+
+
+def test_configs_of_one_name_are_numbered_and_none_takes_the_name_of_another() -> None:
+    named = [SET.model_copy(update={"name": name}) for name in ("a", "a", "a (2)", "b", "a")]
+    assert [config.name for config in with_unique_names(named)] == ["a", "a (2)", "a (2) (2)", "b", "a (3)"]
+    assert {config.fusion.k for config in with_unique_names(named)} == {17}

@@ -1,13 +1,22 @@
-"""Lexemes, queries and ranks as a PostgreSQL 18 gave them by hand; the integration test asks a real server about far more."""
+"""PostgreSQL's lexemes, queries, ranks and order of ties, as the server gave them."""
 
 from __future__ import annotations
 
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pg_text_search.parser import stem, tokens
+import pg_text_search
+from pg_text_search.parser import tokens
+from pg_text_search.stemmer import stem
+from pg_text_search.tie_order import full_order, limited_order
 from pg_text_search.ts_rank import (
     Phrase,
     Term,
@@ -18,6 +27,7 @@ from pg_text_search.ts_rank import (
     ts_query,
     ts_rank,
 )
+from tests.conftest import ROOT
 
 
 def kinds(text: str) -> list[str]:
@@ -201,3 +211,54 @@ def test_reading_stops_at_a_quote_still_open_where_the_text_ends_with_an_escape(
 def test_a_host_ends_at_the_last_dot_with_letters_in_a_chain_of_labels() -> None:
     assert kinds("a_b.cc-d_e.f") == ["host a_b.cc", "asciiword d", "file e.f"]
     assert kinds("a_" * 3 + "b.com") == ["host a_a_a_b.com"]
+
+
+TWELVE = np.array([1, 2, 1, 0, 2, 1, 2, 0, 1, 1, 2, 0], np.float32)
+SCORES = st.lists(st.integers(0, 5), max_size=120).map(lambda scores: np.array(scores, np.float32))
+
+
+@given(SCORES, st.integers(0, 60))
+def test_both_orders_are_by_score_and_name_every_place_once(scores, k) -> None:
+    for order in (full_order(scores, k), limited_order(scores, k)):
+        assert len(order) == len(set(order)) == min(k, len(scores))
+        assert sorted(scores, reverse=True)[:k] == [scores[place] for place in order]
+
+
+@given(SCORES, st.integers(1, 60))
+def test_fewer_of_the_full_order_are_its_beginning(scores, k) -> None:
+    assert full_order(scores, k) == full_order(scores, len(scores))[:k]
+
+
+def test_few_rows_and_rows_in_order_keep_their_places_among_equals() -> None:
+    assert full_order(np.array([1, 2, 1, 2], np.float32), 4) == [1, 3, 0, 2]
+    assert full_order(np.ones(1_000, np.float32), 3) == [0, 1, 2]
+
+
+def test_equal_rows_fall_as_in_the_server_s_quicksort() -> None:
+    assert full_order(TWELVE, 12) == [4, 1, 6, 10, 0, 2, 5, 8, 9, 11, 7, 3]
+
+
+def test_equal_rows_under_a_limit_fall_as_in_the_server_s_heap() -> None:
+    assert limited_order(TWELVE, 4) == [4, 6, 1, 10]
+
+
+README = Path(str(pg_text_search.__file__)).with_name("README.md").read_text(encoding="utf-8")
+LOADED = """
+import sys
+print(*sorted(name for name in sys.modules if name.startswith("cems_workbench")))
+"""
+
+
+def test_the_example_runs_as_it_says_without_the_rest_of_the_project() -> None:
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert example
+    ran = subprocess.run(
+        [sys.executable, "-c", example[1] + LOADED], cwd=ROOT / "plugins", capture_output=True, text=True, check=True
+    )
+    *printed, loaded = ran.stdout.splitlines()
+    assert printed == [
+        "{'move': (1,), 'box': (2,), 'attic': (6,)}",
+        "0.0607927106320858",
+        "['They move in on the ninth.', 'Moving boxes are in the attic.']",
+    ]
+    assert loaded == ""

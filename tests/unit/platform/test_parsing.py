@@ -1,9 +1,15 @@
-"""What a stranger wrote is bounded before it is parsed, and refused in one line within a second."""
+"""Files: bounded before they are parsed, written atomically; and long collections of garbage."""
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import re
+import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,8 @@ import pytest
 from cems_workbench.config.forms.files import import_config, load_import
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.bundle import read_bundle
+from cems_workbench.platform import start_up
+from cems_workbench.platform.atomic_write import output_path, write_atomically, write_text
 from cems_workbench.platform.parsing import MAX_CHARS, MAX_DEPTH, json_values, yaml_values
 
 MANY = MAX_CHARS - 1_000
@@ -115,3 +123,140 @@ def test_a_bundle_is_bounded_in_depth_and_names_what_stands_twice(tmp_path: Path
     bundle.write_text('{"format": 1, "format": 2}')
     with pytest.raises(InputError, match="duplicate key 'format'"):
         read_bundle(bundle)
+
+
+PACKAGE = Path(__file__).parents[3] / "cems_workbench"
+NOT_ATOMIC = {
+    "store/search/directory/segment_directory.py": "what was verified of an index",
+    "store/search/vectors/chroma.py": "the number of changes",
+    "store/search/directory/column_file.py": "a file of a new index",
+    "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
+    "store/search/postgres.py": "a new index",
+    "serve/server.py": "the name of its process, for the system",
+    "store/team/session.py": "claims on cards, worthless once their process has ended",
+    "store/database.py": "the count of commits",
+    "trace/sink.py": "spans, appended",
+    "sources/sqlite/copying.py": "a private copy of a database, in a temporary directory",
+    "jobs/traces.py": "rows of a file that is written atomically",
+    "formats/base/packed.py": "an unpacked copy, in a temporary directory",
+}
+WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Limit files of this process to `size` bytes: a real failure in the middle of a write, like a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_fails_half_way_leaves_the_good_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    write_text(path, "good")
+    path.chmod(0o640)
+    with pytest.raises(InputError) as caught, files_of_at_most(1_000):
+        write_text(path, "x" * 100_000)
+    assert str(caught.value) == f"{path}: cannot be written: File too large"
+    assert path.read_text() == "good" and os.listdir(tmp_path) == ["run.txt"]
+    write_text(path, "better")
+    assert path.read_text() == "better" and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(InputError, match="is not UTF-8"):
+        write_text(path, "half an emoji \ud83d")
+    assert path.read_text() == "better"
+
+
+def test_what_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, reason in (
+        (tmp_path, "is a directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        (tmp_path / "away" / "x", "No such file or directory"),
+        (tmp_path / "file" / "x", "Not a directory"),
+        (Path("/proc/nothing"), "cannot be written"),
+    ):
+        with pytest.raises(InputError, match=reason) as caught:
+            write_text(path, "x")
+        assert "\n" not in str(caught.value)
+    write_text(tmp_path / ("y" * 250), "a name as long as names may be")
+
+
+def test_links_are_followed_and_devices_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "text"
+    write_text(Path(os.devnull), "text")
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_folder_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), write_atomically(tmp_path / "set", directory=True) as part:
+        (part / "one").touch()
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with output_path(tmp_path / "set", directory=True) as part:
+        (part / "one").touch()
+    assert os.listdir(tmp_path) == ["set"]
+
+
+def test_files_are_written_atomically() -> None:
+    direct = set()
+    for file in PACKAGE.rglob("*.py"):
+        for line in file.read_text("utf-8").splitlines():
+            if WRITES.search(line) and not re.search(r"\b(part|place)\.(open|write_)", line):
+                direct.add(str(file.relative_to(PACKAGE)))
+    # These write into a file that was opened atomically.
+    assert direct - NOT_ATOMIC.keys() <= {"formats/base/format.py", "pipeline/text_pieces.py", "tuning/scorer.py"}, (
+        "use platform/atomic_write.py"
+    )
+
+
+FULL, YOUNG = {"generation": 2}, {"generation": 0}
+
+
+class Clock:
+    """Seconds, as they are set."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the collector was told, in order."""
+    told: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: told.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: told.append("unfreeze"))
+    return told
+
+
+def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_after_a_while(done, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(start_up, "time", clock)
+    watch = start_up._FreezeLongLived()
+
+    def collected(seconds: float, info: dict[str, int] = FULL) -> list[str]:
+        done.clear()
+        watch("start", info)
+        clock.now += seconds
+        watch("stop", info)
+        return done
+
+    assert collected(start_up.FREEZE_AFTER_S / 2) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2, YOUNG) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2) == ["freeze"]
+    clock.now += start_up.REFREEZE_EVERY_S
+    assert collected(start_up.FREEZE_AFTER_S / 2) == ["unfreeze"]
+    assert collected(start_up.FREEZE_AFTER_S / 2) == []
+    assert collected(start_up.FREEZE_AFTER_S * 2) == ["freeze"]
+
+
+def test_it_is_watched_once_however_many_pages_ask() -> None:
+    for _ in range(3):
+        start_up.watch()
+    assert sum(isinstance(each, start_up._FreezeLongLived) for each in gc.callbacks) == 1

@@ -1,18 +1,31 @@
-"""Directories that are read from a copy, and what an address may say."""
+"""What libraries store: directories read from a copy, texts as they were embedded, sparse vectors."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 from cems_workbench.errors import InputError
+from cems_workbench.records import EmbeddedText
 from cems_workbench.sources import server_or_directory
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.rows import usable_vector
+from cems_workbench.sources.rows import (
+    HAYSTACK,
+    LLAMA_INDEX,
+    embedded_texts,
+    filled,
+    llama_index_text,
+    usable_vector,
+)
 from cems_workbench.sources.source import SourceError
+from workbench_stores.langgraph_value import embedded_text
+from workbench_stores.sparse_bm25 import document_vector, query_vector, reproduced
 
 ADDRESS = parse("chroma:/somewhere/notes", {})
 
@@ -87,3 +100,108 @@ def test_only_a_source_with_vectors_lacks_one(dimension, lines) -> None:
     problems = []
     assert usable_vector("a", "vector", None, dimension, problems) is None
     assert [problem.reason for problem in problems] == lines
+
+
+METADATA = {"title": "Ship {it}", "n": 3, "share": 1 / 7, "none": None, "yes": True, "tags": ["a", "b"], "wörd": "ä\nb"}
+FORMS = {
+    "defaults": {},
+    "excluded keys": {"excluded_embed_metadata_keys": ["n", "tags"], "excluded_llm_metadata_keys": ["title"]},
+    "own templates": {"metadata_template": "<{key}>={value}", "metadata_separator": " | "},
+    "content first": {"text_template": "{content}\n-- {{braces}}\n{metadata_str}  "},
+    "no metadata left": {"excluded_embed_metadata_keys": list(METADATA)},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("content", ["Run make ship.", "  spaces and {braces}\n\n"])
+def test_the_text_of_llama_index_is_what_the_library_embeds(form: str, content: str) -> None:
+    node = TextNode(text=content, metadata=METADATA, **FORMS[form])
+    stored = node_to_metadata_dict(node, remove_text=True)["_node_content"]
+    made = llama_index_text(stored) or EmbeddedText()
+    assert made.of(content) == node.get_content(MetadataMode.EMBED)
+    # The same with an edited content, as the library would embed that.
+    node.text = "Another text."
+    assert made.of("Another text.") == node.get_content(MetadataMode.EMBED)
+
+
+@pytest.mark.parametrize("template", ["{key.__class__}", "{key:>9999999999}", "{key!r}", "{other}", "{", "{0}"])
+def test_a_template_of_a_store_can_only_name_its_values(template: str) -> None:
+    assert filled(template, {"key": "k"}) is None
+    node = json.dumps({"metadata": {"k": "v"}, "metadata_template": template})
+    assert llama_index_text(node) is None
+
+
+def test_a_payload_has_the_texts_of_its_library() -> None:
+    assert embedded_texts({"data": "a", "user_id": "b"}, "a") == {}
+    assert embedded_texts({"_node_content": "no json"}, "a") == {}
+    node = {"_node_content": json.dumps({"metadata": {"k": "v"}})}
+    assert embedded_texts(node, "a")[LLAMA_INDEX].of("a") == "k: v\n\na"
+    haystack = embedded_texts({"content": "a", "meta": {"title": "T", "n": 1, "by": "B"}}, "a")
+    assert {name: text.of("a") for name, text in haystack.items()} == {
+        HAYSTACK.format(fields="title"): "T\na",
+        HAYSTACK.format(fields="by"): "B\na",
+        HAYSTACK.format(fields="title and by"): "T\nB\na",
+    }
+
+
+VALUE = {
+    "b": "two",
+    "a": 1,
+    "flag": True,
+    "none": None,
+    "notes": [{"text": "x"}, {"text": "y"}],
+    "one": [{"text": "z"}],
+    "o": {"k": "v"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("b", "two"),
+        ("a", "1"),
+        ("flag", "True"),
+        ("none", None),
+        ("o", '{"k": "v"}'),
+        ("o.k", "v"),
+        ("notes[*].text.1", "y"),
+        ("notes[*].text.2", None),
+        ("notes[-1].text", "y"),
+        ("one[*].text", "z"),
+        ("one[*].text.0", None),
+        ("{b,o.k}.1", "v"),
+        ("o.*", "v"),
+        ("missing", None),
+        (
+            "$",
+            '{"a": 1, "b": "two", "flag": true, "none": null, "notes": [{"text": "x"}, {"text": "y"}], "o": {"k": "v"}, '
+            '"one": [{"text": "z"}]}',
+        ),
+    ],
+)
+def test_text_at_a_field_name(name: str, text: str | None) -> None:
+    assert embedded_text(VALUE, name) == text
+
+
+RECORDED = json.loads((Path(__file__).parents[2] / "recordings" / "fastembed_bm25.json").read_text("utf-8"))["texts"]
+
+
+def test_vectors_are_those_that_fastembed_made(subtests: pytest.Subtests) -> None:
+    for each in RECORDED:
+        with subtests.test(text=each["text"]):
+            made = {int(number): weight for number, weight in each["document"].items()}
+            assert document_vector(each["text"]) == pytest.approx(made, rel=1e-12)
+            assert query_vector(each["text"], "one") == dict.fromkeys(each["query"], 1.0)
+            assert query_vector(each["text"], "document") == document_vector(each["text"])
+
+
+def test_stored_vectors_count_as_reproduced_if_every_one_has_the_words_of_its_text() -> None:
+    stored = [(each["text"], document_vector(each["text"])) for each in RECORDED]
+    found = reproduced(stored)
+    count = sum(1 for each in RECORDED if each["document"])
+    assert 0 < count < len(RECORDED)  # of some texts no word is left
+    assert found.known and (found.compared, found.words, found.weights) == (count, count, count)
+    heavier = [(text, {number: 2 * weight for number, weight in vector.items()}) for text, vector in stored]
+    assert reproduced(heavier).known and reproduced(heavier).weights == 0
+    assert not reproduced([*stored, ("another text", {7: 1.0})]).known
+    assert not reproduced([]).known

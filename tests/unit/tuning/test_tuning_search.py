@@ -1,4 +1,4 @@
-"""The search itself: a planted optimum is found, the same seed gives the same, and cancelling loses nothing."""
+"""The search space and the search itself: a planted optimum, the same seed, and costs as objectives."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from functools import cache
 import numpy as np
 import pytest
 
-from benchmarks.synthetic_queries import evidences, fusion_only, planted
+from benchmarks.synthetic_queries import NOW, evidences, fusion_only, planted
+from cems_workbench.config import PipelineConfig, field_specs, preset, with_values
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.objective import Goal, parse_guard
+from cems_workbench.records import Memory, Query
+from cems_workbench.tuning.holdout import split
+from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal, parse_guard
 from cems_workbench.tuning.optimizer import Search, Trial, optimize, pareto_front, simplest_of_best, statistical_ties
-from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.tuning.scorer import BatchScorer, measurable
+from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
@@ -166,3 +171,198 @@ def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> N
     )
     for done, best in enumerate(watched, 1):
         assert best.values == Search(found.trials[:done]).best.values
+
+
+REFUSED = {
+    "fusion.kk": "the nearest known one is fusion.k",
+    "rerank.model": "needs new evidence",
+    "lists.candidate_set.size": "needs new evidence",
+    "threshold.applies_to": "cannot be searched",
+    "rerank.bands": "search rerank.bands.0",
+    "fusion.k=5:1": "allowed: 0 to 10000, low first",
+    "fusion.k=1:9:0": "a step above 0",
+    "lists.vector.depth=1:9:0.5": "is a whole number",
+    "fusion.k=a:b": "'a' is not a number",
+    "fusion.k=1:2:3:4": "expected LOW:HIGH",
+    "fusion.k=20|20": "duplicate value",
+    "fusion.score_blend=0.5|2": "2 is not allowed",
+    "fusion.method=rrf|best": "'best' is not one of rrf",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=list(REFUSED))
+def test_a_parameter_that_cannot_be_searched_is_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_axis(text)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_every_replay_parameter_with_a_range_or_choices_has_an_axis_of_allowed_values() -> None:
+    names = {spec.path for spec in searchable()}
+    assert {"fusion.method", "lists.vector.weight", "rerank.retrieval_score", "lists.lexical.normalization"} <= names
+    assert not {spec.path for spec in field_specs() if spec.cost == "gather"} & names
+    for spec in searchable():
+        axis = axis_for(spec.path)
+        for place in {0, axis.size // 2, axis.size - 1}:
+            config = with_values(PipelineConfig(), {spec.path: axis.value(place)})
+            assert config.get(spec.path) == axis.value(place)
+            assert axis.place(axis.value(place)) == place
+
+
+def test_an_axis_is_narrowed_and_its_values_are_round() -> None:
+    axis = parse_axis("fusion.score_blend=0.1:0.7:0.2")
+    assert [axis.value(place) for place in range(axis.size)] == [0.1, 0.3, 0.5, 0.7]
+    assert parse_axis("fusion.k=20|40|60").choices == (20, 40, 60)
+    assert parse_axis("adjust.priority").choices == (False, True)
+    assert axis.distance(0.1, 0.4) == pytest.approx(0.5)
+    assert parse_axis("fusion.method").distance("rrf", "combsum") == 1.0
+
+
+def test_a_depth_is_not_searched_beyond_what_was_gathered() -> None:
+    gathered = with_values(PipelineConfig(), {"lists.vector.depth": 80})
+    assert axis_for("lists.vector.depth", gathered).high == 80
+    assert axis_for("lists.vector.depth").high == 300
+
+
+def test_a_value_is_replaced_as_validation_would_do_it() -> None:
+    config = preset("cems").config
+    changes = {"fusion.k": 17, "fusion.top_rank_bonus.rank1": 0.1, "lists.vector.weight": 2.0, "filter.min_score": 0.2}
+    assert replaced(config, changes) == with_values(config, changes)
+    assert replaced(config, {"rerank.bands.1": 0.2}).rerank.bands[1].retrieval == 0.2
+
+
+def test_a_space_knows_its_constraints_its_size_and_what_is_fixed() -> None:
+    config = preset("cems").config
+    space = SearchSpace.of(config, [parse_axis("rerank.bands.0"), parse_axis("rerank.bands.1"), parse_axis("fusion.k")])
+    assert [rule.words for rule in space.constraints] == ["the retrieval share does not rise with the rank"]
+    assert space.keeps(space.config((0.9, 0.5, 60))) and not space.keeps(space.config((0.3, 0.5, 60)))
+    assert space.values_of(config) == (0.75, 0.6, 60) and space.distance((0.75, 0.5, 60)) == pytest.approx(0.1)
+    assert space.size == 101 * 101 * 200 and len(list(space.grid(200))) <= 200
+    fixed = dict(space.fixed())
+    assert "fusion.k" not in fixed and fixed["fusion.score_blend"] == 0.5
+    with pytest.raises(InputError, match="is in the space twice"):
+        SearchSpace.of(config, [parse_axis("fusion.k")] * 2)
+    with pytest.raises(InputError, match="the baseline has 3 bands"):
+        SearchSpace.of(config, [parse_axis("rerank.bands.3")])
+
+
+def test_no_group_is_on_two_sides_and_every_query_is_on_one() -> None:
+    groups = [f"g{i % 11}" for i in range(200)] + ["large"] * 60
+    made = split(groups, folds=5, holdout=0.2, seed=4)
+    sides = [*made.folds, made.holdout]
+    assert sorted(row for side in sides for row in side.tolist()) == list(range(260))
+    names = [{groups[row] for row in side} for side in sides]
+    for i, one in enumerate(names):
+        assert all(not one & other for other in names[i + 1 :])
+    assert 0.1 < len(made.holdout) / 260 < 0.3
+    assert len(made.folds) == 5 and sorted(made.training(0).tolist() + made.folds[0].tolist()) == made.open.tolist()
+    assert [side.tolist() for side in split(groups, seed=4).folds] == [side.tolist() for side in made.folds]
+    assert split(groups, seed=5).holdout.tolist() != made.holdout.tolist()
+
+
+def test_too_few_groups_are_refused_and_few_make_few_folds() -> None:
+    with pytest.raises(InputError, match="1 groups of queries are too few"):
+        split(["a"] * 50)
+    assert len(split([f"g{i % 3}" for i in range(90)], folds=5, holdout=0.0).folds) == 3
+
+
+def test_a_guard_is_written_with_its_type_and_tolerance() -> None:
+    guard = parse_guard("temporal:hit@5-0.01")
+    assert (guard.query_type, str(guard.measure), guard.tolerance) == ("temporal", "hit@5", 0.01)
+    assert parse_guard("nDCG@10").query_type is None
+    with pytest.raises(InputError):
+        parse_guard("a:b:c:d")
+
+
+@pytest.mark.parametrize("cost", ["reranked", "-reranked", "-candidates", " candidates "])
+def test_fewer_candidates_to_the_reranker_are_an_objective_beside_a_measure(cost: str) -> None:
+    goal = parse_goal(["nDCG@10", cost, "hit@5", "nDCG@10"], ["temporal:hit@5"])
+    assert goal.names == ("nDCG@10", "hit@5", "reranked") and goal.fewer_reranked and len(goal.guards) == 1
+    assert not parse_goal(["nDCG@10"]).fewer_reranked
+
+
+def test_a_cost_alone_is_refused() -> None:
+    with pytest.raises(InputError, match="a cost alone is lowest without reranking"):
+        parse_goal(["-reranked"])
+    with pytest.raises(InputError, match="name a measure"):
+        parse_goal([])
+
+
+SIZES = (3, 6)
+"""Candidates of each query."""
+
+
+def cost_batch() -> LabelledBatch:
+    """Two queries; relevant is the last candidate by fusion, which the reranker puts first when it reads it."""
+    evidences, grades, queries = {}, {}, []
+    for q, size in enumerate(SIZES):
+        ids = [f"m{q}{i}" for i in range(size)]
+        scores = {key: ModelScore(float(i)) for i, key in enumerate(ids)}
+        hits = tuple(Hit(key, 1 - i / 10) for i, key in enumerate(ids))
+        evidences[f"q{q}"] = Evidence(
+            f"query {q}",
+            {key: Memory(key, f"content {key}") for key in ids},
+            (Variant(f"query {q}"),),
+            (RankedList("vector:0", "vector", 0, hits),),
+            NOW,
+            model_scores={"cross_encoder": scores},
+        )
+        grades[f"q{q}"] = {ids[-1]: 1}
+        queries.append(Query(f"q{q}", f"query {q}"))
+    return LabelledBatch(queries, evidences, grades)
+
+
+def config(**changes: object) -> PipelineConfig:
+    reranking = {
+        "rerank.backend": "cross_encoder",
+        "rerank.combine": "replace",
+        "rerank.raw_scale": "divide_by_10",
+        "rerank.depth": 4,
+        "rerank.skip_if_few": False,
+        "rerank.below_depth": "below",
+        "threshold.mode": "none",
+    }
+    return with_values(
+        fusion_only(), {**reranking, **{key.replace("__", "."): value for key, value in changes.items()}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        ({}, [3, 4]),
+        ({"rerank__depth": None}, [3, 6]),
+        ({"rerank__depth": 1}, [1, 1]),
+        ({"rerank__score_window": 0.0}, [1, 1]),
+        ({"rerank__skip_if_few": True, "assembly__limit": 5}, [0, 4]),
+        ({"rerank__skip_if_few": True, "assembly__limit": 6}, [0, 0]),
+        ({"rerank__backend": "none"}, [0, 0]),
+        ({"lists__vector__depth": 2}, [2, 2]),
+    ],
+)
+def test_what_is_sent_is_what_replay_sends(changes: dict[str, object], sent: list[int]) -> None:
+    found = cost_batch().rankings(config(**changes))
+    assert found.sent.tolist() == sent and found.reranked == sum(sent)
+    score = BatchScorer(cost_batch(), [RerankedCost()])
+    assert score(config(**changes), np.array([1, 0]))[:, 0].tolist() == [-float(one) for one in reversed(sent)]
+
+
+def test_the_front_weighs_quality_against_what_is_sent() -> None:
+    goal = parse_goal(["hit@1", "-candidates"])
+    made = measurable(cost_batch(), goal.measures)
+    space = SearchSpace.of(config(), [parse_axis("rerank.depth=1:6:1")])
+    found = optimize(space, BatchScorer(made, goal.measures), goal, np.arange(2), trials=6)
+    reached = {trial.values[0]: trial.reached.tolist() for trial in found.trials}
+    assert reached == {1: [0.0, -1.0], 2: [0.0, -2.0], 3: [0.5, -3.0], 4: [0.5, -3.5], 5: [0.5, -4.0], 6: [1.0, -4.5]}
+    assert sorted(found.trials[i].values[0] for i in found.front) == [1, 3, 6]
+
+
+def test_the_cost_stands_last_among_the_objectives_and_before_what_only_guards_read() -> None:
+    hit, ndcg, recall = map(parse_measure, ("hit@1", "nDCG@10", "recall@10"))
+    goal = parse_goal(["hit@1", "reranked", "nDCG@10"], ["recall@10", "hit@1"])
+    assert goal.measures == (hit, ndcg, RerankedCost(), recall) and goal.names == ("hit@1", "nDCG@10", "reranked")
+    scores = np.array([[1.0, 0.5, -4.0, 0.0], [0.0, 0.5, -2.0, 1.0]])
+    assert goal.reached(scores).tolist() == [0.5, 0.5, -3.0]
+    assert Goal((hit,)).reached(scores).tolist() == [0.5]
+    worse = scores - np.array([0.0, 0.0, 9.0, 0.5])
+    assert goal.shortfalls(worse, scores, [None, None]).tolist() == [0.5, 0.0]

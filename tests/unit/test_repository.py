@@ -1,8 +1,10 @@
-"""compose.yaml and the Dockerfile: names that the settings know, ports for this machine only, data that outlives a container."""
+"""The commit hook, compose.yaml and the generated pages."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,51 @@ import pytest
 import yaml
 
 from cems_workbench.settings import Settings
+from docs.make_reference import FOLDER, PAGES
+from docs.reference_pages.markdown import COMMAND
+
+HOOK = Path(__file__).resolve().parents[2] / ".githooks" / "commit-msg"
+
+
+def refusal(folder: Path, message: str) -> str:
+    """What the hook says of a message; empty if it accepts it."""
+    path = folder / "message"
+    path.write_text(message, encoding="utf-8")
+    run = subprocess.run([sys.executable, str(HOOK), str(path)], capture_output=True, text=True, check=False)
+    assert (run.returncode == 0) == (run.stderr == "")
+    return run.stderr
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Move modules into packages named for what they hold",
+        "docs: Add a page on hooks\n\nWhy it is needed.\n",
+        "Embed texts in batches",
+        'Revert "Added something that is long enough to be longer than the hook allows in a subject"',
+        "Fix the count\n# Please enter the commit message\n",
+    ],
+)
+def test_commit_subject_is_accepted(tmp_path: Path, message: str) -> None:
+    assert refusal(tmp_path, message) == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("", "empty"),
+        ("Added a page", "not an imperative"),
+        ("Words", "not an imperative"),
+        ("The store counts its rows", "not an imperative"),
+        ("Add a page.", "full stop"),
+        ("add a page", "lower-case"),
+        ("Add a page " + "and more " * 8, "at most 72"),
+        ("Add a page\nof text", "second line"),
+    ],
+)
+def test_commit_subject_is_refused(tmp_path: Path, message: str, reason: str) -> None:
+    assert reason in refusal(tmp_path, message)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "CEMS_WORKBENCH_"
@@ -63,3 +110,15 @@ def test_what_is_written_outlives_the_containers(compose: dict[str, Any]) -> Non
 def test_secrets_come_from_outside(compose: dict[str, Any]) -> None:
     assert compose["services"]["workbench"]["environment"][f"{PREFIX}LLM_KEY"] == f"${{{PREFIX}LLM_KEY:-}}"
     assert ".env" in (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_reference_page_is_current(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), (
+        f"docs/reference/{name} is stale: run {COMMAND}"
+    )
+
+
+def test_reference_folder_has_no_other_generated_page() -> None:
+    generated = {path.name for path in FOLDER.glob("*.md") if COMMAND in path.read_text(encoding="utf-8")}
+    assert generated == set(PAGES)

@@ -1,7 +1,8 @@
-"""Dialogues and papers that are learned from beside the first two data sets, and what becomes of them."""
+"""What the judge's training learns from: groups of texts, dialogues and papers, turns of speakers."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from itertools import islice
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from training import dialogues, papers
-from training.groups import MIX, POOL, Groups, by_overlap, steps
-from training.passages import Corpus, Passage, Question, taken
+from training import dialogues, papers, speakers
+from training.groups import MIX, POOL, SIZE, Groups, by_overlap, holds, steps, window
+from training.passages import Corpus, Passage, Question, sentence_bounds, taken, untokenised
 from training.speakers import NAMES, renamed
 
 
@@ -199,3 +202,131 @@ def test_whole_names_are_replaced_once_and_longer_ones_first() -> None:
     names = {"Ada": "Bo", "Bo": "Ada", "Project Manager": "Cleo", "Dr. K.": "Di"}
     assert renamed("Ada, Bo's Adam met Project Manager and Dr. K.", names) == "Bo, Ada's Adam met Cleo and Di"
     assert renamed("Ada", {}) == "Ada"
+
+
+SENTENCES = tuple(f"I put item {i} on shelf number {i} and wrote it down." for i in range(9))
+
+
+def corpus() -> Corpus:
+    passages = tuple(
+        Passage("amazon", tuple(sentence.replace("item", f"thing{number} item") for sentence in SENTENCES))
+        for number in range(40)
+    )
+    questions = tuple(
+        Question(f"Where did the reviewer put thing{n} item 4?", n, (4,), (f"thing{n} item 4 on shelf number 4",))
+        for n in range(40)
+    )
+    return Corpus(passages, (*questions, Question("who knows?", 3, (), ())))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Groups:
+    subject = corpus()
+    rows = [[(question.passage + shift) % 40 for shift in range(30)] for question in subject.questions]
+    return Groups(subject, np.array(rows, np.int32), seed=7)
+
+
+def test_the_same_seed_epoch_and_question_draw_the_same_group(drawn: Groups) -> None:
+    assert [drawn.draw(0, n) for n in range(41)] == [drawn.draw(0, n) for n in range(41)]
+    assert [drawn.draw(0, n) for n in range(41)] != [drawn.draw(1, n) for n in range(41)]
+
+
+def test_the_first_text_answers_and_no_other_holds_the_answer(drawn: Groups) -> None:
+    for epoch in range(6):
+        for number in range(40):
+            drawn = drawn.draw(epoch, number)
+            assert 2 <= len(drawn.texts) == len(set(drawn.texts)) <= SIZE
+            answer = f"thing{number} item 4 on shelf number 4"
+            if drawn.answered and drawn.query.startswith("Where did") and "item 4" in drawn.query:
+                assert answer in drawn.texts[0]
+                assert not any(answer in text for text in drawn.texts[1:])
+
+
+def test_a_question_without_an_answer_has_no_answering_text(drawn: Groups) -> None:
+    for epoch in range(20):
+        drawn = drawn.draw(epoch, 40)
+        made_from_the_passage = drawn.query != "who knows?" and "who knows" not in drawn.query
+        assert made_from_the_passage or not drawn.answered
+
+
+def test_some_groups_have_no_answer_and_most_have(drawn: Groups) -> None:
+    answered = [drawn.draw(epoch, n).answered for epoch in range(10) for n in range(40)]
+    assert 0.8 < float(np.mean(answered)) < 1.0
+
+
+@given(st.integers(0, 8), st.integers(1, 600), st.integers(0, 99), st.sets(st.integers(0, 8), max_size=4))
+def test_a_window_is_a_run_of_sentences_around_its_own_and_without_what_is_avoided(at, aim, seed, avoid):
+    text = window(SENTENCES, at, aim, random.Random(seed), avoid=tuple(avoid))
+    if at in avoid:
+        assert text is None
+        return
+    assert text is not None and SENTENCES[at] in text and text in " ".join(SENTENCES)
+    assert not any(SENTENCES[other] in text for other in avoid)
+    assert len(text) <= max(aim, len(SENTENCES[at]))
+
+
+def test_short_answers_are_not_looked_for() -> None:
+    assert holds("It was Kyiv.", ["kyiv"])
+    assert not holds("It was 7 of 9.", ["7"])
+
+
+@given(st.text(st.sampled_from('ab .?!"A1'), max_size=900))
+def test_sentences_cover_every_word_in_order(text: str) -> None:
+    bounds = sentence_bounds(text)
+    assert "".join(text[a:b] for a, b in bounds).split() == text.split() or not text.strip()
+    assert all(a < b for a, b in bounds)
+    assert all(left[1] <= right[0] for left, right in itertools.pairwise(bounds))
+
+
+def test_clapnqs_tokens_are_written_as_a_person_writes_them() -> None:
+    assert untokenised("it 's a `` test '' , is n't it ?") == "it's a \" test \", isn't it?"
+
+
+def test_the_person_of_a_question_gets_the_speakers_name() -> None:
+    assert (
+        speakers.naming("What did the reviewer buy for the user's desk?", "Mia") == "What did Mia buy for Mia's desk?"
+    )
+    assert not speakers.names_a_person("Which users are named?")
+
+
+def test_a_turn_begins_with_its_speaker_and_keeps_what_was_said() -> None:
+    for seed in range(30):
+        turn = speakers.said("I moved to Porto.", "Mia", "Theo", random.Random(seed))
+        assert turn.startswith("Mia: ") and "I moved to Porto." in turn
+
+
+def test_ones_own_question_says_i() -> None:
+    asked = "Where does the reviewer keep the user's bike, and is this person glad?"
+    assert speakers.in_first_person(asked) == "Where do I keep my bike, and am I glad?"
+
+
+def test_asking_back_is_the_other_persons_turn_and_speaks_to_the_first() -> None:
+    turn = speakers.asked_back("Where does Mia keep her bike?", "Mia", "Theo", random.Random(0))
+    assert turn.startswith("Theo: ")
+    assert "do you keep your bike" in turn
+
+
+def test_a_reaction_is_the_other_persons_and_holds_a_word_of_the_question_or_none() -> None:
+    turns = {
+        speakers.reaction("Where does Mia keep the bike?", "Mia", "Theo", random.Random(seed)) for seed in range(40)
+    }
+    assert all(turn.startswith("Theo: ") for turn in turns)
+    assert any("bike" in turn or "keep" in turn for turn in turns)
+
+
+@pytest.mark.parametrize(
+    ("statement", "part"),
+    [
+        ("I bought a new kettle last week.", "Mia buy a new kettle"),
+        ("Yesterday I finally visited my sister in Lyon.", "Mia visit their sister in Lyon"),
+    ],
+)
+def test_a_first_person_statement_is_turned_into_a_question(statement: str, part: str) -> None:
+    made = {speakers.question_from(statement, "Mia", random.Random(seed)) for seed in range(30)}
+    assert any(question and part in question for question in made)
+    assert all(question and question.endswith("?") for question in made)
+
+
+@pytest.mark.parametrize("statement", ["The kettle is new.", "I am glad.", "I bought it.", ""])
+def test_what_states_no_deed_makes_no_question(statement: str) -> None:
+    assert speakers.question_from(statement, "Mia", random.Random(0)) is None
