@@ -1,8 +1,11 @@
-"""The losses of a query set are those of `why`: every relevant memory is in one branch, at the stage that `why` names."""
+"""Loss maps: each relevant memory is in one branch, at the stage that why names, of own and traced evidence."""
 
 from __future__ import annotations
 
+import json
+import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -13,13 +16,21 @@ from cems_workbench.analysis.losses import NEVER_FOUND, lost
 from cems_workbench.analysis.losses_of_set import LossCollector, Losses, losses_of, with_words
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import Evidence, evidence_from, replay
+from cems_workbench.pipeline.bundle import bundle_from
+from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
+from cems_workbench.pipeline.recorded import RECORDED
+from cems_workbench.pipeline.relations import possible_seeds
 from cems_workbench.pipeline.replay import run, to_table
-from cems_workbench.records import Memory, Query
-from tests.property.test_one_truth import CONFIGS as PLAIN_CONFIGS
+from cems_workbench.pipeline.trace_spans import trace_spans
+from cems_workbench.records import STAGE_KINDS, Chunk, Memory, Query
+from tests.property.test_one_truth import CONFIGS
 from tests.thoroughly import EXAMPLES
+from tests.unit.formats.test_traced_spans import ROOT, documents, reranker, retriever, stage
+from workbench_tools.spans import Span, read_span
+from workbench_tools.traced import TracedQuery, queries_of
 
 BROUGHT_IN = "zz"
 """A successor that no list has."""
@@ -41,7 +52,7 @@ def superseding(draw: st.DrawFn) -> Evidence:
 
 SETS = st.lists(evidences() | superseding(), min_size=1, max_size=4)
 MODES = st.sampled_from(["off", "demote", "drop", "follow"])
-CONFIGS = st.builds(lambda config, mode: with_values(config, {"supersession.mode": mode}), PLAIN_CONFIGS, MODES)
+LOSS_CONFIGS = st.builds(lambda config, mode: with_values(config, {"supersession.mode": mode}), CONFIGS, MODES)
 
 
 def labelled(found: list[Evidence]) -> LabelledBatch:
@@ -53,7 +64,7 @@ def labelled(found: list[Evidence]) -> LabelledBatch:
 
 
 @settings(max_examples=EXAMPLES)
-@given(SETS, CONFIGS, st.integers(1, 4))
+@given(SETS, LOSS_CONFIGS, st.integers(1, 4))
 def test_every_relevant_memory_is_in_one_branch_at_the_stage_that_why_names(found, config, k):
     batch = labelled(found)
     whole = losses_of([batch], [config], 1, k).maps[0]
@@ -78,7 +89,7 @@ def test_every_relevant_memory_is_in_one_branch_at_the_stage_that_why_names(foun
 
 
 @settings(max_examples=EXAMPLES)
-@given(SETS, CONFIGS, CONFIGS, st.integers(1, 4))
+@given(SETS, LOSS_CONFIGS, LOSS_CONFIGS, st.integers(1, 4))
 def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(found, one, other, k):
     batch = labelled(found)
     portions = LossCollector([one, other], 1, k)
@@ -103,7 +114,7 @@ def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(found, one, ot
 
 
 @settings(max_examples=EXAMPLES)
-@given(SETS, CONFIGS, st.integers(1, 4))
+@given(SETS, LOSS_CONFIGS, st.integers(1, 4))
 def test_some_candidates_are_decided_as_all_are(found: list[Evidence], config: PipelineConfig, k: int) -> None:
     table = to_table(found)
     every = lost(run(table, config), table, config, k)
@@ -112,3 +123,149 @@ def test_some_candidates_are_decided_as_all_are(found: list[Evidence], config: P
         some = lost(run(table, config), table, config, k, (q[few], c[few]))
         for name in ("at", "dropped", "rank"):
             assert (getattr(some, name) == getattr(every, name)[q[few], c[few]]).all()
+
+
+SCORES = st.none() | st.sampled_from([0.1, 0.5, 0.5, 2.0])
+STRANGER = "stranger"
+
+
+def hits(draw: st.DrawFn, among: list[str]) -> list[tuple[str, float | None]]:
+    ids = draw(st.lists(st.sampled_from(among), unique=True)) if among else []
+    return [(key, draw(SCORES)) for key in ids]
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """The spans of one query in any order: lists and stages between one another, inputs said or not, strangers, a root with or without
+    documents, one span that failed."""
+    spans, known = [ROOT], list[str]()
+    for at in range(draw(st.integers(1, 7))):
+        form = draw(st.sampled_from(["list", "stage", "stage", "rerank"]))
+        if form == "list" or not known:
+            found = hits(draw, IDS)
+            spans.append(retriever(f"list {at}", at + 1, found))
+        else:
+            found = hits(draw, [*dict.fromkeys(known), STRANGER])
+            read = hits(draw, list(dict.fromkeys(known)))
+            if form == "rerank":
+                spans.append(reranker(f"rerank {at}", at + 1, read, found))
+            else:
+                given = documents("workbench.stage.input", read) if draw(st.booleans()) else {}
+                kind = draw(st.sampled_from(STAGE_KINDS))
+                spans.append(stage(f"stage {at}", at + 1, kind, found, **given))
+        known += [key for key, _ in found]
+    if draw(st.booleans()):
+        spans[0] = ROOT | {"attributes": ROOT["attributes"] | documents("retrieval.documents", hits(draw, IDS))}
+    failed = draw(st.integers(0, 3 * len(spans)))
+    if 0 < failed < len(spans):
+        spans[failed] = spans[failed] | {"status_code": "ERROR"}
+    return draw(st.permutations(spans))
+
+
+def read_back(spans: list[dict[str, Any]]) -> list[TracedQuery]:
+    found = [read_span(row, json.loads(json.dumps(one))) for row, one in enumerate(spans, 1)]
+    return list(queries_of([Span.from_values(json.loads(json.dumps(one.to_values()))) for one in found]))
+
+
+def evidence_of(query: TracedQuery) -> Evidence:
+    memories = {key: Memory(key, "text") for key in query.ids}
+    evidence = Evidence(query.query, memories, notes={RECORDED: query.recorded, "warnings": query.warnings})
+    return evidence_from(json.loads(json.dumps(bundle_from(evidence))))
+
+
+@settings(max_examples=4 * EXAMPLES)
+@given(st.lists(traces(), min_size=1, max_size=4), st.integers(1, 4))
+def test_every_relevant_memory_of_a_trace_is_in_one_branch_at_the_stage_that_why_names(found, k):
+    queries = [query for spans in found for query in read_back(spans)]
+    assert len(queries) == len(found)
+    evidences_by_qid = {f"q{i}": evidence_of(query) for i, query in enumerate(queries)}
+    ids = [*IDS, STRANGER, "nowhere"]
+    grades = {qid: {key: (i + n) % 3 for n, key in enumerate(ids)} for i, qid in enumerate(evidences_by_qid)}
+    batch = LabelledBatch([Query(qid, "q") for qid in evidences_by_qid], evidences_by_qid, grades)
+    config = PipelineConfig()
+    whole = losses_of([batch], [config], 1, k).maps[0]
+    told = with_words(Losses((whole,), ()), [config], [lambda qids: {qid: evidences_by_qid[qid] for qid in qids}], 99)
+    words = {(row.qid, row.memory_id): row.words for row in told.maps[0].rows}
+    rows = {(row.qid, row.memory_id): row for row in whole.rows}
+    assert len(rows) == len(whole.rows) == whole.lost == sum(whole.branches.values())
+    widths = [whole.relevant - whole.at(""), *whole.after.values()]
+    assert widths == sorted(widths, reverse=True) and widths[-1] == whole.returned
+    for query, (qid, evidence) in zip(queries, evidences_by_qid.items(), strict=True):
+        trace = replay(evidence, config)
+        assert [result.memory_id for result in trace.results] == [key for key, _ in query.results]
+        first = {key for key, _ in query.results[:k]}
+        for memory_id in (key for key, grade in grades[qid].items() if grade):
+            row, path = rows.get((qid, memory_id)), memory_path(trace, memory_id, k)
+            assert (row is None) == (memory_id in first) == (path.status == "in the top k")
+            assert (row.branch if row else None) == branch_of(trace, memory_id, k)
+            assert words.get((qid, memory_id)) == (cause(path, trace) if row else None)
+            if row is not None:
+                known = memory_id in query.ids
+                assert (row.branch == NEVER_FOUND) == (path.status == "in no list") == (not known)
+                assert row.branch.stage == (path.lost_at or "")
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(evidences(), CONFIGS, st.integers(1, 4), st.integers(0, 9))
+def test_a_trace_of_ours_written_as_spans_and_read_back_loses_the_same_memories(evidence, config, k, seed):
+    before = replay(evidence, config)
+    spans = [json.loads(line) for line in trace_spans(before)]
+    random.Random(seed).shuffle(spans)
+    if not evidence.searched.strip():
+        assert not read_back(spans)  # nothing was asked
+        return
+    (query,) = read_back(spans)
+    after = replay(evidence_of(query), PipelineConfig())
+    assert [stage.name for stage in after.candidate_stages] == [stage.name for stage in before.candidate_stages]
+    assert [result.memory_id for result in after.results] == [result.memory_id for result in before.results]
+    for memory_id in [*evidence.candidate_ids, "nowhere"]:
+        assert branch_of(after, memory_id, k) == branch_of(before, memory_id, k)
+        one, other = (memory_path(trace, memory_id, k) for trace in (before, after))
+        assert (one.status, one.rank, one.lost_at) == (other.status, other.rank, other.lost_at)
+        # Before a stage ranks, ours has the best score of the lists, which no span has.
+        ways = [
+            [(step.stage, step.rank_in, step.rank, step.rank and step.score, step.kept) for step in path.steps]
+            for path in (one, other)
+        ]
+        assert ways[0] == ways[1]
+
+
+CHUNKS = [(memory_id, chunk) for memory_id in "ABCDEF" for chunk in (0, 1)]
+ORDERS = st.permutations(CHUNKS).flatmap(lambda order: st.integers(0, len(order)).map(lambda size: order[:size]))
+
+
+@given(
+    meaning=ORDERS,
+    text=ORDERS,
+    share=st.floats(0, 1),
+    k=st.integers(0, 100),
+    depth=st.integers(1, 6),
+    seeds=st.integers(1, 3),
+)
+def test_every_seed_is_among_the_possible_ones(meaning, text, share, k, depth, seeds):
+    lists = tuple(
+        RankedList(
+            f"{source}:0", source, 0, tuple(Hit(key, 1 - i / 100, chunk) for i, (key, chunk) in enumerate(order))
+        )
+        for source, order in (("vector", meaning), ("ts_rank", text))
+    )
+    evidence = Evidence(
+        "q",
+        {key: Memory(key, key) for key in "ABCDEF"},
+        (Variant("q"),),
+        lists,
+        chunks={key: tuple(Chunk(key, seq, key) for seq in (0, 1)) for key in "ABCDEF"},
+    )
+    config = with_values(
+        preset("cems_head").config,
+        {"lists.hybrid.vector_weight": share, "lists.hybrid.k": k, "lists.hybrid.depth": depth},
+    )
+    found = [
+        (entry.rank, row.memory_id)
+        for row in replay(evidence, config).stage("lists").rows
+        for entry in row.lists
+        if entry.list == "hybrid:0"
+    ]
+    possible = possible_seeds(lists, seeds)
+    # Where the share leaves one list out, chunks that only it has stand last, equal; any of them may come first.
+    assert {key for rank, key in found if rank <= seeds} <= set(possible) or share in (0.0, 1.0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import configs, evidences
 
 from cems_workbench.analysis.ranks import lists_in_use, ranks_in
 from cems_workbench.analysis.side_by_side import FINAL, Cell, SideBySide, side_by_side
@@ -20,7 +21,6 @@ from cems_workbench.pipeline.stages.fusion import FusionRow, score_parts
 from cems_workbench.pipeline.stages.judge import JudgeRow
 from cems_workbench.pipeline.stages.rerank import RerankRow
 from cems_workbench.pipeline.stages.result import StageRow
-from tests.property.strategies import configs, evidences
 
 
 def assert_equals_the_trace(table: SideBySide, trace: Trace) -> None:

@@ -1,16 +1,31 @@
-"""What each mode of supersession holds to, for every evidence under every config."""
+"""Supersession: what is below what, and proposals of pairs."""
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from hypothesis import given
+import numpy as np
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
+from cems_workbench.analysis import proposed_edges as module
+from cems_workbench.analysis.proposed_edges import Proposals, excluded_pairs, proposed_edges
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.stages import ASSEMBLY, SUPERSESSION
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import SUPERSEDES, Memory, ParsedInput, Relation
+from cems_workbench.store import Store
+from tests.thoroughly import THOROUGH
 
 MODES = st.sampled_from(["demote", "drop", "follow"])
 
@@ -81,3 +96,141 @@ def test_nothing_expired_is_ranked_if_it_is_to_be_dropped(evidence, config, mode
     kept = order(evidence, under(config, mode, "drop"))
     if evidence.as_of is not None:
         assert not [key for key in kept if evidence.memories[key].expired(evidence.as_of)]
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORDS = [
+    "limit",
+    "upload",
+    "plan",
+    "move",
+    "flat",
+    "tenant",
+    "20",
+    "50",
+    "Monday",
+    "Friday",
+    "now",
+    "no",
+    "longer",
+    "Airflow",
+    "Dagster",
+]
+
+
+class WordEmbedder:
+    """The direction of the sum of a vector per word: texts that share words are near."""
+
+    model_id, dimension, line = "words-12", 12, "words"
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        rows = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.lower().split():
+                seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+                row += np.random.default_rng(seed).normal(size=self.dimension).astype(np.float32)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+memories = st.lists(
+    st.builds(
+        lambda words, day, session, project: (" ".join(words), day, session, project),
+        st.lists(st.sampled_from(WORDS), min_size=2, max_size=8),
+        st.none() | st.integers(0, 5),
+        st.none() | st.sampled_from(["s", "t"]),
+        st.none() | st.sampled_from(["p", "q"]),
+    ),
+    min_size=3,
+    max_size=12,
+).map(
+    lambda rows: [
+        Memory(
+            f"m{i}", text, project=project, session=session, created_at=None if day is None else START + timedelta(day)
+        )
+        for i, (text, day, session, project) in enumerate(rows)
+    ]
+)
+
+
+def proposals(folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Relation], decided) -> Proposals | None:
+    embedder = WordEmbedder()
+    store = Store.open(Path(folder) / name)
+    with closing(Resources(store, embedder, Servers("", "", "", None, None, None))) as resources:
+        store.add(ParsedInput("m.jsonl", "t", memories=tuple(rows), relations=tuple(edges)))
+        for newer, older, verdict in decided:
+            store.supersessions.decide(newer, older, verdict, "Ann")
+        if sum(memory.created_at is not None for memory in rows) < 2:
+            return None
+        found = proposed_edges(resources, minimum=0.0)
+        excluded = excluded_pairs(resources)
+        assert not any(frozenset((edge.newer, edge.older)) in excluded for edge in found.edges)
+        return found
+
+
+@settings(max_examples=60 if THOROUGH else 5, deadline=None)
+@given(rows=memories, data=st.data())
+def test_a_pair_is_proposed_once_later_first_and_never_if_stored_or_decided(rows, data):
+    ids = [memory.id for memory in rows]
+    pairs = st.lists(
+        st.tuples(st.sampled_from(ids), st.sampled_from(ids)).filter(lambda pair: pair[0] != pair[1]), max_size=3
+    )
+    edges = [Relation(a, b, SUPERSEDES) for a, b in dict.fromkeys(data.draw(pairs))]
+    decided = [(a, b, data.draw(st.sampled_from(["accepted", "rejected"]))) for a, b in data.draw(pairs)]
+    with tempfile.TemporaryDirectory() as folder:
+        found = proposals(folder, "one", rows, edges, decided)
+        shuffled = proposals(folder, "other", data.draw(st.permutations(rows)), edges, decided)
+    if found is None:
+        return
+    assert [edge.to_json() for edge in found.edges] == [edge.to_json() for edge in shuffled.edges]
+    seen = [frozenset((edge.newer, edge.older)) for edge in found.edges]
+    assert len(set(seen)) == len(seen)
+    by_id = {memory.id: memory for memory in rows}
+    known = {frozenset((edge.source_id, edge.target_id)) for edge in edges} | {frozenset(row[:2]) for row in decided}
+    assert known.isdisjoint(seen)
+    for edge in found.edges:
+        newer, older = by_id[edge.newer], by_id[edge.older]
+        assert older.created_at < newer.created_at and edge.days > 0
+        assert newer.project is None or older.project in (None, newer.project)
+        assert newer.session is None or older.session != newer.session
+        for memory, spans in ((newer, edge.newer_spans), (older, edge.older_spans)):
+            assert all(0 <= span.start < span.end <= len(memory.content) for span in spans)
+    assert [edge.score for edge in found.edges] == sorted((edge.score for edge in found.edges), reverse=True)
+
+
+@settings(max_examples=60 if THOROUGH else 3, deadline=None)
+@given(rows=memories, most=st.integers(1, 4))
+def test_the_first_few_are_those_of_all(rows, most):
+    with tempfile.TemporaryDirectory() as folder:
+        every = proposals(folder, "s", rows, (), ())
+        if every is None:
+            return
+        store = Store.open(Path(folder) / "s")
+        with closing(Resources(store, WordEmbedder(), Servers("", "", "", None, None, None))) as resources:
+            few = proposed_edges(resources, most=most, minimum=0.0)
+    assert few.edges == every.edges[:most] and few.total == every.total == len(every.edges)
+    assert len(rows) <= module.NEIGHBOURS, "every memory is a neighbour of every other here"
+
+
+class Contradicting:
+    """A model that finds one text contradicted."""
+
+    label = "a model"
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float(older.startswith("plan")) for older, _ in pairs]
+
+
+def test_a_contradiction_moves_a_pair_up_and_is_said():
+    texts = ["limit upload 20", "limit upload 50 now", "plan tenant flat", "plan tenant move"]
+    rows = [Memory(f"m{i}", text, created_at=START + timedelta(i)) for i, text in enumerate(texts)]
+    with tempfile.TemporaryDirectory() as folder:
+        without = proposals(folder, "s", rows, (), ())
+        store = Store.open(Path(folder) / "s")
+        with closing(Resources(store, WordEmbedder(), Servers("", "", "", None, None, None))) as resources:
+            found = proposed_edges(resources, minimum=0.0, model=Contradicting())
+    assert without is not None
+    first, then = without.edges[0], found.edges[0]
+    assert (first.newer, first.older, first.contradiction) == ("m1", "m0", None)
+    assert (then.newer, then.older, then.contradiction) == ("m3", "m2", 1.0) and "contradiction 1.00" in then.why
+    assert any("no contradiction model" in note for note in without.notes)
+    assert any("a model read the best" in note for note in found.notes)

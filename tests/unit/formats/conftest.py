@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.small_store import empty_store, store
+
+__all__ = ["empty_store", "store"]
+
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:

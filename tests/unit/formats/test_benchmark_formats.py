@@ -1,15 +1,27 @@
-"""LoCoMo, LongMemEval, BEAM and ConvoMem: turns are memories, questions are queries, evidence is judgments."""
+"""Published data sets: LoCoMo, LongMemEval, BEAM, ConvoMem, MemoryAgentBench, BEIR and MTEB, read and written."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import detect, read, read_path
+from cems_workbench.formats import (
+    FORMATS,
+    DataSet,
+    dataset_writers,
+    detect,
+    judgment_writers,
+    read,
+    read_path,
+    write_dataset,
+)
+from cems_workbench.progress import Cancelled
 from cems_workbench.records import Judgment, Memory, Query
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "locomo"
@@ -654,3 +666,512 @@ def test_memoryagentbench_judges_turns_and_guesses_no_passage_from_an_answer(wri
         "1 questions name no turn with has_answer and have no judgment: longmemeval_s*/q2",
         "the contexts of rows-4 are passages of whole sentences, of at most 2,000 characters",
     )
+
+
+SCIFACT = Path(__file__).parents[4] / "shared" / "data" / "scifact"
+CORPUS = [{"_id": "4983", "title": "T", "text": "words"}, {"_id": "d 2", "title": "Only a title", "text": ""}]
+QUERIES = [{"_id": "1", "text": "what?", "metadata": {}}, {"_id": "2", "text": "why?"}]
+HEADER = "query-id\tcorpus-id\tscore"
+
+
+def lines(*rows):
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """`folder(name, test=..., ...)`: a BEIR folder with the given qrels."""
+
+    def make(name="set", **qrels):
+        home = tmp_path / name
+        (home / "qrels").mkdir(parents=True)
+        (home / "corpus.jsonl").write_text(lines(*CORPUS))
+        (home / "queries.jsonl").write_text(lines(*QUERIES))
+        for split, rows in qrels.items():
+            (home / "qrels" / f"{split}.tsv").write_text(lines(HEADER, *rows), newline="\r\n")
+        return home
+
+    return make
+
+
+def problems(parsed):
+    return [(Path(error.source).name, error.row, error.field, error.reason) for error in parsed.errors]
+
+
+def test_a_folder_is_read_as_one(folder):
+    (parsed,) = read_path(folder(test=["1\t4983\t1", "2\td 2\t0"]))
+    assert parsed.memories == (Memory("4983", "words", "T"), Memory("d 2", "Only a title", "Only a title"))
+    assert parsed.queries == (Query("1", "what?", type="beir"), Query("2", "why?", type="beir"))
+    assert parsed.judgments == (Judgment("1", "4983", 1), Judgment("2", "d 2", 0))
+    assert (parsed.format, parsed.errors) == ("beir", ())
+    assert parsed.notes == ("the judgments are those of qrels/test.tsv",)
+    assert parsed.extra["rows"] == {"memories": [1, 2], "queries": [1, 2], "judgments": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("splits", "note"),
+    [
+        (("train", "dev", "test"), "qrels/test.tsv; import qrels/dev.tsv and qrels/train.tsv by name"),
+        (("train", "dev"), "qrels/dev.tsv; import qrels/train.tsv by name"),
+        (("train",), "qrels/train.tsv"),
+    ],
+)
+def test_one_split_is_read_test_before_dev_before_train(folder, splits, note):
+    (parsed,) = read_path(folder(**{split: [f"1\t{split}\t1"] for split in splits}))
+    assert parsed.judgments[0].memory_id == note[6:].split(".")[0]
+    assert parsed.notes == (
+        f"the judgments are those of {note}",
+        f"1 of 2 queries have no judgment in {note.split(';')[0]}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test.csv", "query-id,corpus-id,score\n1,4983,1\n"),
+        ("test.tsv", "1 0 4983 1\n"),
+        ("test.tsv", "query_id\tdoc_id\trelevance\titeration\n1\t4983\t1\t0\n"),
+    ],
+)
+def test_judgments_of_a_folder_may_be_a_table_of_other_tools(folder, name, text):
+    home = folder()
+    (home / "qrels").mkdir(exist_ok=True)
+    (home / "qrels" / name).write_text(text)
+    (parsed,) = read_path(home)
+    assert (parsed.judgments, parsed.errors) == ((Judgment("1", "4983", 1),), ())
+
+
+def test_a_folder_without_judgments_says_so(folder):
+    (parsed,) = read_path(folder())
+    assert parsed.notes == ("there are no judgments: qrels has none of test, dev and train as .tsv or .jsonl",)
+
+
+def test_the_rest_of_a_folder_is_read_by_its_own_readers_or_noted(folder):
+    home = folder(test=["1\t4983\t1"])
+    (home / "relations.jsonl").write_text(lines({"source_id": "4983", "target_id": "d 2"}))
+    (home / "README.md").write_text("words")
+    (home / "more").mkdir()
+    parsed = read_path(home)
+    assert [one.format for one in parsed] == ["beir", "relations-jsonl"]
+    assert "README.md: markdown-notes is read from a file alone" in parsed[0].skipped[0]
+    assert parsed[0].skipped[1] == "more: is a directory with nothing in it; import it by its own path"
+
+
+def test_folders_in_a_directory_are_read_and_other_directories_are_not_descended_into(folder, tmp_path):
+    folder("b", test=["1\t4983\t1"])
+    folder("a")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "memories.jsonl").write_text(lines({"id": "x", "content": "y"}))
+    parsed = read_path(tmp_path)
+    assert [Path(one.source).name for one in parsed] == ["a", "b"]
+    assert parsed[0].skipped == ("c: is a directory of 1 .jsonl; import it by its own path",)
+    assert len(read_path(tmp_path, "beir")) == 2
+    with pytest.raises(InputError, match="has no file to read"):
+        read_path(tmp_path, "memories-jsonl")
+
+
+def test_rows_that_cannot_be_used_are_reported_with_their_file(folder):
+    home = folder(test=["1\t4983", "1\t4983\thigh", "1\t4983\t1", "1\t4983\t2", "1\t4983\t1"])
+    (home / "corpus.jsonl").write_text(
+        lines({"_id": 7, "text": "x", "metadata": {"a": 1}}, {"text": "x"}, {"_id": "e", "title": " "}, "{")
+    )
+    (home / "queries.jsonl").write_text(lines({"_id": "1", "text": "x"}, {"_id": "1", "text": "y"}, {"_id": "3"}))
+    (parsed,) = read_path(home)
+    assert [memory.id for memory in parsed.memories] == ["7"]
+    assert problems(parsed) == [
+        ("corpus.jsonl", 2, "_id", "is missing"),
+        ("corpus.jsonl", 3, "text", "is missing"),
+        ("corpus.jsonl", 4, None, "is not JSON: Expecting property name enclosed in double quotes at column 2"),
+        ("queries.jsonl", 2, "_id", "'1' stands already in row 1"),
+        ("queries.jsonl", 3, "text", "is missing"),
+        ("test.tsv", 2, None, "must have the 3 columns query-id corpus-id score, found 2"),
+        ("test.tsv", 3, "score", "must be a whole number, found 'high'; state its grade: --grade high=1"),
+    ]
+    assert parsed.notes[:2] == (
+        "corpus.jsonl: field 'metadata' is not known and was left out (1 rows)",
+        "test.tsv: row 6 repeats row 4",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "counts"),
+    [
+        ("corpus.jsonl", [{"_id": "1", "text": "x"}], (1, 0, 0)),
+        ("queries.jsonl", QUERIES, (0, 2, 0)),
+        ("nq_docs.jsonl", CORPUS, (2, 0, 0)),
+        ("nq_questions.jsonl", QUERIES, (0, 2, 0)),
+        ("dev.tsv", [HEADER, "1\t4983\t1"], (0, 0, 1)),
+        ("qrels.txt", ["query-id corpus-id score", "1 4983 1"], (0, 0, 1)),
+    ],
+)
+def test_a_single_file(write, name, rows, counts):
+    path = write(name, *rows)
+    parsed = read(path)
+    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments)) == counts
+    assert (parsed.format, parsed.errors) == ("beir", ())
+    assert detect(path) == "beir"
+
+
+def test_single_files_of_a_directory_come_in_an_order_in_which_references_resolve(write, tmp_path):
+    write("a.tsv", HEADER, "1\t4983\t1")
+    write("b_questions.jsonl", *QUERIES)
+    write("c_docs.jsonl", *CORPUS)
+    assert [Path(one.source).name for one in read_path(tmp_path)] == ["c_docs.jsonl", "b_questions.jsonl", "a.tsv"]
+
+
+def test_a_directory_that_is_no_beir_folder_is_an_input_error(tmp_path, write):
+    write("corpus.jsonl", {"id": "a", "content": "x"})
+    with pytest.raises(InputError, match=r"no corpus\.jsonl whose rows have an _id"):
+        read(tmp_path, "beir")
+    assert [one.format for one in read_path(tmp_path)] == ["memories-jsonl"]
+
+
+@pytest.mark.skipif(not SCIFACT.exists(), reason="the shared data are not here")
+def test_scifact():
+    (parsed,) = read_path(SCIFACT)
+    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments)) == (5_183, 1_409, 339)
+    assert len({judgment.qid for judgment in parsed.judgments}) == 300
+    assert parsed.errors == ()
+    assert {judgment.memory_id for judgment in parsed.judgments} <= {memory.id for memory in parsed.memories}
+    assert len(read(SCIFACT / "qrels" / "train.tsv").judgments) == 919
+
+
+def parquet(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+TABLE = [{"_id": "d1", "title": "", "text": "one"}, {"_id": "d2", "title": "Two", "text": "two"}]
+JUDGED = [{"query-id": "q1", "corpus-id": "d2", "score": 1.0}]
+
+
+@pytest.mark.parametrize("ids", ["_id", "id"])
+@pytest.mark.parametrize("qrels", ["data", "qrels", "default"])
+def test_tables_of_mteb_are_read_a_split_of_each(tmp_path, ids, qrels):
+    home = tmp_path / "nfcorpus"
+    rows = [{ids: row["_id"], "title": row["title"], "text": row["text"]} for row in TABLE]
+    for number, row in enumerate(rows):
+        parquet(home / "corpus" / f"corpus-0000{number}-of-00002.parquet", [row])
+    parquet(home / "queries" / "test-00000-of-00001.parquet", [{ids: "q1", "text": "which?"}])
+    parquet(home / "queries" / "dev-00000-of-00001.parquet", [{ids: "q9", "text": "other?"}])
+    parquet(home / qrels / "test-00000-of-00001.parquet", JUDGED)
+    parquet(home / qrels / "dev-00000-of-00001.parquet", [{"query-id": "q9", "corpus-id": "d1", "score": 2}])
+    parquet(home / "top_ranked" / "test-00000-of-00001.parquet", [{"query-id": "q1", "corpus-ids": ["d1", "d2"]}])
+    (home / "README.md").write_text("# card")
+    (parsed,) = read_path(home)
+    assert parsed.format == "beir"
+    assert [(memory.id, memory.title, memory.content) for memory in parsed.memories] == [
+        ("d1", None, "one"),
+        ("d2", "Two", "two"),
+    ]
+    assert [(query.qid, query.query) for query in parsed.queries] == [("q1", "which?")]
+    assert parsed.judgments == (Judgment("q1", "d2", 1),)
+    assert parsed.notes == (
+        "top_ranked is not read: what a first search found for each query, for rerankers",
+        "of queries test is read; import dev by name",
+        f"the judgments are those of {qrels}/test-00000-of-00001.parquet; import {qrels}/dev-00000-of-00001.parquet by name",
+    )
+    assert [line.partition(":")[0] for line in parsed.skipped] == ["README.md"]
+    (dev,) = read_path(home / qrels / "dev-00000-of-00001.parquet")
+    assert dev.judgments == (Judgment("q9", "d1", 2),)
+
+
+def test_one_of_several_data_sets_is_read_and_several_are_refused(tmp_path):
+    for name in ("go", "python"):
+        parquet(tmp_path / f"{name}-corpus" / "test-00000-of-00001.parquet", TABLE)
+        parquet(tmp_path / f"{name}-queries" / "test-00000-of-00001.parquet", [{"_id": "q1", "text": "which?"}])
+        parquet(tmp_path / f"{name}-qrels" / "test-00000-of-00001.parquet", JUDGED)
+    with pytest.raises(InputError, match=r"holds 2 data sets, go, python: put the folders of one \(go-corpus"):
+        read_path(tmp_path)
+    for table in ("corpus", "queries", "qrels"):
+        (tmp_path / f"go-{table}").rename(tmp_path / f".go-{table}")
+    (parsed,) = read_path(tmp_path)
+    assert (len(parsed.memories), len(parsed.queries), parsed.judgments) == (2, 1, (Judgment("q1", "d2", 1),))
+
+
+def test_a_folder_called_data_without_judgments_has_none(folder):
+    home = folder()
+    (home / "data").mkdir()
+    (home / "data" / "train.jsonl").write_text('{"text": "anything"}')
+    parsed = read_path(home)[0]
+    assert parsed.notes[-1].startswith("there are no judgments")
+    assert any(line.startswith("data: ") for line in parsed.skipped)
+
+
+def test_judgments_beside_the_corpus_are_those_of_its_splits(folder):
+    home = folder()
+    (home / "qrels").rmdir()
+    for split, grade in (("test", 1), ("train", 2)):
+        (home / f"{split}.tsv").write_text(lines(HEADER, f"1\t4983\t{grade}"))
+    (parsed,) = read_path(home)
+    assert parsed.judgments == (Judgment("1", "4983", 1),)
+    assert parsed.notes[0] == "the judgments are those of test.tsv; import train.tsv by name"
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    with pytest.raises(InputError, match="is a pointer of Git LFS and not the file itself: git lfs pull brings it"):
+        read_path(tmp_path / "corpus.jsonl")
+
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+
+
+def held_turn(number: int, **more: object) -> Memory:
+    at = SAID + timedelta(seconds=number)
+    return Memory(
+        **{
+            "id": f"7/D1:{number}",
+            "content": f"Ann: words {number}",
+            "project": "locomo/7",
+            "session": "7/session_1",
+            "author": "Ann",
+            "created_at": at,
+            "last_accessed": at,
+            "source_ref": f"locomo:7:D1:{number}",
+            **more,
+        }
+    )  # type: ignore[arg-type]
+
+
+ASKED_FOR = Query("7/q001", "When?", "locomo/7", SAID, "temporal")
+
+
+def test_beir_is_a_folder_whose_metadata_holds_what_it_has_no_field_for(tmp_path):
+    memories = [Memory("4983", "A text.", "A title"), Memory("m", "x", tags=("a",), project="p", created_at=SAID)]
+    queries = [Query("1", "why?", type="beir"), Query("2", "who?", "p", SAID, "temporal")]
+    labels = [Judgment("1", "4983", 2), Judgment("2", "m", 0, "Ann", note="no")]
+    done = write_dataset("beir", DataSet(memories, 2, (), queries, labels), tmp_path / "set")
+    rows = [json.loads(line) for line in (tmp_path / "set" / "corpus.jsonl").read_text().splitlines()]
+    more = {"project": "p", "tags": ["a"], "created_at": "2023-05-08T13:56:00+00:00"}
+    assert rows == [
+        {"_id": "4983", "title": "A title", "text": "A text."},
+        {"_id": "m", "title": "", "text": "x", "metadata": {"cems_workbench": more}},
+    ]
+    asked = (tmp_path / "set" / "queries.jsonl").read_text().splitlines()
+    assert json.loads(asked[0]) == {"_id": "1", "text": "why?"}
+    assert (tmp_path / "set" / "qrels" / "test.tsv").read_text() == "query-id\tcorpus-id\tscore\n1\t4983\t2\n2\tm\t0\n"
+    assert done.rows == {"memories": 2, "queries": 2, "judgments": 2}
+    assert done.not_kept == ("judge of 1 judgments, e.g. 2 m by Ann", "note of 1 judgments, e.g. 2 m by Ann")
+    (parsed,) = read_path(tmp_path / "set")
+    assert (parsed.memories, parsed.queries) == (tuple(memories), tuple(queries))
+
+
+def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(write):
+    bad = {"_id": "a", "text": "x", "metadata": {"cems_workbench": {"priority": 9}, "url": "u"}}
+    parsed = read(
+        write("corpus.jsonl", bad, {**bad, "_id": "b", "metadata": {"cems_workbench": 1}}, {"_id": "c", "text": "x"})
+    )
+    assert [memory.id for memory in parsed.memories] == ["c"]
+    assert [(error.row, error.field) for error in parsed.errors] == [(1, "priority"), (2, "metadata.cems_workbench")]
+
+
+def test_metadata_of_others_is_not_taken_for_ours_and_is_noted(write):
+    parsed = read(write("corpus.jsonl", {"_id": "a", "title": "T", "text": "x", "metadata": {"project": "theirs"}}))
+    assert parsed.memories == (Memory("a", "x", "T"),)
+    assert parsed.notes == ("field 'metadata' is not known and was left out (1 rows)",)
+
+
+def test_locomo_is_written_in_the_published_form(tmp_path):
+    look = held_turn(2, content="Bo: Look [shared image: a duck]", author="Bo")
+    labels = [Judgment("7/q001", "7/D1:2", 1)]
+    write_dataset("locomo", DataSet([held_turn(1), look], 2, (), [ASKED_FOR], labels), tmp_path / "7.json")
+    assert json.loads((tmp_path / "7.json").read_text()) == [
+        {
+            "sample_id": "7",
+            "conversation": {
+                "speaker_a": "Ann",
+                "speaker_b": "Bo",
+                "session_1_date_time": "1:56 pm on 8 May, 2023",
+                "session_1": [
+                    {"speaker": "Ann", "dia_id": "D1:1", "text": "words 1"},
+                    {"speaker": "Bo", "dia_id": "D1:2", "blip_caption": "a duck", "text": "Look"},
+                ],
+            },
+            "qa": [{"question": "When?", "evidence": ["D1:2"], "category": 2}],
+        }
+    ]
+
+
+def test_labels_and_edits_that_locomo_cannot_hold_are_named(tmp_path):
+    labels = [
+        Judgment("7/q001", "7/D1:1", 3, "Ann"),
+        Judgment("7/q001", "7/D1:3", 0),
+        Judgment("7/q001", "m", 1),
+        Judgment("7/q001", "7/D1:4", 1, "Ann"),
+        Judgment("7/q001", "7/D1:4", 0, "Bo"),
+    ]
+    memories = [held_turn(1), held_turn(3, tags=("a",), pinned=True), held_turn(4), Memory("m", "x")]
+    done = write_dataset("locomo", DataSet(memories, 4, (), [ASKED_FOR], labels), tmp_path / "7.json")
+    assert done.left_out == (
+        "m: is no turn of a LoCoMo conversation (project locomo/NAME, session NAME/session_N)",
+        "7/q001 7/D1:4: Ann 1, Bo 0; the format has one grade per pair: adjudicate, or choose a judge",
+        "7/q001 7/D1:3 by human: grade 0 is no evidence, and the form has nothing else",
+        "7/q001 m by human: is not of a question and a turn of one conversation",
+    )
+    assert done.not_kept == (
+        "pinned of 1 memories, e.g. 7/D1:3",
+        "tags of 1 memories, e.g. 7/D1:3",
+        "grade of 1 judgments, e.g. 7/q001 7/D1:1 by Ann",
+        "judge of 1 judgments, e.g. 7/q001 7/D1:1 by Ann",
+    )
+    assert done.notes == ("1 places are held by empty turns or questions, which reading reports",)
+    parsed = read(tmp_path / "7.json")
+    assert [memory.created_at for memory in parsed.memories] == [held_turn(n).created_at for n in (1, 3, 4)]
+    assert [error.field for error in parsed.errors] == ["7 session_1[2].dia_id"]
+
+
+def test_a_deleted_turn_of_a_haystack_leaves_the_others_their_ids(tmp_path):
+    def said(place: int) -> Memory:
+        at = SAID + timedelta(seconds=place)
+        name = f"q/s/{place}"
+        return Memory(
+            name,
+            f"user: {place}",
+            project="longmemeval/q",
+            session="q/s",
+            author="user",
+            created_at=at,
+            last_accessed=at,
+            source_ref=f"longmemeval:{name}",
+        )
+
+    memories, query = (said(2), said(4)), Query("q", "what?", "longmemeval/q", SAID, "multi-session")
+    label = Judgment("q", "q/s/4", 1)
+    done = write_dataset("longmemeval", DataSet(memories, 2, (), [query], [label]), tmp_path / "x.json")
+    (row,) = json.loads((tmp_path / "x.json").read_text())
+    assert row["haystack_dates"] == ["2023/05/08 (Mon) 13:56"]
+    assert [one["content"] for one in row["haystack_sessions"][0]] == ["", "2", "", "4"]
+    assert row["haystack_sessions"][0][3]["has_answer"] is True
+    parsed = read(tmp_path / "x.json")
+    assert (parsed.memories, parsed.queries, parsed.judgments) == (memories, (query,), (label,))
+    assert (done.left_out, done.not_kept) == ((), ())
+
+
+def test_a_haystack_without_its_question_is_left_out(tmp_path):
+    memory = Memory("q/s/1", "user: x", project="longmemeval/q", session="q/s", author="user")
+    other = Query("r", "what?", "longmemeval/r")
+    done = write_dataset("longmemeval", DataSet([memory], 1, (), [other]), tmp_path / "x.json")
+    assert done.left_out == ("q/s/1: its question is not here",)
+    assert [query.qid for query in read(tmp_path / "x.json").queries] == ["r"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    (tmp_path / "m.jsonl").write_text("mine")
+
+    def stop(label: str, done: int, total: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        write_dataset("memories-jsonl", DataSet([Memory("m", "x")], 1), tmp_path / "m.jsonl", stop)
+    with pytest.raises(InputError, match="no memories to write"):
+        write_dataset("memories-jsonl", DataSet([]), tmp_path / "m.jsonl")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("m.jsonl", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "part"),
+    [
+        ("beir", "full", "new or an empty directory"),
+        ("locomo", "full", "is a directory"),
+        ("memories-csv", "none/m.csv", "cannot be written"),
+        ("memories_csv", "m.csv", "did you mean memories-csv"),
+        ("qrels", "q.txt", "judgments --format qrels"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(tmp_path, form, name, part):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "kept").write_text("x")
+    with pytest.raises(InputError, match=part) as said:
+        write_dataset(form, DataSet([held_turn(1)], 1, (), [ASKED_FOR]), tmp_path / name)
+    assert "\n" not in str(said.value)
+    assert (tmp_path / "full" / "kept").read_text() == "x"
+
+
+def test_memories_are_gone_through_once_and_not_gathered(tmp_path):
+    alive = 0
+    most = 0
+
+    class Counted(str):
+        def __new__(cls, text):
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+            return super().__new__(cls, text)
+
+        def __del__(self):
+            nonlocal alive
+            alive -= 1
+
+    memories = (Memory(f"m{n}", Counted(f"text {n}")) for n in range(3_000))
+    assert write_dataset("memories-jsonl", DataSet(memories, 3_000), tmp_path / "m.jsonl").rows == {"memories": 3_000}
+    assert most < 10
+
+
+def test_a_long_text_comes_back(tmp_path):
+    text = 'é"\n,' * 250_000
+    for form in ("memories-jsonl", "memories-csv", "beir"):
+        path = tmp_path / (form if form == "beir" else f"{form}.{form[-3:]}")
+        write_dataset(form, DataSet([Memory("m", text)], 1), path)
+        assert read(path, form).memories == (Memory("m", text),)
+
+
+NOT_WRITTEN = {
+    "queries-csv",
+    "facts-jsonl",
+    "messages-jsonl",
+    "cems-export",
+    "convomem",
+    "markdown-notes",
+    "mcp-memory-server",
+    "memory-records",
+    "memoryagentbench",
+    "quepid-json",
+    "ltr-text",
+    "cems-hook-events",
+    "openinference-spans",
+    "openinference-traces",
+    "query-log",
+    "rag-samples",
+    "expected-ids",
+    "observations",
+}
+"""They become memories, and leave as memories, because their rows say less than a memory does; or they are logs of another system, or
+queries with judgments, which have other writers."""
+
+
+def test_every_form_that_is_read_is_written_but_those_that_only_make_memories_and_logs():
+    assert set(FORMATS) == set(dataset_writers()) | set(judgment_writers()) | NOT_WRITTEN
+    assert not set(dataset_writers()) & set(judgment_writers())
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the shared data are not here")
+@pytest.mark.parametrize(
+    ("name", "form", "counts"),
+    [
+        ("locomo/26.json", "locomo", (419, 199, 251)),
+        ("locomo/42.json", "locomo", (629, 260, 373)),
+        ("scifact", "beir", (5183, 1409, 339)),
+    ],
+)
+def test_the_shared_data_are_read_written_and_read_again(tmp_path, name, form, counts):
+    (first,) = read_path(DATA / name)
+    dataset = DataSet(first.memories, len(first.memories), (), first.queries, first.judgments)
+    done = write_dataset(form, dataset, tmp_path / Path(name).name)
+    (second,) = read_path(tmp_path / Path(name).name)
+    assert (done.left_out, done.not_kept, done.notes) == ((), (), ())
+    assert tuple(done.rows.values()) == counts == (len(second.memories), len(second.queries), len(second.judgments))
+    assert (second.memories, second.queries, second.judgments) == (first.memories, first.queries, first.judgments)
+
+
+@pytest.mark.parametrize("form", ["memories-jsonl", "memories-csv"])
+def test_validity_comes_back_and_takes_no_place_where_no_memory_has_it(tmp_path, form):
+    plain, bounded = (
+        Memory("p", "always"),
+        Memory("b", "for a day", valid_from=SAID, valid_until=SAID + timedelta(days=1)),
+    )
+    write_dataset(form, DataSet([plain, bounded], 2), tmp_path / "both")
+    assert read(tmp_path / "both", form).memories == (plain, bounded)
+    done = write_dataset(form, DataSet([plain], 1, validity=False), tmp_path / "plain")
+    assert "valid" not in (tmp_path / "plain").read_text() and not done.not_kept

@@ -1,22 +1,31 @@
-"""Judgments of other tools by example: Quepid, OpenSearch, JSONL, CSV, CEMS feedback, TREC runs.
-
-Judgments as the tools of the field write them: recognised by their header and their shape, with ids as ids and words as words.
-
-The files are those of public reports, made small (quepid#364, quepid#758, search-relevance#44), and the forms of ir_datasets 0.5,
-PyTerrier 1.0, MTEB 2 and ranx 0.3.21.
-"""
+"""Queries and judgments in every form, read and written, and what other tools read of ours."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import FORMATS, judgment_writers, judgments, read, read_path, runs, write_judgments
+from cems_workbench.formats import (
+    FORMATS,
+    DataSet,
+    detect,
+    judgment_writers,
+    judgments,
+    read,
+    read_path,
+    runs,
+    write_dataset,
+    write_judgments,
+)
+from cems_workbench.formats.queries import as_row
+from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.formats.runs import RunRow
-from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
+from cems_workbench.formats.runs import write as write_run
+from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import RowCounts, Store
 
 ANN3, BO0 = Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 0, "Bo")
@@ -98,7 +107,7 @@ def test_jsonl_keeps_judge_kind_time_and_note(write):
     ]
 
 
-def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_cannot(write, store):
+def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_cannot(write, known):
     told = [Judgment("q", WHOLE_STORE, 0, "Ann", note="no"), Judgment("s", WHOLE_STORE, 1, "Bo", "model")]
     written = write_judgments("judgments-jsonl", [*told, ANN3], QUERIES)
     assert (
@@ -109,9 +118,9 @@ def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_
     assert (parsed.format, parsed.judgments, parsed.errors) == ("judgments-jsonl", tuple(told), ())
     qrels = write_judgments("qrels", [told[0], ANN3], QUERIES)
     assert (qrels.rows, qrels.left_out) == (1, ("q: whether anything answers it has no place in this format",))
-    store.add(ParsedInput("q.jsonl", "t", queries=tuple(QUERIES.values())))
-    assert store.add(parsed).judgments == RowCounts(added=2)
-    assert store.judgments.read() == told
+    known.add(ParsedInput("q.jsonl", "t", queries=tuple(QUERIES.values())))
+    assert known.add(parsed).judgments == RowCounts(added=2)
+    assert known.judgments.read() == told
     both = read(write("both.jsonl", '{"qid": "q", "memory_id": "m", "grade": 2, "answerable": true}'))
     assert problems(both) == [(1, "answerable", "is of the whole store, and stands without memory_id and grade")]
 
@@ -161,7 +170,7 @@ def test_an_unknown_format_names_the_known_ones():
 
 
 @pytest.fixture
-def store(tmp_path):
+def known(tmp_path):
     """Two queries of the same words, one of its own words, two memories."""
     with Store.open(tmp_path / "store") as opened:
         memories = (Memory("m", "text"), Memory("n", "text"))
@@ -169,30 +178,30 @@ def store(tmp_path):
         yield opened
 
 
-def test_a_query_named_by_words_is_the_stores_own_where_there_is_exactly_one(store, write):
+def test_a_query_named_by_words_is_the_stores_own_where_there_is_exactly_one(known, write):
     parsed = read(
         write("case.csv", "query,docid,rating", '"what, exactly?",m,3', "who?,m,2", "new one,n,1", "new one,gone,1")
     )
-    report = store.add(parsed)
+    report = known.add(parsed)
     assert [(error.row, error.field) for error in report.errors] == [(3, "query"), (5, "docid")]
     assert "the queries r, s have these words" in report.errors[0].reason
     assert report.queries == RowCounts(added=1)
-    new = next(query for query in store.queries.read() if query.query == "new one")
-    found = {(one.qid, one.memory_id, one.grade) for one in store.judgments.read()}
+    new = next(query for query in known.queries.read() if query.query == "new one")
+    found = {(one.qid, one.memory_id, one.grade) for one in known.judgments.read()}
     assert found == {("q", "m", 3), (new.qid, "n", 1)}
 
 
-def test_what_the_store_exports_it_takes_back_unchanged(store, write):
-    store.labels.give(Judgment("q", "m", 3, "Ann", note="=1+1"))
-    store.labels.give(Judgment("q", "m", 1, "Bo"))
-    store.labels.give(Judgment("q", "n", 0, "Bo"))
-    before = store.judgments.read()
+def test_what_the_store_exports_it_takes_back_unchanged(known, write):
+    known.labels.give(Judgment("q", "m", 3, "Ann", note="=1+1"))
+    known.labels.give(Judgment("q", "m", 1, "Bo"))
+    known.labels.give(Judgment("q", "n", 0, "Bo"))
+    before = known.judgments.read()
     for format in ("judgments-jsonl", "judgments-csv", "quepid-book"):
         written = write_judgments(format, before, QUERIES)
         assert written.left_out == ()
-        report = store.add(read(write(f"{format}.{'jsonl' if 'jsonl' in format else 'csv'}", written.text)))
+        report = known.add(read(write(f"{format}.{'jsonl' if 'jsonl' in format else 'csv'}", written.text)))
         assert (report.errors, report.judgments) == ((), RowCounts(unchanged=3))
-        assert store.judgments.read() == before
+        assert known.judgments.read() == before
 
 
 IRDS = '{"query_id": "%s", "doc_id": "%s", "relevance": %d, "iteration": "0"}'
@@ -404,3 +413,477 @@ def test_a_query_set_of_the_search_relevance_workbench_is_queries(write):
     assert (parsed.format, parsed.errors, parsed.judgments) == ("quepid-json", (), ())
     assert [query.query for query in parsed.queries] == ["where is the key", "which lamp"]
     assert parsed.notes[1:] == ("referenceAnswer of 1 query is left out: a query set has no answers",)
+
+
+def test_queries(write):
+    full = {"qid": "q1", "query": "when?", "project": "p", "as_of": "2024-01-01T00:00:00", "type": "temporal"}
+    parsed = read(write("q.jsonl", full, {"qid": 2, "query": "what?"}, {"qid": "q1", "query": "x"}, {"qid": "q3"}))
+    assert parsed.queries == (
+        Query("q1", "when?", "p", datetime(2024, 1, 1, tzinfo=UTC), "temporal"),
+        Query("2", "what?"),
+    )
+    assert problems(parsed) == [(3, "qid", "'q1' stands already in row 1"), (4, "query", "is missing")]
+
+
+def test_queries_with_what_is_searched_as_given_are_read_and_written_alike(write):
+    rows = (
+        {"qid": "q1", "query": "when?", "searched": "when time", "engine_queries": {"lexical": "time"}},
+        {"qid": "q2", "queries": ["what?", "which one?", "what of it?"]},
+        {"qid": "q3", "query": "who?", "queries": ["who?", "which person?"]},
+    )
+    parsed = read(write("q.jsonl", *rows))
+    assert parsed.queries == (
+        Query("q1", "when?", searched="when time", engine_queries={"lexical": "time"}),
+        Query("q2", "what?", wordings=("which one?", "what of it?")),
+        Query("q3", "who?", wordings=("which person?",)),
+    )
+    again = read(write("again.jsonl", *(as_row(query) for query in parsed.queries)))
+    assert again.queries == parsed.queries
+    wrong = read(write("w.jsonl", {"qid": "a", "query": "x", "engine_queries": ["y"]}, {"qid": "b", "queries": [""]}))
+    assert [row[:2] for row in problems(wrong)] == [(1, "engine_queries"), (2, "queries")]
+
+
+def test_relations(write):
+    parsed = read(
+        write(
+            "r.jsonl",
+            {"source_id": "a", "target_id": "b"},
+            {"source_id": "a", "target_id": "b", "kind": "cites", "weight": 0.5},
+            {"source_id": "a", "target_id": "b", "weight": 0.1},
+            {"source_id": "a", "target_id": "c", "weight": 1.1},
+            {"source_id": "a", "target_id": "a"},
+            {"source_id": "a"},
+        )
+    )
+    assert parsed.relations == (Relation("a", "b"), Relation("a", "b", "cites", 0.5))
+    assert [(row, field) for row, field, _ in problems(parsed)] == [
+        (3, "source_id, target_id, kind"),
+        (4, "weight"),
+        (5, "target_id"),
+        (6, "target_id"),
+    ]
+
+
+def test_qrels_with_blanks_or_tabs_and_any_whole_grade(write):
+    parsed = read(write("test.qrels", "q1 0 m1 3", "q1\t0\tm2\t-2", "  q2   Q0  m1   0 \r", "q2 0 m3 +1"))
+    assert parsed.judgments == (
+        Judgment("q1", "m1", 3),
+        Judgment("q1", "m2", -2),
+        Judgment("q2", "m1", 0),
+        Judgment("q2", "m3", 1),
+    )
+    assert parsed.format == "qrels"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("q1 0 m1", "must have the 4 columns qid 0 docno rel, found 3"),
+        ("q1 0 m1 1 extra", "must have the 4 columns qid 0 docno rel, found 5"),
+        ("q1 0 m1 high", "must be a whole number, found 'high'; state its grade: --grade high=1"),
+        ("q1 0 m1 1.5", "must be a whole number, found '1.5'; state its grade: --grade 1.5=1"),
+        ("q1 0 m1 " + "9" * 30, f"must be a whole number, found '{'9' * 30}'; state its grade: --grade {'9' * 30}=1"),
+    ],
+)
+def test_lines_that_are_no_judgment_are_reported(write, line, reason):
+    parsed = read(write("test.qrels", "q 0 m 1", line, "q 0 n 0"))
+    assert len(parsed.judgments) == 2
+    assert [(row, text) for row, _, text in problems(parsed)] == [(2, reason)]
+
+
+def test_two_grades_for_one_pair_are_both_handed_on_and_repetitions_are_noted(write):
+    parsed = read(write("test.qrels", "q 0 m 1", "q 0 m 2", "q 0 m 1"))
+    assert parsed.judgments == (Judgment("q", "m", 1), Judgment("q", "m", 2))
+    assert parsed.extra["rows"] == {"judgments": [1, 2]}
+    assert (parsed.errors, parsed.notes) == ((), ("row 3 repeats row 1",))
+
+
+def test_a_table_of_queries_is_read_under_the_names_of_other_tools(write):
+    lines = [
+        "Query ID\tText\ttype\tanswerable\tsource",
+        "10\twho is on call\tteam\tno\tweb",
+        "\twho\t\t\t",
+        "11\tx\t\tperhaps\t",
+    ]
+    parsed = read(write("topics.tsv", *lines))
+    assert parsed.format == "queries-csv"
+    assert parsed.queries == (Query("10", "who is on call", type="team", answerable=False),)
+    assert [(error.row, error.field) for error in parsed.errors] == [(3, "Query ID"), (4, "answerable")]
+    assert parsed.notes == ("columns not known and left out: 'source'",)
+    bare = read(write("bare.tsv", "10\twho is on call", "11\twhere, and when"), "queries-csv")
+    assert [(query.qid, query.query) for query in bare.queries] == [("10", "who is on call"), ("11", "where, and when")]
+    with pytest.raises(InputError, match="has no column qid and no column query"):
+        read(write("other.csv", "a,b", "1,2"), "queries-csv")
+
+
+WORDS = {"q1": "-no-cache, image “build”", "2": "Größe 文書", "q 3": "three", "q4": "four"}
+TOOL_QUERIES = {qid: Query(qid, words) for qid, words in WORDS.items()}
+GRADES = {
+    "q1": {"m01": 3, "größe/7": 1, "文書": 0},
+    "2": {"007": 2, "-x": -1},
+    "q 3": {"m01": 1},
+    "q4": {"a b": 1},
+}
+JUDGMENTS = [Judgment(qid, name, grade) for qid, grades in GRADES.items() for name, grade in grades.items()]
+MEMORIES = [
+    Memory("m01", "Releases reach the cluster"),
+    Memory("größe/7", "Größe", title="T", tags=("a",), created_at=datetime(2025, 1, 1, tzinfo=UTC)),
+    Memory("文書", "文書 です", valid_until=datetime(2026, 1, 1, tzinfo=UTC)),
+    Memory("007", "seven", project="p", priority=1.5),
+    Memory("-x", "minus"),
+    Memory("a b", "blank"),
+]
+WITHOUT_BLANKS = {qid: grades for qid, grades in GRADES.items() if qid in ("q1", "2")}
+"""What TREC's columns can hold. PyTerrier 1.1.2 (io.read_qrels) gave the same of the file below."""
+QRELS = "q1 0 m01 3\nq1 0 größe/7 1\nq1 0 文書 0\n2 0 007 2\n2 0 -x -1\n"
+
+
+def test_qrels_are_what_the_readers_of_trec_files_read(tmp_path: Path) -> None:
+    written = write_judgments("qrels", JUDGMENTS, TOOL_QUERIES)
+    assert written.text == QRELS
+    assert len(written.left_out) == 2 and all("ids with blanks" in line for line in written.left_out)
+    path = tmp_path / "q.qrels"
+    path.write_bytes(written.text.encode())
+    ir = pytest.importorskip("ir_measures")
+    found: dict[str, dict[str, int]] = {}
+    for qrel in ir.read_trec_qrels(str(path)):
+        found.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
+    assert found == WITHOUT_BLANKS
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    with path.open(encoding="utf-8") as file:
+        assert dict(pytrec_eval.parse_qrel(file)) == WITHOUT_BLANKS
+    ranx = pytest.importorskip("ranx")
+    assert dict(ranx.Qrels.from_file(str(path), kind="trec").to_dict()) == WITHOUT_BLANKS
+    formats, util = pytest.importorskip("ir_datasets.formats"), pytest.importorskip("ir_datasets.util")
+    rows = formats.TrecQrels(util.LocalDownload(path), {}).qrels_iter()
+    assert [(row.query_id, row.doc_id, row.relevance) for row in rows] == [
+        (qid, name, grade) for qid, grades in WITHOUT_BLANKS.items() for name, grade in grades.items()
+    ]
+
+
+def test_ranx_reads_every_id_and_a_run(tmp_path: Path) -> None:
+    ranx = pytest.importorskip("ranx")
+    (tmp_path / "q.json").write_bytes(write_judgments("ranx-json", JUDGMENTS, TOOL_QUERIES).text.encode())
+    assert dict(ranx.Qrels.from_file(str(tmp_path / "q.json"), kind="json").to_dict()) == GRADES
+    run = write_run([RunRow("q1", "größe/7", 1, 0.75, "cems"), RunRow("q1", "文書", 2, 0.1, "cems")])
+    (tmp_path / "r.trec").write_bytes(run.encode())
+    assert dict(ranx.Run.from_file(str(tmp_path / "r.trec"), kind="trec").to_dict()) == {
+        "q1": {"größe/7": 0.75, "文書": 0.1}
+    }
+    ir = pytest.importorskip("ir_measures")
+    assert [(row.doc_id, row.score) for row in ir.read_trec_run(str(tmp_path / "r.trec"))] == [
+        ("größe/7", 0.75),
+        ("文書", 0.1),
+    ]
+
+
+def test_search_relevance_workbench_takes_the_document() -> None:
+    """The casts and checks of ImportJudgmentsProcessor.java and TextValidationUtil.java (search-relevance at d8be5d1)."""
+    document = json.loads(write_judgments("srw-json", JUDGMENTS, TOOL_QUERIES).text)
+    assert document["type"] == "IMPORT_JUDGMENT"
+    for name in ("name", "description"):
+        assert 0 < len(document[name]) <= 2000 and not set(document[name]) & set('"\\<>')
+    found = {}
+    for each in document["judgmentRatings"]:
+        for row in each["ratings"]:
+            assert isinstance(row["docId"], str) and row["docId"] and isinstance(row["rating"], str)
+            found[each["query"], row["docId"]] = float(row["rating"])
+    assert found == {(WORDS[one.qid], one.memory_id): one.grade for one in JUDGMENTS}
+
+
+def test_quepid_takes_the_book() -> None:
+    """What BookImporter passes on to `create` (quepid at f80322f): columns of query_doc_pairs and judgements, and nothing else."""
+    of = [*JUDGMENTS[:2], Judgment("q1", "m01", 2, "ann@example.org"), Judgment("q1", "m01", 1, "Bo")]
+    written = write_judgments("quepid-json", of, TOOL_QUERIES)
+    assert written.left_out == (
+        "q1 m01: human 3, Bo 1; the format has one grade per pair: adjudicate, or choose a judge",
+    )
+    book = json.loads(written.text)
+    assert book.keys() == {
+        *("name", "show_rank", "support_implicit_judgements", "scale", "scale_with_labels", "query_doc_pairs")
+    }
+    assert [int(grade) for grade in book["scale"].split(",")] == [0, 1, 2]
+    assert book["query_doc_pairs"] == [
+        {
+            "query_text": WORDS["q1"],
+            "doc_id": "m01",
+            "judgements": [{"rating": 2.0, "user_email": "ann@example.org"}],
+        },
+        {"query_text": WORDS["q1"], "doc_id": "größe/7", "judgements": [{"rating": 1.0}]},
+    ]
+
+
+def test_mteb_loads_the_folder_and_it_is_read_here_as_beir(tmp_path: Path) -> None:
+    """RetrievalDatasetLoader of mteb 2.26.24 gave of these files 6 documents, 4 queries and GRADES; GenericDataLoader of beir 2.2.0 gave
+    the same of the folder in form `beir`."""
+    dataset = DataSet(MEMORIES, len(MEMORIES), (), list(TOOL_QUERIES.values()), JUDGMENTS, True)
+    for form in ("beir", "mteb"):
+        done = write_dataset(form, dataset, tmp_path / form)
+        assert (done.left_out, done.not_kept, done.notes) == ((), (), ())
+        parsed = read_path(tmp_path / form)[0]
+        assert (parsed.format, list(parsed.memories)) == ("beir", MEMORIES)
+        assert {one.qid: one.query for one in parsed.queries} == WORDS
+        assert [(one.qid, one.memory_id, one.grade) for one in parsed.judgments] == [
+            (one.qid, one.memory_id, one.grade) for one in JUDGMENTS
+        ]
+    files = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "mteb").rglob("*") if path.is_file()}
+    assert files["README.md"] == (
+        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: qrels/test.jsonl\n"
+        "- config_name: corpus\n  data_files:\n  - split: corpus\n    path: corpus.jsonl\n"
+        "- config_name: queries\n  data_files:\n  - split: queries\n    path: queries.jsonl\n---\n"
+    )
+    assert files["test.jsonl"].splitlines()[1] == '{"query-id": "q1", "corpus-id": "größe/7", "score": 1}'
+    rows = [json.loads(line) for line in files["corpus.jsonl"].splitlines()]
+    assert all({name: type(value) for name, value in row.items()} == dict.fromkeys(rows[0], str) for row in rows)
+    assert [*rows[0]] == ["_id", "title", "text", "metadata"]
+
+
+def test_ids_that_are_all_dates_are_named(tmp_path: Path) -> None:
+    """mteb 2.26.24 over datasets gave the id 2025-01-01 as 2025-01-01 00:00:00 where all ids of the corpus are dates."""
+    notes = write_dataset("mteb", DataSet([Memory(f"2025-01-0{n}", "x") for n in (1, 2)]), tmp_path / "a").notes
+    assert len(notes) == 1 and "every id of the memories is a date, such as 2025-01-01" in notes[0]
+    assert write_dataset("mteb", DataSet([Memory("2025-01-01", "x"), Memory("b", "x")]), tmp_path / "b").notes == ()
+
+
+KEY, LAMP = "where is the key", "which lamp is broken"
+JUDGED = {(KEY, "a", 1), (KEY, "b", 1), (LAMP, "c", 1)}
+ROWS = [{"query": KEY, "expected_ids": ["a", "b"]}, {"query": LAMP, "expected_ids": ["c"]}]
+
+
+def renamed(**names: str) -> list[dict[str, object]]:
+    return [{names.get(name, name): value for name, value in row.items()} for row in ROWS]
+
+
+def lines(rows: list[dict[str, object]]) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+def judged(parsed: ParsedInput) -> set[tuple[str, str, int]]:
+    words = {query.qid: query.query for query in parsed.queries}
+    return {(words[each.qid], each.memory_id, each.grade) for each in parsed.judgments}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", lines(ROWS)),
+        ("a.json", json.dumps(renamed(expected_ids="relevant_ids"))),
+        ("a.jsonl", lines([{"qid": f"q{n}", **row} for n, row in enumerate(renamed(expected_ids="gold_ids"))])),
+        ("a.jsonl", lines(renamed(query="question", expected_ids="expectedMemoryIds"))),
+        ("a.json", json.dumps({"_comment": "draft", "needles": renamed(expected_ids="expected")})),
+        ("a.json", json.dumps({"q1": {**ROWS[0], "type": "alias"}, "q2": ROWS[1]})),
+        ("a.json", json.dumps([{**ROWS[0], "expected_ids": "a, b"}, {**ROWS[1], "expected_ids": [{"id": "c"}]}])),
+        (
+            "a.json",
+            json.dumps(
+                {"queries": {"1": KEY, "2": LAMP}, "corpus": {}, "relevant_docs": {"1": ["a", "b"], "2": ["c"]}}
+            ),
+        ),
+        ("a.csv", f"id,query,expected_ids\nq1,{KEY},a;b\nq2,{LAMP},c\n"),
+        ("a.csv", f"question;gold\n{KEY};a | b\n{LAMP};c\n"),
+        ("a.tsv", f'query\trelevant_doc_ids\n{KEY}\t"[""a"", ""b""]"\n{LAMP}\t[\'c\']\n'),
+        ("a.csv", f"query,expected_id\n{KEY},a\n{KEY},b\n{LAMP},c\n"),
+    ],
+)
+def test_a_row_with_expected_ids_is_a_query_with_judgments_of_grade_1(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    parsed = read(path)
+    assert (parsed.format, parsed.errors, judged(parsed)) == ("expected-ids", (), JUDGED)
+
+
+def test_grades_unwanted_ids_and_the_kind_of_a_query_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows: list[dict[str, object]] = [
+        {"id": 1, "query": KEY, "relevant": {"a": 3, "b": "1.0"}, "noise_ids": ["c"], "category": "alias"},
+        {"id": 2, "query": LAMP, "relevant": [{"doc_id": "c", "relevance": 2}], "top": 5},
+        {"id": 3, "query": "who came", "relevant": []},
+        {"id": 2, "query": "who left", "relevant": ["a"]},
+    ]
+    path.write_text(lines(rows))
+    parsed = read(path)
+    assert judged(parsed) == {(KEY, "a", 3), (KEY, "b", 1), (KEY, "c", 0), (LAMP, "c", 2)}
+    assert [(query.qid, query.type) for query in parsed.queries] == [("1", "alias"), ("2", None), ("3", None)]
+    assert [error.reason for error in parsed.errors] == ["'2' stands already in row 2 with other words"]
+    assert parsed.notes == (
+        "field 'top' is not known and was left out (1 rows)",
+        '1 query expects nothing, such as 3, and has no judgment; "answerable": false says that the store has no answer',
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "form"),
+    [
+        ({"qid": "q", "relevant_ids": ["a"], "noise_ids": ["b"]}, "cems-feedback"),
+        ({"id": "m", "content": "The lamp is broken.", "evidence_ids": ["t1"]}, "memories-jsonl"),
+        ({"user_input": KEY, "reference_context_ids": ["a"]}, "rag-samples"),
+        ({"query": KEY, "gold_ids": ["a"], "retrieved_ids": ["b", "a"]}, "rag-samples"),
+        ({"query": KEY, "expected_ids": ["a"], "results": ["b", "a"]}, "rag-samples"),
+        ({"query": KEY, "results": ["b", "a"]}, "query-log"),
+        ({"qid": "q", "docid": "a", "relevance": 1}, "judgments-jsonl"),
+    ],
+)
+def test_rows_of_other_formats_are_taken_for_none(row: dict[str, object], form: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines([row]))
+    parsed = read(path)
+    assert (parsed.format, parsed.errors) == (form, ())
+    if "gold_ids" in row:
+        assert [row.memory_id for row in parsed.answers[0].returned] == ["b", "a"]
+        assert judged(parsed) == {(KEY, "a", 1)}
+
+
+def test_ranked_ids_by_query_are_a_run_which_import_refuses(tmp_path: Path) -> None:
+    path = tmp_path / "retrieved.jsonl"
+    path.write_text(lines([{"query_id": "q1", "retrieved_ids": ["b", "a"]}, {"query_id": "q2", "retrieved_ids": []}]))
+    with pytest.raises(InputError, match=r"has a column retrieved_ids, so it is a run.*fidelity FILE reads it"):
+        read(path)
+    answers = read_recording(path).answers
+    assert [(one.qid, [row.memory_id for row in one.returned]) for one in answers] == [("q1", ["b", "a"]), ("q2", [])]
+
+
+def test_expected_files_are_the_notes_of_a_vault_and_unknown_ones_are_counted(store: Store, tmp_path: Path) -> None:
+    ids = ["notes/the-key", "old/notes/lamp", "new/notes/lamp"]
+    store.add(ParsedInput("vault", "t", memories=tuple(Memory(one, f"Text of {one}.") for one in ids)))
+    path = tmp_path / "bench.json"
+    wanted = ["notes/The Key.md", "new/notes/lamp.md", "notes/lamp.md", "gone.md"]
+    queries = [{"id": "q1", "query": KEY, "expected_files": wanted, "expected_in_top_k": 3}]
+    path.write_text(json.dumps({"collection": "depot", "queries": queries}))
+    report = store.add(read(path))
+    assert {each.memory_id for each in store.judgments.read()} == {"notes/the-key", "new/notes/lamp"}
+    assert [error.reason for error in report.errors] == [
+        f"no memory {name!r} in the store; import it first" for name in ("notes/lamp.md", "gone.md")
+    ]
+    said = "2 judgments name 2 ids of memories that the store does not have, such as notes/lamp.md, gone.md"
+    assert said in report.notes
+
+
+def test_a_set_has_the_queries_that_the_store_had_and_ids_of_its_own_stay(store: Store, tmp_path: Path) -> None:
+    store.add(ParsedInput("memories", "t", memories=tuple(Memory(one, f"Text {one}.") for one in "abc")))
+    for name, rows in (
+        ("first", [{"id": "k", **ROWS[0]}]),
+        ("second", ROWS),
+        ("third", [{"id": f"q{n}", **row} for n, row in enumerate(ROWS)]),
+        ("fourth", ROWS),
+    ):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(lines(rows))
+        assert not store.add(read(path)).errors
+    sets = {
+        each.name: {query.qid for query in store.query_sets.queries(each.name)} for each in store.query_sets.latest()
+    }
+    assert sets["first"] == {"k"} and "k" in sets["second"] and len(sets["second"]) == 2
+    assert sets["third"] == {"q0", "q1"}
+    assert len(sets["fourth"]) == 2 and not sets["fourth"] & {"q0", "q1"}  # its words are of several now
+
+
+ROUNDING = "how are invoices rounded"
+TEXT = "The invoice service rounds half up, never banker's rounding."
+RAGAS = {
+    "user_input": ROUNDING,
+    "retrieved_contexts": ["x", TEXT],
+    "reference_contexts": [TEXT],
+    "retrieved_context_ids": ["m05", "m06"],
+    "reference_context_ids": ["m05"],
+    "response": "half up",
+}
+EMPTY = {"user_input": "who hands over the phone", "retrieved_contexts": [], "reference": "x"}
+GOLDEN = {
+    "input": ROUNDING,
+    "actual_output": None,
+    "expected_output": "half up",
+    "retrieval_context": ["a", TEXT],
+    "context": [TEXT],
+    "additional_metadata": None,
+}
+
+UNKNOWN = {**GOLDEN, "input": "b", "retrieval_context": None, "context": ["none"]}
+
+
+def samples(*rows: object) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def table(*rows: dict[str, object]) -> str:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return json.dumps({name: {str(n): row.get(name) for n, row in enumerate(rows)} for name in names})
+
+
+CSV = f"""user_input,retrieved_contexts,reference_contexts,retrieved_context_ids,reference_context_ids,response,reference
+{WORDS},"['x', ""{TEXT}""]","[""{TEXT}""]","['m05', 'm06']",['m05'],half up,half up
+who hands over the phone,[],,,,,x
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", samples(RAGAS, EMPTY)),
+        ("a.json", json.dumps([RAGAS, EMPTY])),
+        ("a.json", table(RAGAS, EMPTY)),
+        ("a.csv", CSV),
+    ],
+    ids=["jsonl", "records", "columns", "csv"],
+)
+def test_ragas_samples_with_ids(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert detect(path) == "rag-samples"
+    parsed = read(path)
+    first, second = parsed.queries
+    assert (first.query, second.query) == (ROUNDING, "who hands over the phone")
+    assert [[row.memory_id for row in answer.returned] for answer in parsed.answers] == [["m05", "m06"], []]
+    assert [(one.qid, one.memory_id, one.grade) for one in parsed.judgments] == [(first.qid, "m05", 1)]
+    assert not parsed.errors and not parsed.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", json.dumps([GOLDEN, UNKNOWN])),
+        (
+            "a.jsonl",
+            samples({**GOLDEN, "retrieval_context": f"a|{TEXT}", "context": TEXT}, {**UNKNOWN, "context": "none"}),
+        ),
+    ],
+    ids=["json", "jsonl"],
+)
+def test_deepeval_texts_are_the_memories_with_them(name: str, text: str, tmp_path: Path, store: Store) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    parsed = read(path, "rag-samples")
+    assert [[row.content for row in answer.returned] for answer in parsed.answers] == [["a", TEXT]]
+    assert parsed.notes == ("1 query of 2: answer not recorded",)
+    store.add(ParsedInput("m", "test", memories=(Memory("m05", f"{TEXT}\n"), Memory("m06", "none of these"))))
+    report = store.add(parsed)
+    (judged,) = store.judgments.read()
+    assert (judged.qid, judged.memory_id, judged.grade) == (parsed.queries[0].qid, "m05", 1)
+    assert [(error.row, error.field, error.reason) for error in report.errors] == [
+        (2, "context[0]", "no single memory has this text: 'none'")
+    ]
+
+
+def test_ids_beside_a_golden_and_the_samples_of_earlier_versions(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        samples(
+            {**GOLDEN, "additional_metadata": {"reference_ids": ["m05"]}},
+            {**GOLDEN, "input": "b", "custom_column_key_values": '{"reference_context_ids": [7]}'},
+            {"question": "c", "contexts": [TEXT], "ground_truth": "half up", "answer": "half up"},
+            {"user_input": [{"content": "d", "type": "human"}, {"content": "ok", "type": "ai"}], "response": "x"},
+            {**RAGAS, "reference_context_ids": "[1"},
+        )
+    )
+    parsed = read(path)
+    assert [query.query for query in parsed.queries] == [ROUNDING, "b", "c", "d"]
+    assert [one.memory_id for one in parsed.judgments] == ["m05", "7"]
+    assert [error.field for error in parsed.errors] == ["reference_context_ids"]
+
+
+def test_a_judged_id_that_the_store_does_not_have_is_named(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(samples({**RAGAS, "reference_context_ids": ["m05", "m99"]}))
+    store.add(ParsedInput("m", "test", memories=(Memory("m05", TEXT), Memory("m06", "b"))))
+    report = store.add(read(path))
+    assert [one.memory_id for one in store.judgments.read()] == ["m05"]
+    assert any("m99" in str(error) for error in report.errors)

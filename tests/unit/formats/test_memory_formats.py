@@ -1,11 +1,16 @@
-"""Memories as JSON, tables, facts and messages: good rows are kept, the others named with line, field and what is allowed."""
+"""Memories in every form: JSON lines, CSV, facts, messages, documents of CEMS, payloads of stores; a bad row costs itself alone."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import io
-from datetime import UTC, datetime
+import json
+import uuid
+from dataclasses import fields
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +18,21 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.base.csv_table import guarded, restored
-from cems_workbench.records import Memory
+from cems_workbench.formats.base.cells import guarded, restored
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS, SCOPES, SHARED_WORDS, memory_of
+from cems_workbench.formats.base.payload import (
+    canonical,
+    chunk_key,
+    found_values,
+    names_of,
+    text_of,
+    unread,
+    unread_note,
+    used_names,
+)
+from cems_workbench.formats.base.payload import memory_of as memory_of_payload
+from cems_workbench.records import Chunk, Memory
 
 GOOD_ROW = {"id": "good", "content": "kept"}
 
@@ -550,3 +568,465 @@ def test_messages_that_say_nothing_are_reported(write):
 )
 def test_a_memory_with_an_author_or_a_subject_stays_a_memory(write, row, format):
     assert detect(write("x.jsonl", row)) == format
+
+
+MORNING = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+
+
+def test_every_field_of_a_memory_has_names() -> None:
+    assert {"id", "content", *OPTIONAL_FIELDS} == {field.name for field in fields(Memory)}
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "read"),
+    [
+        ("author", ["7", 7, Decimal(7)], "7"),
+        ("session", [uuid.UUID(int=1), str(uuid.UUID(int=1))], str(uuid.UUID(int=1))),
+        ("tags", [["a", None, " b ", ""], "a; b", "a,b", '["a", "b"]'], ("a", "b")),
+        (
+            "created_at",
+            [
+                MORNING,
+                MORNING.replace(tzinfo=None),
+                MORNING.astimezone(timezone(timedelta(hours=2))),
+                MORNING.isoformat(),
+                MORNING.timestamp(),
+                MORNING.timestamp() * 1000,
+            ],
+            MORNING,
+        ),
+        ("updated_at", [date(2024, 1, 2), "2024-01-02"], datetime(2024, 1, 2, tzinfo=UTC)),
+        ("access_count", [3, 3.0, "3", Decimal(3)], 3),
+        ("priority", [1.5, "1.5", Decimal("1.5")], 1.5),
+        ("pinned", [True, "true"], True),
+        ("scope", SHARED_WORDS, "shared"),
+        ("scope", ["personal", "private", "user"], "personal"),
+        ("importance", ["high"], "high"),
+        ("title", [None, "", "  "], None),
+        ("importance", [None, " "], "normal"),
+    ],
+)
+def test_the_forms_of_a_value_are_read_alike(field, values, read) -> None:
+    for value in values:
+        memory, problems = memory_of("1", "text", {field: value})
+        assert (getattr(memory, field), problems) == (read, []), value
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("access_count", -4, "must be a whole number from 0, found -4"),
+        ("access_count", "1.5", "must be a whole number from 0, found 1.5"),
+        ("priority", "high", "must be a number 1.0–2.0, found 'high'"),
+        ("priority", True, "must be a number 1.0–2.0, found True"),
+        ("pinned", "yes", "must be true or false, found 'yes'"),
+        ("scope", "galaxy", f"must be one of {', '.join(SCOPES)}, found 'galaxy'"),
+        ("importance", 0.8, "must be one of low, normal, high, found 0.8"),
+        ("tags", "[1", "begins like a JSON array and is none"),
+        ("title", ["T"], "must be a string, found a list"),
+    ],
+)
+def test_a_value_that_no_memory_can_have_is_left_out_and_said(field, value, reason) -> None:
+    memory, (problem,) = memory_of("1", "text", {field: value}, {field: "there"})
+    assert memory == Memory("1", "text")
+    assert (problem.memory_id, problem.field, problem.reason) == ("1", "there", reason)
+
+
+def test_the_project_is_the_references_unless_it_is_there_itself() -> None:
+    assert memory_of("1", "text", {"source_ref": "project:org/repo#7"})[0].project == "org/repo"
+    assert memory_of("1", "text", {"source_ref": "project:org/repo", "project": "own"})[0].project == "own"
+
+
+@pytest.mark.parametrize(
+    ("given", "day"),
+    [
+        ("2026", "2026-01-01"),
+        (2026, "2026-01-01"),
+        ("2026-03", "2026-03-01"),
+        ("2026/3", "2026-03-01"),
+        ("2026-Q3", "2026-07-01"),
+        ("August 2026", "2026-08-01"),
+        ("Sept. 2026", "2026-09-01"),
+        ("2026-W20", "2026-05-11"),
+        ("2026-13", None),
+        ("Ma 2026", None),
+        ("Summer 2026", None),
+    ],
+)
+def test_a_date_with_less_precision_is_the_first_moment_of_its_period(given, day):
+    """vectorize-io/hindsight#3893, 2026-08-30: one rule for a year, a month and a week."""
+    memory, problems = memory_of("m", "text", {"created_at": given}, {})
+    assert (memory.created_at, len(problems)) == (day and datetime.fromisoformat(f"{day}T00:00:00+00:00"), day is None)
+
+
+USER = "6a1f0c52-8a55-4a0e-9d0c-000000000001"
+DOCUMENT = {
+    "id": "d1",
+    "user_id": USER,
+    "team_id": None,
+    "scope": "shared",
+    "category": "decision",
+    "title": "T",
+    "source": "hook",
+    "source_ref": "project:harbor/api:src/app.py",
+    "tags": ["a"],
+    "content": "words",
+    "created_at": "2024-05-08 13:56:00.12345+00",
+    "updated_at": "2024-05-09T00:00:00Z",
+    "deleted_at": None,
+    "shown_count": 4,
+    "last_shown_at": "2024-05-10T00:00:00Z",
+    "relevant_count": 2,
+    "noise_count": 1,
+}
+
+
+def contents(parsed):
+    return {memory.id: memory.content for memory in parsed.memories}
+
+
+def test_the_fields_of_a_document(write):
+    parsed = read(write("x.jsonl", DOCUMENT))
+    assert parsed.memories == (
+        Memory(
+            id="d1",
+            content="words",
+            title="T",
+            category="decision",
+            project="harbor/api",
+            author=USER,
+            tags=("a",),
+            created_at=datetime(2024, 5, 8, 13, 56, 0, 123450, tzinfo=UTC),
+            last_accessed=datetime(2024, 5, 10, tzinfo=UTC),
+            access_count=4,
+            relevant_count=2,
+            noise_count=1,
+            scope="shared",
+            source_ref="project:harbor/api:src/app.py",
+            updated_at=datetime(2024, 5, 9, tzinfo=UTC),
+        ),
+    )
+    assert (parsed.format, parsed.errors, parsed.notes) == ("cems-export", (), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("x.json", [[DOCUMENT]]),
+        ("x.json", [DOCUMENT]),
+        ("x.json", [{"documents": [DOCUMENT], "chunks": []}]),
+        ("x.jsonl", [{"documents": [DOCUMENT]}]),
+        ("x.txt", [DOCUMENT]),
+    ],
+)
+def test_a_list_an_object_or_lines(write, name, rows):
+    path = write(name, *rows)
+    assert detect(path) == "cems-export"
+    assert contents(read(path)) == {"d1": "words"}
+
+
+@pytest.mark.parametrize(
+    ("source_ref", "project"),
+    [
+        ("project:org/repo", "org/repo"),
+        ("project:org/repo#12", "org/repo"),
+        ("project:org/repo and more", "org/repo"),
+        ("project:", None),
+        ("slack:project:org/repo", None),
+        (None, None),
+    ],
+)
+def test_the_project_ends_at_a_colon_a_hash_or_a_blank(write, source_ref, project):
+    assert read(write("x.jsonl", {**DOCUMENT, "source_ref": source_ref})).memories[0].project == project
+
+
+@pytest.mark.parametrize(
+    ("absent", "accessed"),
+    [((), 10), (("last_shown_at",), 9), (("last_shown_at", "updated_at"), 8)],
+)
+def test_last_accessed_is_when_it_was_shown_or_updated_or_created(write, absent, accessed):
+    row = {name: value for name, value in DOCUMENT.items() if name not in absent}
+    assert read(write("x.jsonl", row)).memories[0].last_accessed.day == accessed
+
+
+@pytest.mark.parametrize(("scope", "kept"), [("personal", "personal"), ("team", "shared"), ("company", "shared")])
+def test_scopes_of_a_team_or_company_are_shared(write, scope, kept):
+    assert read(write("x.jsonl", {**DOCUMENT, "scope": scope})).memories[0].scope == kept
+
+
+def test_deleted_documents_are_left_out_and_counted(write):
+    deleted = {**DOCUMENT, "deleted_at": "2024-06-01T00:00:00Z"}
+    chunk = {"document_id": "d3", "content": "gone"}
+    parsed = read(write("x.jsonl", {**deleted, "id": "d2"}, DOCUMENT, {**deleted, "id": "d3", "content": None}, chunk))
+    assert contents(parsed) == {"d1": "words"}
+    assert (parsed.errors, parsed.notes) == ((), ("2 deleted documents were left out",))
+
+
+@pytest.mark.parametrize("place", ["seq", "chunk_index", "index"])
+def test_a_document_without_content_has_that_of_its_chunks_in_their_order(write, place):
+    chunks = [{"document_id": "d1", place: n, "content": f"part {n}"} for n in (10, 0, 2)]
+    bare = {name: value for name, value in DOCUMENT.items() if name != "content"}
+    joined = {"d1": "part 0\npart 2\npart 10"}
+    assert contents(read(write("a.json", {"documents": [bare], "chunks": chunks}))) == joined
+    assert contents(read(write("b.jsonl", chunks[0], bare, *chunks[1:]))) == joined
+    assert contents(read(write("c.jsonl", {**bare, "content": " ", "chunks": chunks}))) == joined
+
+
+def test_chunks_without_a_place_stay_in_the_order_of_the_file(write):
+    assert contents(read(write("x.jsonl", {"id": "a", "chunks": ["x", {"content": "y"}, "z"]}))) == {"a": "x\ny\nz"}
+
+
+def test_chunks_do_not_touch_a_document_with_content(write):
+    parsed = read(write("x.jsonl", DOCUMENT, {"document_id": "d1", "seq": "broken", "content": 5}))
+    assert (contents(parsed), parsed.errors) == ({"d1": "words"}, ())
+
+
+def test_chunks_are_kept_as_they_are_in_the_order_of_their_places(write):
+    chunks = [{"document_id": "d1", "seq": n, "content": text} for n, text in ((2, "two three"), (0, "one two"))]
+    parsed = read(write("x.json", {"documents": [{**DOCUMENT, "content": "one two three"}], "chunks": chunks}))
+    assert parsed.chunks == (Chunk("d1", 0, "one two", 0), Chunk("d1", 1, "two three", 4))
+
+
+def test_a_chunk_that_is_not_in_its_document_has_no_start(write):
+    parsed = read(write("x.jsonl", {**DOCUMENT, "chunks": ["other", "\ufffdds"]}))
+    assert parsed.chunks == (Chunk("d1", 0, "other", None), Chunk("d1", 1, "\ufffdds", 2))
+
+
+def test_a_document_with_a_chunk_without_text_is_left_to_the_store_to_cut(write):
+    parsed = read(write("x.jsonl", {**DOCUMENT, "chunks": ["words", {"seq": 1, "embedding": [0.1]}]}))
+    assert (parsed.chunks, parsed.errors) == ((), ())
+    assert "1 documents have a chunk without text" in parsed.notes[0]
+
+
+def test_rows_that_are_chunks_alone_make_their_document(write):
+    rows = [{"document_id": "d", "id": f"c{n}", "seq": n, "content": f"p{n}", "title": "T"} for n in (1, 0)]
+    parsed = read(write("x.jsonl", *rows))
+    assert parsed.memories == (Memory("d", "p0\np1", "T"),)
+    assert parsed.notes == ("1 documents are in the file only as chunks and were put together from them",)
+
+
+def test_broken_rows_are_reported_where_they_stand(write):
+    documents = [DOCUMENT, 5, {"id": "d2", "chunks": ["x", 5]}, {**DOCUMENT, "scope": "world"}, {"id": "d4"}, DOCUMENT]
+    chunks = [{"document_id": "d2", "seq": -1, "content": "y"}, {"content": "z"}]
+    parsed = read(write("x.json", {"documents": documents, "chunks": chunks}))
+    assert contents(parsed) == {"d1": "words", "d2": "x"}
+    assert problems(parsed) == [
+        (1, "chunks[1].seq", "must be a whole number from 0, found -1"),
+        (2, "documents[2]", "must be an object, found a number"),
+        (2, "chunks[2].document_id", "is missing"),
+        (3, "documents[3].chunks[2]", "must be an object or a string, found a number"),
+        (4, "scope", "must be one of personal, shared, team, company, found 'world'"),
+        (5, "content", "is missing"),
+        (6, "id", "'d1' stands already in row 1"),
+    ]
+
+
+def test_unknown_fields_are_noted(write):
+    parsed = read(write("x.jsonl", {**DOCUMENT, "pinned": True}))
+    assert parsed.notes == ("field 'pinned' is not known and was left out (1 rows)",)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "a", "content": "x", "project": "p", "user_id": "u"},
+        {"id": "a", "content": "x", "tags": ["x"], "scope": "shared", "source_ref": "project:a/b"},
+    ],
+)
+def test_a_row_of_memories_jsonl_is_no_cems_document(write, row):
+    assert detect(write("x.jsonl", row)) == "memories-jsonl"
+
+
+ANY = names_of(None)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    [
+        "data",
+        "title",
+        "tags",
+        "created_at",
+        "priority",
+        "pinned",
+        "scope",
+        "metadata",
+        "document_id",
+        "chunk_index",
+        "_node_content",
+        "shown_count",
+        "source",
+        "importance",
+    ]
+)
+NODE = json.dumps({"text": "", "text_resource": {"text": "of a node"}})
+
+
+@pytest.mark.parametrize(
+    ("document", "payload", "text"),
+    [
+        ("of Chroma", {"data": "another"}, "of Chroma"),
+        (None, {"data": "of mem0", "hash": "x"}, "of mem0"),
+        (None, {"page_content": "of LangChain", "metadata": {"text": "not this"}}, "of LangChain"),
+        (None, {"content": "of Haystack", "meta": {}}, "of Haystack"),
+        (None, {"_node_content": NODE, "doc_id": "d"}, "of a node"),
+        (None, {"_node_content": json.dumps({"text": "older"})}, "older"),
+        (None, {"_node_content": "no JSON"}, None),
+        (None, {"metadata": {"text": "within"}}, "within"),
+        ("  ", {"text": " "}, None),
+        (None, {"text": 5}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_text_is_found_where_each_system_keeps_it(document, payload, text) -> None:
+    assert text_of(document, payload, ANY) == text
+
+
+def test_a_mapping_says_where_a_field_is() -> None:
+    names = names_of({"content": "deep.er.body", "title": "headline"})
+    payload = {"deep": {"er": {"body": "this"}}, "headline": "T", "title": "not this", "text": "nor this"}
+    assert text_of("nor that", payload, names) == "this"
+    assert memory_of_payload("1", "this", payload, names)[0].title == "T"
+    assert text_of(None, {"text": "x"}, names) is None, "a name that was given is the only one"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "line"),
+    [
+        (
+            {"titel": "x"},
+            r"mapping: titel is no field of a memory; did you mean title\? It may be one of content, title",
+        ),
+        ({"title": 5}, "mapping: title: must be the name of a field of the payload, found 5"),
+        ({"title": ""}, "mapping: title: must be the name of a field of the payload, found ''"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_one_line(mapping, line) -> None:
+    with pytest.raises(InputError, match=line):
+        names_of(mapping)
+
+
+def test_fields_are_known_by_their_names() -> None:
+    payload = {
+        "user_id": "ann",
+        "run_id": 7,
+        "memory_type": "fact",
+        "labels": "a; b, c",
+        "metadata": {"title": "T", "visibility": "team"},
+        "createdAt": 1_700_000_000_000,
+        "last_modified": "2026-01-02",
+        "shown_count": 3,
+        "source_ref": "project:org/repo#x",
+        "importance": "high",
+        "pinned": True,
+        "priority": 1.5,
+    }
+    memory, problems = memory_of_payload("1", "text", payload, ANY)
+    assert problems == []
+    assert (memory.author, memory.session, memory.category, memory.tags) == ("ann", "7", "fact", ("a", "b", "c"))
+    assert (memory.title, memory.scope, memory.project) == ("T", "shared", "org/repo")
+    assert memory.created_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert memory.updated_at == datetime(2026, 1, 2, tzinfo=UTC)
+    assert (memory.access_count, memory.importance, memory.pinned, memory.priority) == (3, "high", True, 1.5)
+
+
+@pytest.mark.parametrize(("tags", "read"), [(["a", "b"], ("a", "b")), ('["a", "b"]', ("a", "b")), ("", ())])
+def test_tags_are_a_list_or_a_text(tags, read) -> None:
+    assert memory_of_payload("1", "text", {"tags": tags}, ANY)[0].tags == read
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ({"metadata": {"importance": 0.8}}, "metadata.importance"),
+        ({"keywords": [1]}, "keywords"),
+        ({"tags": "[1"}, "tags"),
+        ({"timestamp": 1e300}, "timestamp"),
+        ({"date": "last week"}, "date"),
+        ({"scope": "galaxy"}, "scope"),
+        ({"title": ["T"]}, "title"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_by_its_path_and_left_out(payload, field) -> None:
+    memory, problems = memory_of_payload("1", "text", payload, ANY)
+    assert [(each.memory_id, each.field) for each in problems] == [("1", field)]
+    assert memory == memory_of_payload("1", "text", {}, ANY)[0]
+
+
+@pytest.mark.parametrize(
+    ("payload", "place"),
+    [
+        ({"document_id": "d", "chunk_index": 3}, ("d", 3)),
+        ({"doc_id": 5, "seq": "07"}, ("5", 7)),
+        ({"metadata": {"parent_id": "p", "chunk_index": 2.0}}, ("p", 2)),
+        ({"document_id": "d"}, None),
+        ({"chunk_index": 3}, None),
+        ({"document_id": "d", "chunk_index": -1}, None),
+        ({"document_id": "d", "chunk_id": "abc"}, None),
+        ({"document_id": "d", "chunk_index": True}, None),
+        ({"document_id": "", "chunk_index": 1}, None),
+        ({"document_id": {}, "chunk_index": 1}, None),
+        ({"document_id": "d", "chunk_index": float("inf")}, None),
+    ],
+)
+def test_a_chunk_names_its_document_and_its_number(payload, place) -> None:
+    assert chunk_key(payload, ANY) == place
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=6), st.none() | st.text(max_size=20))
+def test_any_payload_is_read_or_said_to_be_none(payload: dict[str, Any], document: str | None) -> None:
+    chunk_key(payload, ANY)
+    text = text_of(document, payload, ANY)
+    if text is None:
+        return
+    try:
+        memory, problems = memory_of_payload("1", text, payload, ANY)
+    except FieldError as error:
+        assert error.field == "content"
+        return
+    assert memory.content == text
+    assert all("\n" not in each.reason for each in problems)
+    assert memory.scope in ("personal", "shared") and 1 <= memory.priority <= 2
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
+def test_the_order_of_a_payload_does_not_matter(payload: dict[str, Any]) -> None:
+    assert canonical(payload) == canonical(dict(reversed(payload.items())))
+
+
+def test_the_name_that_most_rows_have_is_said() -> None:
+    payloads = [{"user_id": "a"}, {"user_id": "b"}, {"author": "c"}, {"metadata": {"title": "T"}}]
+    assert used_names(payloads, ANY) == {"author": "user_id", "title": "metadata.title"}
+
+
+def test_an_object_is_a_field_only_if_a_mapping_says_so_and_is_named_among_what_is_not_read():
+    payload = {"text": "x", "source": {"file": "a.md"}, "title": "T", "mood": 1, "metadata": {"line": 3}}
+    names = names_of(None)
+    memory, problems = memory_of_payload("1", "x", payload, names)
+    assert (memory.title, memory.source_ref, problems) == ("T", None, [])
+    assert unread_note(unread(payload, names)) == "not read: source, mood, metadata.line; a mapping can take them"
+    assert memory_of_payload("1", "x", payload, names_of({"source_ref": "source.file"}))[0].source_ref == "a.md"
+
+
+@given(st.dictionaries(FIELDS | st.just("metadata.title"), JSON, max_size=6), st.booleans())
+def test_the_fields_that_are_found_at_once_are_those_found_one_by_one(payload: dict[str, Any], mapped: bool) -> None:
+    names = names_of({"title": "metadata.title"} if mapped else None)
+    paths, values = found_values(payload, names)
+    assert paths == {field: path for field in OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None}
+    assert {field: values[field] for field in paths} == {field: names.value(payload, field) for field in paths}
+
+
+PAYLOADS = st.dictionaries(
+    FIELDS | st.sampled_from(["metadata.title", "meta", "is_deleted", "other"]), JSON, max_size=6
+)
+
+
+@given(st.lists(PAYLOADS | PAYLOADS.map(lambda inner: {"title": "t", "metadata": inner}), min_size=2, max_size=6))
+def test_a_layout_found_for_one_payload_holds_for_no_other(payloads: list[dict[str, Any]]) -> None:
+    shared = names_of(None)
+    for payload in payloads:
+        alone = names_of(None)
+        assert found_values(payload, shared) == found_values(payload, alone)
+        assert unread(payload, shared) == unread(payload, alone)
