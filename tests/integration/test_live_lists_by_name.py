@@ -1,12 +1,20 @@
-"""Live lists by name: which of them a gather asks for, who answered each, and that none of them is ever computed as ours."""
+"""Live lists: which are asked for, who answered, scores that are no cosines, and memories that are valid for a time."""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import chromadb
+import numpy as np
 import pytest
+from qdrant_client import QdrantClient
+from qdrant_client import models as qdrant
 
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.engine_check import compare_fusions
@@ -15,15 +23,17 @@ from cems_workbench.analysis.what_if import approximated
 from cems_workbench.analysis.why.regather import list_ranks
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.connecting import take_snapshot
+from cems_workbench.jobs.connecting import SnapshotReport, take_snapshot
 from cems_workbench.jobs.query_set_evidence import require_answered
 from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.pipeline.list_provenance import OWN, answered_by, answered_lists
+from cems_workbench.pipeline.list_provenance import OWN, answered_by, answered_lists, score_meaning
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Relation
+from cems_workbench.sources.address import Address, parse
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import (
     NO_TRIAL,
     EngineHit,
@@ -188,3 +198,215 @@ def test_a_live_list_is_not_computed_for_why_or_for_an_edit(resources: Resources
     assert (ids(after, "sparse:0"), ids(after, "source_hybrid:0")) == ("cb", "dca")
     said = approximated(edit, evidence)
     assert any(line.startswith("A running system answered vector:0, sparse:0, source_hybrid:0:") for line in said)
+
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+UNIT = [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.6, 0.8], [-1.0, 0.0, 0.0]]
+UNEVEN = [[0.5, 0.0, 0.0], [6.0, 8.0, 0.0], [0.0, 0.6, 0.8], [-2.0, 0.0, 0.0]]
+COSINES = {"m0": 1.0, "m1": 0.6, "m2": 0.0, "m3": -1.0}
+TEXTS = ["one text", "two texts", "three texts", "four texts", "five texts"]
+DISTANCES = with_values(
+    PipelineConfig(),
+    {"lists.answered_by": "source", "rerank.backend": "none", "judge.backend": "none", "filter.min_score": None},
+)
+
+
+class Along(Counting):
+    """An embedder whose query is the first axis."""
+
+    def encode_query(self, text: str) -> Any:
+        return np.array([1, 0, 0], np.float32)
+
+
+@pytest.fixture
+def connected(tmp_path: Path) -> Iterator[Callable[[Address], tuple[Resources, SnapshotReport]]]:
+    stores: list[Store] = []
+
+    def connect(address: Address) -> tuple[Resources, SnapshotReport]:
+        stores.append(Store.open(tmp_path / f"store{len(stores)}"))
+        with closing(open_source(address)) as source:
+            report = take_snapshot(stores[-1], source, NOW, secret_from=address.secret_from)
+        stores[-1].sources.name_embedder(report.source_id, "counting", "counting")
+        resources = Resources(stores[-1], Along(), Servers("", "", "", None, None, None))
+        resources.know_address(address)
+        return resources, report
+
+    yield connect
+    for each in stores:
+        each.close()
+
+
+Connect = Callable[[Address], tuple[Resources, SnapshotReport]]
+
+
+def chroma(folder: Path, space: str, vectors: list[list[float]]) -> Address:
+    made = chromadb.PersistentClient(str(folder)).create_collection(
+        "notes",
+        embedding_function=None,
+        configuration={"hnsw": {"space": space}},  # type: ignore[arg-type]
+    )
+    ids = [f"m{i}" for i in range(len(vectors))]
+    made.add(ids=ids, embeddings=vectors, documents=TEXTS[: len(vectors)])  # type: ignore[arg-type]
+    return parse(f"chroma:{folder}/notes", {})
+
+
+def scores(evidence: Evidence) -> dict[str, float]:
+    (found,) = [ranked for ranked in evidence.lists if ranked.name == "vector:0"]
+    return {hit.memory_id: hit.score for hit in found.hits}
+
+
+def warnings(evidence: Evidence) -> list[str]:
+    return [line for line in evidence.notes["warnings"].get("lists", []) if line.startswith("vector:0")]
+
+
+@pytest.mark.parametrize("space", ["l2", "ip", "cosine"])
+def test_lists_of_chroma_are_cosines_of_unit_vectors_in_every_space(
+    space: str, connected: Connect, tmp_path: Path
+) -> None:
+    resources, report = connected(chroma(tmp_path / "db", space, UNIT))
+    evidence = gather(Request("a query"), DISTANCES, resources)
+    assert scores(evidence) == pytest.approx(COSINES, abs=1e-6) and warnings(evidence) == []
+    assert any("given as cosines" in line for line in report.lines) == (space != "cosine")
+    assert any(line.startswith("the engine's scores, vector: distance: ") for line in report.lines)
+    meaning = score_meaning(evidence.notes, "vector:0")
+    assert meaning.startswith(f"Chroma, space {space}") and meaning.endswith(" Shown here as a cosine.")
+    cut = with_values(DISTANCES, {"threshold.mode": "fixed", "threshold.fixed": 0.5})
+    assert {result.memory_id for result in replay(evidence, cut).results} == {"m0", "m1"}
+
+
+def test_distances_to_vectors_of_other_lengths_stay_and_every_list_says_what_it_is(
+    connected: Connect, tmp_path: Path
+) -> None:
+    resources, report = connected(chroma(tmp_path / "db", "l2", UNEVEN))
+    found = [line for line in report.lines if "lengths 0.5 to 10" in line]
+    assert len(found) == 1 and "thresholds on a cosine do not apply" in found[0]
+    evidence = gather(Request("a query"), DISTANCES, resources)
+    expected = {f"m{i}": -float(np.linalg.norm(np.array(each) - [1, 0, 0])) for i, each in enumerate(UNEVEN)}
+    assert scores(evidence) == pytest.approx(expected, abs=1e-5)
+    assert evidence.notes["engine"]["lists"]["vector:0"]["scale"] == "negated_distance"
+    cut = with_values(DISTANCES, {"threshold.mode": "fixed", "threshold.fixed": 0.5})
+    assert len(replay(evidence, cut).results) == 4
+    own = gather(Request("a query"), with_values(DISTANCES, {"lists.answered_by": "workbench"}), resources)
+    assert scores(own) == pytest.approx(COSINES, abs=1e-6)
+    assert warnings(own) == [
+        "vector:0: by cosine; the source compares by Euclidean distance and its vectors have lengths 0.5 to 10, so its own order is "
+        "another (lists.answered_by: source)"
+    ]
+
+
+def test_inner_products_of_qdrant_stay_products_of_vectors_of_other_lengths(connected: Connect, tmp_path: Path) -> None:
+    client = QdrantClient(path=str(tmp_path / "db"))
+    client.create_collection("notes", vectors_config=qdrant.VectorParams(size=3, distance=qdrant.Distance.DOT))
+    points = [qdrant.PointStruct(id=i, vector=each, payload={"text": TEXTS[i]}) for i, each in enumerate(UNEVEN)]
+    client.upsert("notes", points)
+    client.close()
+    resources, _ = connected(parse(f"qdrant:{tmp_path}/db#notes", {}))
+    evidence = gather(Request("a query"), DISTANCES, resources)
+    assert scores(evidence) == pytest.approx({"1": 6.0, "0": 0.5, "2": 0.0, "3": -2.0}, abs=1e-6)
+    assert evidence.notes["engine"]["lists"]["vector:0"]["scale"] == "product"
+
+
+def test_vectors_of_zeros_are_counted_and_in_no_live_list(connected: Connect, tmp_path: Path) -> None:
+    resources, report = connected(chroma(tmp_path / "db", "l2", [*UNIT, [0.0, 0.0, 0.0]]))
+    assert (report.lengths.count, report.lengths.zeros, report.lengths.unit) == (5, 1, True)
+    assert any(line.startswith("1 with a vector of zeros, which has no cosine") for line in report.lines)
+    evidence = gather(Request("a query"), DISTANCES, resources)
+    assert scores(evidence) == pytest.approx(COSINES, abs=1e-6)
+    assert warnings(evidence) == ["vector:0: 1 hit has a vector of zeros, and no cosine: left out"]
+
+
+@pytest.fixture
+def valid_store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+def put(folder: Path, payloads: dict[int, dict[str, Any]]) -> Address:
+    """Write rows into a collection of Qdrant, made if it is not there; its address."""
+    client = QdrantClient(path=str(folder))
+    if not client.collection_exists("c"):
+        client.create_collection("c", vectors_config=qdrant.VectorParams(size=2, distance=qdrant.Distance.COSINE))
+    points = [
+        qdrant.PointStruct(id=str(uuid.UUID(int=n)), vector=[1.0, float(n)], payload=payload)
+        for n, payload in payloads.items()
+    ]
+    client.upsert("c", points)
+    client.close()
+    return parse(f"qdrant:{folder}#c", {})
+
+
+def connected_valid(valid_store: Store, address: Address) -> SnapshotReport:
+    source = open_source(address)
+    try:
+        return take_snapshot(valid_store, source, NOW)
+    finally:
+        source.close()
+
+
+def name(n: int) -> str:
+    return str(uuid.UUID(int=n))
+
+
+def test_expiration_date_is_the_last_valid_day(valid_store: Store, tmp_path: Path) -> None:
+    rows = {
+        1: {"data": "past", "user_id": "ann", "expiration_date": "2026-11-27"},
+        2: {"data": "today", "user_id": "ann", "expiration_date": "2026-11-28"},
+        3: {"data": "always", "user_id": "ann"},
+        4: {"data": "no date", "user_id": "ann", "expiration_date": "soon"},
+    }
+    report = connected_valid(valid_store, put(tmp_path / "q", rows))
+    found = valid_store.memories.read()
+    assert found[name(1)].valid_until == datetime(2026, 11, 28, tzinfo=UTC)
+    assert [found[name(n)].expired(NOW) for n in (1, 2, 3, 4)] == [True, False, False, False]
+    assert any(line.startswith("1 expired there") for line in report.lines)
+    assert [(problem.memory_id, problem.field) for problem in report.problems] == [(name(4), "expiration_date")]
+
+
+def test_superseded_and_inactive_memories_keep_their_edge_and_their_end(valid_store: Store, tmp_path: Path) -> None:
+    rows = {
+        1: {
+            "content": "port 5432",
+            "original_id": "ctx-1",
+            "is_active": False,
+            "superseded_by": "ctx-2",
+            "superseded_at": "2026-05-01T00:00:00Z",
+        },
+        2: {"content": "port 5433", "original_id": "ctx-2", "is_active": True, "superseded_by": None},
+        3: {"content": "old", "original_id": "ctx-3", "is_active": False, "updated_at": "2026-04-01T00:00:00Z"},
+        4: {"content": "dangling", "original_id": "ctx-4", "superseded_by": "ctx-9"},
+    }
+    connected_valid(valid_store, put(tmp_path / "q", rows))
+    assert valid_store.relations.read() == [Relation(name(2), name(1), "supersedes")]
+    found = valid_store.memories.read()
+    assert found[name(1)].valid_until == datetime(2026, 5, 1, tzinfo=UTC)
+    assert found[name(3)].valid_until == datetime(2026, 4, 1, tzinfo=UTC)
+    assert found[name(2)].valid_until is None and found[name(4)].valid_until is None
+
+
+def test_deleted_there_is_deleted_here_until_somebody_restores_it(valid_store: Store, tmp_path: Path) -> None:
+    rows = {1: {"text": "kept"}, 2: {"text": "gone", "is_deleted": True}}
+    report = connected_valid(valid_store, put(tmp_path / "q", rows))
+    assert set(valid_store.memories.read()) == {name(1)}
+    assert any(line.startswith("1 deleted there") for line in report.lines)
+    assert valid_store.memories.restore(name(2))
+    connected_valid(valid_store, put(tmp_path / "q", {1: {"text": "kept, changed"}}))
+    assert set(valid_store.memories.read()) == {name(1), name(2)}, "an unchanged row does not undo the restoring"
+    connected_valid(valid_store, put(tmp_path / "q", {1: {"text": "kept", "is_deleted": True}}))
+    assert set(valid_store.memories.read()) == {name(2)}
+    connected_valid(valid_store, put(tmp_path / "q", {1: {"text": "kept", "is_deleted": False}}))
+    assert set(valid_store.memories.read()) == {name(1), name(2)}
+
+
+def test_facts_of_graphiti_hold_between_valid_at_and_invalid_at(valid_store: Store, tmp_path: Path) -> None:
+    rows = {
+        1: {"fact": "x", "text": "a", "valid_at": "2026-01-01", "invalid_at": "2026-02-01", "expired_at": "2026-03-01"},
+        2: {"text": "b", "valid_at": "2026-01-01", "expired_at": "2026-03-01"},
+        3: {"text": "c", "valid_at": "2026-03-01", "invalid_at": "2026-02-01"},
+    }
+    report = connected_valid(valid_store, put(tmp_path / "q", rows))
+    found = valid_store.memories.read()
+    assert [found[name(n)].valid_until and found[name(n)].valid_until.month for n in (1, 2, 3)] == [2, 3, None]
+    assert all(found[name(n)].valid_from is not None for n in (1, 2, 3))
+    assert [(problem.field, problem.reason) for problem in report.problems] == [
+        ("invalid_at", "is before the memory is valid")
+    ]

@@ -192,7 +192,7 @@ def test_a_pair_is_proposed_once_later_first_and_never_if_stored_or_decided(rows
         assert older.created_at < newer.created_at and edge.days > 0
         assert newer.project is None or older.project in (None, newer.project)
         assert newer.session is None or older.session != newer.session
-        for memory, spans in ((newer, edge.newer_spans), (older, edge.older_spans)):
+        for memory, spans in ((newer, edge.signals.newer_spans), (older, edge.signals.older_spans)):
             assert all(0 <= span.start < span.end <= len(memory.content) for span in spans)
     assert [edge.score for edge in found.edges] == sorted((edge.score for edge in found.edges), reverse=True)
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import configs
+from strategies import configs, evidences
 
-from benchmarks.synthetic_queries import evidences, fusion_only, planted
+from benchmarks.synthetic_queries import evidences as planted_evidences
+from benchmarks.synthetic_queries import fusion_only, planted
 from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, ParameterSweep, line_kind
 from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
 from cems_workbench.analysis.why.counterfactual import searched_specs
@@ -52,7 +53,7 @@ QUERIES, TRIALS = 40, 10
 @cache
 def batch() -> LabelledBatch:
     best = fusion_only({"lists.vector.weight": 2.5, "fusion.score_blend": 0.0})
-    return planted(evidences(QUERIES, lists=2, hits=8), best, noise=0.2)
+    return planted(planted_evidences(QUERIES, lists=2, hits=8), best, noise=0.2)
 
 
 def scorer() -> BatchScorer:

@@ -15,9 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.cli import options
-from cems_workbench.cli.next_command import request_options, say_next
 from cems_workbench.cli.options import _layout, print_table, progress_bar
-from cems_workbench.cli.terminal import ProgressLines, literal, progress_lines, put_json, say_wrapped
+from cems_workbench.cli.terminal import (
+    ProgressLines,
+    literal,
+    progress_lines,
+    put_json,
+    request_options,
+    say_next,
+    say_wrapped,
+)
 from cems_workbench.command_words import command_line, program, words_of
 from cems_workbench.pipeline.gather import Request
 

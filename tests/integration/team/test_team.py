@@ -1,4 +1,4 @@
-"""A team's database: what several stores share, what happens while it is away, and what is never said of it."""
+"""A team's database: what several stores share, what happens while it is away or falls, and what is never said of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import duckdb
 import psycopg
 import pytest
 
+from benchmarks.team import measured
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
@@ -20,7 +21,7 @@ from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, TABLES
+from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, TABLES, TeamAwayError
 from tests.integration.postgres_server import Server
 from tests.integration.team.conftest import PASSWORD
 from workbench_team import postgres
@@ -360,3 +361,32 @@ def test_of_two_states_of_one_label_the_later_stands_and_another_query_of_that_i
 def test_without_a_team_there_is_nothing_to_push_to(empty_store: Path) -> None:
     with Store.open(empty_store) as store, pytest.raises(InputError, match="CEMS_WORKBENCH_TEAM"):
         store.push()
+
+
+def test_a_database_that_falls_while_eight_people_label_loses_and_doubles_nothing(team, server, tmp_path):
+    outcome = measured(96, 2, 8, 0, server, tmp_path, team, kill=False)
+    assert (outcome.labels, outcome.lost, outcome.doubled, outcome.unconfirmed) == (96, 0, 0, 0), outcome
+    assert len(outcome.restarts) == 1
+
+
+def test_a_change_that_a_crash_lost_is_not_taken_for_stored_though_its_number_is_another_ones_now(team, server):
+    """A number that was not on disk yet is given again after a crash, and what became of it is told of the other one."""
+    first, others = PostgresTables(team), PostgresTables(team)
+
+    def last(tables: PostgresTables) -> int:
+        with tables.transaction() as session:
+            return int(session.rows("SELECT pg_current_xact_id()::text")[0][0])
+
+    def put(number: int) -> None:
+        with first.transaction(of="Ann") as session:
+            session.change("INSERT INTO label_claims VALUES ('Ann', 'q', 'm', localtimestamp)")
+            server.restart("immediate")
+            while last(others) < number:
+                pass
+
+    with pytest.raises(TeamAwayError):
+        put(last(others) + 1)
+    with others.reading() as session:
+        assert session.rows("SELECT * FROM label_claims") == []
+    for tables in (first, others):
+        tables.close()

@@ -379,9 +379,10 @@ def test_the_example_of_the_plan_rank_11_overtakes_rank_1_that_the_reranker_like
     rows = stage("rerank", evidence({"vector": hits}, model=scores), changes).rows
     found = overtaking(rows, RerankConfig())
     assert found is not None
-    assert (found.rank, found.unit, found.first_unit) == (11, 0.6, 0.9)
-    assert found.score == pytest.approx(0.4 / 71 + 0.6 * 0.6)
-    assert found.first_at_most == pytest.approx(0.75 / 61 + 0.25)
+    passed, first = found
+    assert (passed.rank, passed.unit, first.unit) == (11, 0.6, 0.9)
+    assert passed.score == pytest.approx(0.4 / 71 + 0.6 * 0.6)
+    assert first.at_most == pytest.approx(0.75 / 61 + 0.25)
     assert overtaking(rows, RerankConfig(combine="replace")) is None
     assert overtaking(rows, RerankConfig(retrieval_score="inverse_rank")) is None
     assert overtaking([row for row in rows if row.rank_before <= 10], RerankConfig()) is None

@@ -24,8 +24,8 @@ from cems_workbench.sources.rows import (
     usable_vector,
 )
 from cems_workbench.sources.source import SourceError
-from workbench_stores.langgraph_value import embedded_text
-from workbench_stores.sparse_bm25 import document_vector, query_vector, reproduced
+from workbench_stores.mapping import embedded_text
+from workbench_stores.qdrant import document_vector, query_vector, reproduced
 
 ADDRESS = parse("chroma:/somewhere/notes", {})
 

@@ -20,7 +20,7 @@ from cems_workbench.sources.source import EngineQuery, Source, TakenMemory
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader
 from workbench_stores.sqlite.schema import Schema, read_schema
-from workbench_stores.sqlite.vectors import distances
+from workbench_stores.sqlite.vec0 import distances
 
 VECTORS = np.random.default_rng(0).standard_normal((20, 8)).astype(np.float32)
 
