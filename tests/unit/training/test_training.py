@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import dialogues, papers, speakers
-from training.groups import MIX, POOL, SIZE, Groups, by_overlap, holds, steps, window
-from training.passages import Corpus, Passage, Question, sentence_bounds, taken, untokenised
-from training.speakers import NAMES, renamed
+from training.groups import MIX, POOL, SIZE, Groups, steps, window
+from training.passages import Corpus, Passage, Question, sentence_bounds
+from training.speakers import NAMES
 
 
 def write(path: Path, value: Any) -> None:
@@ -80,11 +80,6 @@ def test_of_a_meetings_short_span_the_turn_that_says_the_summary_comes_first(tmp
     assert questions == [("What did Designer think of the price?", (2, 0, 1), ())]
 
 
-def test_a_folder_without_the_data_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no dat/\*\.json in"):
-        list(dialogues.friendsqa(tmp_path))
-
-
 def test_a_question_and_a_conclusion_ask_for_the_abstract_without_it(tmp_path: Path) -> None:
     row = {
         "QUESTION": "Is tea warm?",
@@ -127,20 +122,6 @@ def test_a_trial_is_asked_by_title_conclusion_and_comparison_but_its_body_is_not
     assert "green tea" in finding.lower() and "sleep time" in finding.lower() and read == (0, 1, 2, 3, 4)
 
 
-def test_a_summary_asks_for_the_whole_and_a_title_for_the_rest(tmp_path: Path) -> None:
-    row = {"title": "On cups", "source": ["Cups hold tea.", " "], "target": ["We show that cups hold.", "Cups."]}
-    write(tmp_path / "SciTLDR-Data/SciTLDR-A/train.jsonl", json.dumps(row) + "\n")
-    ((paper, asked),) = papers.scitldr(tmp_path)
-    assert paper.sentences == ("On cups", "Cups hold tea.")
-    assert asked == [("On cups", (1,), ()), ("We show that cups hold.", (0, 1), ())]
-
-
-def test_at_most_so_many_passages_of_each_source_are_taken_from_all_over() -> None:
-    rows = [(Passage("amazon", (f"{n}",)), []) for n in range(10)] + [(Passage("reddit", ("x",)), [])]
-    assert [p.sentences[0] for p, _ in taken(rows, 3)] == ["3", "6", "9", "x"]
-    assert taken(rows, None) == rows
-
-
 @pytest.fixture(scope="module")
 def groups() -> Groups:
     scenes = [
@@ -170,14 +151,6 @@ def test_a_dialogues_people_have_the_same_names_in_question_and_turns(groups: Gr
         assert len({text.partition(":")[0] for text in drawn.texts}) <= 2
 
 
-def test_titles_stand_in_all_abstracts_of_a_group_or_in_none(groups: Groups) -> None:
-    for number in range(4, 10):
-        drawn = groups.draw(0, number)
-        assert drawn.answered and len(drawn.texts) == 5
-        assert {text.startswith("Title") for text in drawn.texts} == {number % 2 == 0}
-        assert f"Trial {number - 4} " in drawn.texts[0]
-
-
 def test_the_kinds_come_in_their_shares_and_every_question_of_a_kind_in_turn(groups: Groups) -> None:
     batches = list(islice(steps(groups, 16, seed=1), POOL // 16))
     asked = [group.query for batch in batches for group in batch]
@@ -186,22 +159,6 @@ def test_the_kinds_come_in_their_shares_and_every_question_of_a_kind_in_turn(gro
     counts = [sum(f"thing{n}," in query for query in dialogue) for n in range(4)]
     assert max(counts) - min(counts) <= 1
     assert [group.query for group in next(steps(groups, 16, seed=1))] == asked[:16]
-
-
-def test_without_dialogues_and_papers_all_is_of_the_other_kind() -> None:
-    corpus = Corpus((Passage("amazon", ("I bought a lamp.",)),), (Question("what?", 0, (0,), ()),))
-    assert Groups(corpus, np.zeros((1, 1), np.int32), 1).by_kind() == {"page": [0]}
-
-
-def test_texts_with_most_of_the_querys_words_come_first() -> None:
-    texts = ["nothing here", "the boat sank", "which boat did Ada sell"]
-    assert by_overlap("Did Ada sell the boat?", texts, random.Random(0)) == texts[::-1]
-
-
-def test_whole_names_are_replaced_once_and_longer_ones_first() -> None:
-    names = {"Ada": "Bo", "Bo": "Ada", "Project Manager": "Cleo", "Dr. K.": "Di"}
-    assert renamed("Ada, Bo's Adam met Project Manager and Dr. K.", names) == "Bo, Ada's Adam met Cleo and Di"
-    assert renamed("Ada", {}) == "Ada"
 
 
 SENTENCES = tuple(f"I put item {i} on shelf number {i} and wrote it down." for i in range(9))
@@ -220,21 +177,21 @@ def corpus() -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Groups:
+def few() -> Groups:
     subject = corpus()
     rows = [[(question.passage + shift) % 40 for shift in range(30)] for question in subject.questions]
     return Groups(subject, np.array(rows, np.int32), seed=7)
 
 
-def test_the_same_seed_epoch_and_question_draw_the_same_group(drawn: Groups) -> None:
-    assert [drawn.draw(0, n) for n in range(41)] == [drawn.draw(0, n) for n in range(41)]
-    assert [drawn.draw(0, n) for n in range(41)] != [drawn.draw(1, n) for n in range(41)]
+def test_the_same_seed_epoch_and_question_draw_the_same_group(few: Groups) -> None:
+    assert [few.draw(0, n) for n in range(41)] == [few.draw(0, n) for n in range(41)]
+    assert [few.draw(0, n) for n in range(41)] != [few.draw(1, n) for n in range(41)]
 
 
-def test_the_first_text_answers_and_no_other_holds_the_answer(drawn: Groups) -> None:
+def test_the_first_text_answers_and_no_other_holds_the_answer(few: Groups) -> None:
     for epoch in range(6):
         for number in range(40):
-            drawn = drawn.draw(epoch, number)
+            drawn = few.draw(epoch, number)
             assert 2 <= len(drawn.texts) == len(set(drawn.texts)) <= SIZE
             answer = f"thing{number} item 4 on shelf number 4"
             if drawn.answered and drawn.query.startswith("Where did") and "item 4" in drawn.query:
@@ -242,15 +199,8 @@ def test_the_first_text_answers_and_no_other_holds_the_answer(drawn: Groups) -> 
                 assert not any(answer in text for text in drawn.texts[1:])
 
 
-def test_a_question_without_an_answer_has_no_answering_text(drawn: Groups) -> None:
-    for epoch in range(20):
-        drawn = drawn.draw(epoch, 40)
-        made_from_the_passage = drawn.query != "who knows?" and "who knows" not in drawn.query
-        assert made_from_the_passage or not drawn.answered
-
-
-def test_some_groups_have_no_answer_and_most_have(drawn: Groups) -> None:
-    answered = [drawn.draw(epoch, n).answered for epoch in range(10) for n in range(40)]
+def test_some_groups_have_no_answer_and_most_have(few: Groups) -> None:
+    answered = [few.draw(epoch, n).answered for epoch in range(10) for n in range(40)]
     assert 0.8 < float(np.mean(answered)) < 1.0
 
 
@@ -265,21 +215,12 @@ def test_a_window_is_a_run_of_sentences_around_its_own_and_without_what_is_avoid
     assert len(text) <= max(aim, len(SENTENCES[at]))
 
 
-def test_short_answers_are_not_looked_for() -> None:
-    assert holds("It was Kyiv.", ["kyiv"])
-    assert not holds("It was 7 of 9.", ["7"])
-
-
 @given(st.text(st.sampled_from('ab .?!"A1'), max_size=900))
 def test_sentences_cover_every_word_in_order(text: str) -> None:
     bounds = sentence_bounds(text)
     assert "".join(text[a:b] for a, b in bounds).split() == text.split() or not text.strip()
     assert all(a < b for a, b in bounds)
     assert all(left[1] <= right[0] for left, right in itertools.pairwise(bounds))
-
-
-def test_clapnqs_tokens_are_written_as_a_person_writes_them() -> None:
-    assert untokenised("it 's a `` test '' , is n't it ?") == "it's a \" test \", isn't it?"
 
 
 def test_the_person_of_a_question_gets_the_speakers_name() -> None:
@@ -295,25 +236,6 @@ def test_a_turn_begins_with_its_speaker_and_keeps_what_was_said() -> None:
         assert turn.startswith("Mia: ") and "I moved to Porto." in turn
 
 
-def test_ones_own_question_says_i() -> None:
-    asked = "Where does the reviewer keep the user's bike, and is this person glad?"
-    assert speakers.in_first_person(asked) == "Where do I keep my bike, and am I glad?"
-
-
-def test_asking_back_is_the_other_persons_turn_and_speaks_to_the_first() -> None:
-    turn = speakers.asked_back("Where does Mia keep her bike?", "Mia", "Theo", random.Random(0))
-    assert turn.startswith("Theo: ")
-    assert "do you keep your bike" in turn
-
-
-def test_a_reaction_is_the_other_persons_and_holds_a_word_of_the_question_or_none() -> None:
-    turns = {
-        speakers.reaction("Where does Mia keep the bike?", "Mia", "Theo", random.Random(seed)) for seed in range(40)
-    }
-    assert all(turn.startswith("Theo: ") for turn in turns)
-    assert any("bike" in turn or "keep" in turn for turn in turns)
-
-
 @pytest.mark.parametrize(
     ("statement", "part"),
     [
@@ -325,8 +247,3 @@ def test_a_first_person_statement_is_turned_into_a_question(statement: str, part
     made = {speakers.question_from(statement, "Mia", random.Random(seed)) for seed in range(30)}
     assert any(question and part in question for question in made)
     assert all(question and question.endswith("?") for question in made)
-
-
-@pytest.mark.parametrize("statement", ["The kettle is new.", "I am glad.", "I bought it.", ""])
-def test_what_states_no_deed_makes_no_question(statement: str) -> None:
-    assert speakers.question_from(statement, "Mia", random.Random(0)) is None
