@@ -15,14 +15,12 @@ from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, p
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
-from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
+from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.judge_calibration import JudgeAgreement, relevance_sources
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
 from cems_workbench.evaluation.report import markdown_report
-from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.ui.evaluate.compare import remarks as page_remarks
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
 
@@ -99,22 +97,6 @@ def test_the_cost_counts_calls_of_the_language_model_and_pairs_that_the_reranker
     assert evaluate(batch, head, MEASURES).cost == cost | {"reranked": 4 * 3.0}  # q4 found nothing
     few = with_values(head, {"rerank.skip_if_few": True, "assembly.limit": 10})
     assert evaluate(batch, few, MEASURES).cost["reranked"] == 0.0
-
-
-def test_page_command_and_report_say_alike_how_many_queries_took_results_from_the_cache() -> None:
-    notes = {"q1": {"rerank_scores": {"scored": 1, "cached": 2}}, "q2": {"rerank_scores": {"scored": 3, "cached": 0}}}
-    gathered = {qid: replace(one, notes=notes.get(qid, {})) for qid, one in evidences().items()}
-    header = Header("small", "store1", 1, "minilm", "", "")
-    read = EvidenceSet(Path(), header, tuple(QUERIES), tuple(JUDGMENTS), gathered, "hash", True, 1.0)
-    of_file = labelled(read, agreed(JUDGMENTS, None))
-    evaluation = evaluate(of_file.batch, AS_LISTED, MEASURES)
-    words = "1 of 5 queries with model results from the cache"
-    assert evaluation.from_cache == words
-    assert words in evaluation.spent
-    assert any(words in line for line in page_remarks([evaluation.figures]))
-    assert words in markdown_report(compare([evaluation]), "set", "hash")
-    cold = evaluate(LabelledBatch(QUERIES, evidences(), agreed_grades(JUDGMENTS), 0.25), AS_LISTED, MEASURES)
-    assert "cache" not in cold.spent + markdown_report(compare([cold]), "set", "hash")
 
 
 def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> None:
@@ -255,13 +237,6 @@ def test_a_judge_that_ranked_is_marked_as_circular() -> None:
     batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1", judged={"a": 1.0})}, {"q1": {"a": 2}})
     view = relevance_sources(batch, evaluate(batch, config, MEASURES))
     assert any(line.startswith("circular: the judge a judge also ranked") for line in view.warnings)
-
-
-def test_a_judge_without_labels_is_not_in_the_table() -> None:
-    batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1")}, {"q1": {"a": 2}})
-    view = relevance_sources(batch, evaluate(batch, AS_LISTED, MEASURES))
-    assert [one.name for one in view.judges] == ["cosine ≥ 0.45", "people"]
-    assert "model judge labelled none of the results" in view.warnings
 
 
 def test_kappa_by_hand() -> None:

@@ -43,11 +43,6 @@ def test_gap_always_keeps_the_first(keep: int, expected: list[str]) -> None:
     assert kept(stage("gap", subject, {**ALONE, "gap.ratio": 0.9, "gap.keep": keep})) == expected
 
 
-def test_gap_of_zero_is_off() -> None:
-    subject = evidence({"vector": {"a": 0.8, "b": -0.2}})
-    assert kept(stage("gap", subject, {**ALONE, "gap.ratio": 0.0, "gap.keep": 0})) == ["a", "b"]
-
-
 def test_dedup_names_the_better_ranked_memory_it_duplicates() -> None:
     embeddings = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.95, math.sqrt(1 - 0.95**2)], "d": [0.0, 2.0]}
     dedup = stage("dedup", evidence({"vector": LIST}, embeddings=embeddings), DEDUP)
@@ -66,16 +61,6 @@ def test_a_duplicate_of_a_dropped_memory_is_kept_when_it_differs_from_the_kept()
     assert kept(dedup) == ["a", "c"]
 
 
-def test_ranks_close_after_dropping() -> None:
-    embeddings = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0], "d": [0.5, 0.5]}
-    assert column(stage("dedup", evidence({"vector": LIST}, embeddings=embeddings), DEDUP), "rank_out") == {
-        "a": 1,
-        "c": 2,
-        "d": 3,
-        "b": None,
-    }
-
-
 def test_a_memory_without_embedding_is_kept_with_a_warning() -> None:
     dedup = stage("dedup", evidence({"vector": LIST}, embeddings={"a": [1.0, 0.0], "b": [1.0, 0.0]}), DEDUP)
     assert kept(dedup) == ["a", "c", "d"]
@@ -87,11 +72,6 @@ def test_equal_vectors_are_duplicates_at_similarity_one() -> None:
     vector = [0.1, 0.2, 0.3]
     subject = evidence({"vector": LIST}, embeddings={key: list(vector) for key in LIST})
     assert kept(stage("dedup", subject, {**DEDUP, "dedup.similarity": 1.0})) == ["a"]
-
-
-def test_dedup_is_off_by_default() -> None:
-    subject = evidence({"vector": LIST}, embeddings={key: [1.0, 0.0] for key in LIST})
-    assert kept(stage("dedup", subject, ALONE)) == ["a", "b", "c", "d"]
 
 
 MMR: dict[str, Any] = {**ALONE, "assembly.strategy": "mmr"}

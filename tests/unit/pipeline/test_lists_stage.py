@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import column, configured, dropped, evidence, falling, kept, stage, trace, warned
+from cases import configured, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Variant, retrievers
@@ -16,7 +16,6 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_scores import VECTOR_SCALES, cosine_remarks
 from cems_workbench.pipeline.live_engine import order_note, own_scale_remarks, rescaled, scale_note
 from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, SearchRequest, added_lists
-from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
 from cems_workbench.store import Filter
 from cems_workbench.store.sources import VectorLengths
 
@@ -34,16 +33,8 @@ def test_minmax_maps_the_smallest_to_zero_and_the_largest_to_one() -> None:
     assert normalized("minmax", a=8.0, b=5.0, c=2.0) == {"a": 1.0, "b": 0.5, "c": 0.0}
 
 
-def test_minmax_of_equal_scores_is_one_for_all() -> None:
-    assert normalized("minmax", a=3.0, b=3.0) == {"a": 1.0, "b": 1.0}
-
-
 def test_saturating_is_s_over_one_plus_s() -> None:
     assert normalized("saturating", a=4.0, b=1.0, c=0.25) == pytest.approx({"a": 0.8, "b": 0.5, "c": 0.2}, abs=1e-15)
-
-
-def test_none_leaves_scores_alone() -> None:
-    assert normalized("none", a=8.0, b=5.5) == {"a": 8.0, "b": 5.5}
 
 
 def test_a_list_is_cut_to_its_depth_before_it_is_normalised() -> None:
@@ -174,24 +165,6 @@ def test_depth_is_the_largest_of_depth_coarse_fetch_and_oversampling(changes: di
     assert stage("lists", evidence({"vector": falling(12)}), changes).candidates_out == depth
 
 
-def test_empty_lists_are_no_error() -> None:
-    result = trace(evidence({"vector": {}, "lexical": {}}))
-    assert result.results == []
-    assert warned(result.stage("lists"), "vector is empty")
-
-
-def test_no_lists_at_all_give_an_empty_result() -> None:
-    result = trace(evidence({}))
-    assert result.results == []
-    assert result.tokens_used == 0
-    assert {stage.candidates_in for stage in result.stages} == {0}
-
-
-def test_score_is_the_best_list_score() -> None:
-    subject = evidence({"vector": {"a": 0.3}, "lexical": {"a": 4.0, "b": 8.0}})
-    assert column(stage("lists", subject), "score") == {"a": 0.5, "b": 1.0}
-
-
 def test_a_list_by_metadata_that_tells_nothing_apart_says_so_and_what_it_costs() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "access": {"a": 0.0, "b": 0.0}, "recency": {}})
     lists = stage("lists", subject, {"lists.access.enabled": True, "lists.recency.enabled": True})
@@ -226,8 +199,6 @@ def test_dates_of_lists_in_use_are_ranked_without_gaps() -> None:
     assert {row.memory_id for row in shallow.kept} == {"a"}
 
 
-TOP = "threshold.adaptive.max"
-FLOAT = {"threshold.adaptive.steps": "float"}
 DEFAULT_STEPS = [0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35]
 
 
@@ -270,35 +241,6 @@ def test_a_memory_cut_from_one_list_stays_through_another() -> None:
     assert [(entry.list, entry.kept) for entry in row.lists] == [("vector", False), ("lexical", True)]
 
 
-def test_the_thresholds_fall_to_the_minimum_itself() -> None:
-    """The seed's float loop ends at 0.4000000000000001 and never tests 0.35."""
-    assert adaptive_thresholds(configured().threshold) == DEFAULT_STEPS
-
-
-def test_an_uneven_step_still_ends_with_the_minimum() -> None:
-    config = configured({"threshold.adaptive.max": 0.7, "threshold.adaptive.step": 0.15}).threshold
-    assert adaptive_thresholds(config) == [0.7, 0.55, 0.4, 0.35]
-
-
-def test_float_steps_end_where_the_memory_agent_ends() -> None:
-    """MEMORY_AGENT.md, step 3, measured: 12 passes from 0.95 and 8 from 0.75, and the minimum 0.35 is never tried."""
-    visited = [adaptive_thresholds(configured(values).threshold) for values in ({**FLOAT, TOP: 0.95}, FLOAT)]
-    assert [(len(each), each[-1]) for each in visited] == [(12, 0.39999999999999963), (8, 0.39999999999999986)]
-    assert visited[0][:2] == [0.95, 0.8999999999999999]
-
-
-def test_a_threshold_may_be_of_any_scale() -> None:
-    subject = evidence({"lexical": {"a": 14.0, "b": 9.0}, "vector": {"c": -0.5, "d": -0.7}})
-    raw = {"lists.lexical.normalization": "none"}
-    assert kept(stage("threshold", subject, fixed(10.0, **raw))) == ["a"]
-    assert kept(stage("threshold", subject, fixed(-0.6, **raw))) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("maximum", [0.35, 0.2])
-def test_a_maximum_not_above_the_minimum_tries_the_minimum_alone(maximum: float) -> None:
-    assert adaptive_thresholds(configured({"threshold.adaptive.max": maximum}).threshold) == [0.35]
-
-
 def test_adaptive_stops_at_the_first_threshold_with_enough_memories() -> None:
     """int(5 · 0.8) = 4 memories: three reach 0.7, four reach 0.65."""
     subject = evidence({"vector": {"a": 0.9, "b": 0.72, "c": 0.7, "d": 0.65, "e": 0.6}})
@@ -308,12 +250,6 @@ def test_adaptive_stops_at_the_first_threshold_with_enough_memories() -> None:
     assert threshold.fields.search.counts == (1, 3, 4)
     assert threshold.fields.search.unique == 4
     assert kept(threshold) == ["a", "b", "c", "d"]
-
-
-def test_the_target_is_rounded_down() -> None:
-    """int(4 · 0.8) = 3."""
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.76, "d": 0.4}})
-    assert stage("threshold", subject, adaptive(4)).fields.search.final == 0.75
 
 
 def test_adaptive_reaches_the_minimum() -> None:

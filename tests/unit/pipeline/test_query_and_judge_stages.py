@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from cases import column, configured, evidence, kept, stage, trace, warned
@@ -70,14 +70,6 @@ def test_word_matching_does_not() -> None:
 )
 def test_signal_words(query: str, expected: set[str], matching: str) -> None:
     assert detectors(query, matching) == expected
-
-
-def test_detectors_can_be_off() -> None:
-    assert detect("how many", Detectors(enabled=False)) == ()
-
-
-def test_the_query_stage_has_no_candidates() -> None:
-    assert query_stage("x").rows == ()
 
 
 JUDGE = {"judge.backend": "auto"}
@@ -257,14 +249,6 @@ def test_restart_elasticsearch_is_hybrid_by_substring_and_vector_by_word() -> No
 def test_a_mode_that_is_set_decides_the_route(mode: str, query: str) -> None:
     found = intent(query, config(mode=mode))
     assert (found.route, found.reason) == (mode, f"mode is {mode}")
-
-
-def test_the_modes_are_those_tested_here() -> None:
-    assert set(get_args(QueryConfig.model_fields["mode"].annotation)) == {"auto", "vector", "hybrid"}
-
-
-def test_the_reason_says_that_no_llm_was_asked() -> None:
-    assert intent("redis", config()).reason == "simple, no reasoning; from the words, no LLM was asked"
 
 
 def probed(raw: list[float], scale: str, **settings: float) -> StrongSignal:

@@ -65,10 +65,6 @@ def test_minmax_runs_over_the_good_scores() -> None:
     assert found == {"a": 0.0, "b": 1.0, "c": 0.5, "d": 0.5}  # d failed: neutral
 
 
-def test_minmax_of_equal_scores_is_one() -> None:
-    assert units("minmax", a=3.0, b=3.0) == {"a": 1.0, "b": 1.0}
-
-
 def test_identity_is_clamped_and_flattens_negative_logits() -> None:
     assert units("identity", a=0.4, b=1.5, c=-9.0, d=-2.0) == {"a": 0.4, "b": 1.0, "c": 0.0, "d": 0.0}
 
@@ -262,17 +258,6 @@ def test_skip_if_few_reranks_nothing_at_the_result_limit() -> None:
     assert kept(skipped.stage("rerank")) == ["m01", "m02", "m03"]
     assert set(column(skipped.stage("rerank"), "unit").values()) == {None}
     assert kept(stage("rerank", subject, {**changes, "assembly.limit": 2})) == ["m03", "m02", "m01"]
-
-
-def test_skip_if_few_needs_no_scores() -> None:
-    subject = evidence({"vector": falling(2)})
-    assert trace(subject, {**REPLACE, "rerank.skip_if_few": True, "assembly.limit": 2}).needs == []
-
-
-def test_without_a_reranker_every_candidate_passes() -> None:
-    rerank = stage("rerank", evidence({"vector": falling(50)}))
-    assert rerank.candidates_out == 50
-    assert rerank.by_id["m07"].score == 1 / 67
 
 
 def test_health_names_what_makes_scores_doubtful() -> None:

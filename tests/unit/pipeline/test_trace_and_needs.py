@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +102,6 @@ def test_a_memory_can_be_followed_to_the_stage_that_lost_it() -> None:
     assert [row.kept for _, row in path] == [True] * 10 + [False]
 
 
-def test_survivors_of_a_stage_are_the_entrants_of_the_next() -> None:
-    changes = {"lists.vector.depth": 5, "filter.percentile": 20.0, "assembly.limit": 2}
-    stages = trace(evidence({"vector": falling(8)}), changes).stages[2:]
-    for earlier, later in pairwise(stages):
-        assert {row.memory_id for row in earlier.rows if row.kept} == set(later.by_id)
-
-
 def test_stages_are_timed_by_the_clock_that_is_handed_in_and_by_no_other() -> None:
     ticks = iter(range(100))
     timed = replay(evidence({"vector": falling(3)}), configured(), clock=lambda: next(ticks) / 1000)
@@ -123,10 +115,6 @@ def test_same_as_ignores_time_and_nothing_else() -> None:
     ticks = iter(range(100))
     assert trace(subject).same_as(replay(subject, configured(), clock=lambda: float(next(ticks))))
     assert not trace(subject).same_as(trace(subject, {"fusion.k": 61}))
-
-
-def test_evidence_of_the_same_parameters_needs_nothing() -> None:
-    assert trace(gathered(configured())).needs == []
 
 
 def test_a_bundle_without_a_record_of_its_gathering_needs_nothing() -> None:
