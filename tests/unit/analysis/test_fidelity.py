@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -207,17 +206,6 @@ def test_two_parameters_together_explain_what_one_does_not() -> None:
     assert replays.agreement(tuned) == joint.agreement
     perfect = Explanation(single.changes, agreement(there, there), 0.1)
     assert combined_changes(replays, config, perfect) is None
-
-
-def test_what_is_the_same_needs_no_explanation() -> None:
-    assert explanations(Replays(results_of(traced()), small()), CONFIG) == []
-
-
-def test_progress_counts_the_parameters() -> None:
-    seen: list[tuple[str, int, int]] = []
-    explanations(Replays(["f"], small()), CONFIG, lambda label, done, total: seen.append((label, done, total)))
-    assert seen[-1][1] == seen[-1][2] > 20
-    assert re.fullmatch("trying parameters", seen[0][0])
 
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}

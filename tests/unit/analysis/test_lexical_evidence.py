@@ -297,11 +297,6 @@ def test_blocks_give_the_same_and_say_how_far_they_are(monkeypatch: pytest.Monke
     assert said == [("comparing embeddings", 3, 4), ("comparing embeddings", 4, 4)]
 
 
-def test_nothing_to_rank_is_nothing_missed() -> None:
-    found = exact_ranking(np.array([1, 0], np.float32), ["bare"], embeddings)
-    assert (len(found), recall_at(found, [], 10).value) == (0, 1.0)
-
-
 def test_who_was_missed_is_named_with_rank_and_cosine() -> None:
     found = recall_at(ranking(0.9, 0.8, 0.7, 0.6), [("m1", 0.9), ("m3", 0.7), ("m4", 0.6)], 3)
     assert (found.k, found.found, found.value) == (3, 2, pytest.approx(2 / 3))
@@ -364,10 +359,6 @@ def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
     assert found.total == len(expected) > 10
     assert [pair[:2] for pair in found.pairs] == [(a, b) for _, a, b in expected[:10]]
     assert [pair[2] for pair in found.pairs] == pytest.approx([-score for score, _, _ in expected[:10]], abs=1e-6)
-
-
-def test_no_memories_have_no_near_pairs():
-    assert near_pairs([], np.empty((0, 3), np.float32), [], 0.9, 5).total == 0
 
 
 EXACT = ExactRanking(tuple("abcdef"), np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))

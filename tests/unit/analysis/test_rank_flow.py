@@ -140,11 +140,6 @@ def test_past_the_most_lists_the_fullest_are_drawn(monkeypatch: pytest.MonkeyPat
     assert flow.lists == ("vector",) and flow.lists_left_out == 1
 
 
-def test_no_candidate_gives_no_line() -> None:
-    flow = rank_flow(trace(evidence({})), 10, ["a"])
-    assert flow.lines == () and flow.unranked == ("a",)
-
-
 TWO_LISTS = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"c": 9.0, "d": 5.0}}
 SUBJECT = evidence(TWO_LISTS, memories={"d": {"priority": 2.5}})
 """Fused: c 1/63 + 1/61, a 1/61, then b and d 1/62 each; ties go by id. Adjusted by priority: d 2.5/62 leads, then c, a, b."""
@@ -263,19 +258,6 @@ def three_found(**more: object) -> Evidence:
 
 def beside(changes: dict[str, object], **more: object) -> Trace:
     return replay(three_found(**more), with_values(PipelineConfig(), changes))
-
-
-def test_a_cell_has_the_parts_of_the_score_with_base_and_bonus_separate() -> None:
-    bonus = {"fusion.top_rank_bonus.rank1": 0.05, "fusion.top_rank_bonus.rank2_3": 0.0}
-    row = side_by_side(beside(RRF | bonus)).rows[0]
-    assert (row.memory_id, row.title, row.first_words) == ("a", "title a", "Text of a")
-    parts = dict(row.cells["fusion"].parts)
-    assert parts["vector:0 base"] == pytest.approx(1 / 61)
-    assert parts["vector:0 top-rank bonus"] == pytest.approx(0.05)
-    assert parts["lexical:0 base"] == pytest.approx(1 / 61)
-    assert row.cells["fusion"].score == pytest.approx(sum(parts.values()))
-    assert (row.cells["vector:0"].rank, row.cells["lexical:0"].rank) == (1, 1)
-    assert dict(row.cells["vector:0"].parts) == {"raw": 0.9}
 
 
 @pytest.mark.parametrize(("ties", "counted"), [("ordinal", 62), ("dense", 61)])

@@ -36,16 +36,12 @@ from cems_workbench.analysis.support import (
     words_of,
 )
 from cems_workbench.analysis.text_evidence import idf
-from cems_workbench.analysis.why import explain
-from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError, ModelError
-from cems_workbench.mcp.queries import _candidate
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED
 from cems_workbench.pipeline.understanding import Asker
 from cems_workbench.records import Memory
-from cems_workbench.report.investigation import investigation_report
 from cems_workbench.store.relations import SupersedingEdge
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import terms_of
@@ -215,20 +211,6 @@ def test_sentence_names_what_a_memory_supersedes_too():
         "b is superseded by c (10 days later), which is below 2 in every list (best: 3rd in vector:0); it supersedes a, which is 1st."
     )
     assert standing_sentence(traced("ab", {}), "a") == ""
-
-
-def test_same_words_are_in_the_answer_the_report_and_mcp():
-    trace = traced("acb", {"a": ["b"]}, ages={"a": 10})
-    words = "superseded by b (9 days later), which is below 2 in every list (best: 3rd in vector:0)"
-    answer = Answer(trace)
-    assert answer.lines == (f"The first result, a, is {words}.",)
-    assert [row[4] for row in answer.tables[0].rows] == [words, None]
-    assert answer.to_json()["out_of_date"]["a"] == {"words": words, "stale": True, "superseded_by": "b"}
-    assert _candidate(trace, "a")["out_of_date"] == words and "out_of_date" not in _candidate(trace, "c")
-    found = explain("a", trace.evidence, trace.config)
-    assert found.standing == f"a is {words}."
-    report = investigation_report(found, trace, NOW)
-    assert f"<p>a is {words}.</p>" in report and f'<span class="tag">{words}</span>' in report
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.why import Counterfactual, LabelledSet, Why, explain
 from cems_workbench.analysis.why.counterfactual import Change
-from cems_workbench.analysis.why.first_fix import NOT_GATHERED, first_fix, standing_of
+from cems_workbench.analysis.why.first_fix import first_fix, standing_of
 from cems_workbench.analysis.why.side_effects import NDCG, LabelledEffect, SideEffects, side_effects
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import with_values
@@ -307,21 +307,6 @@ def test_sentence_says_first_that_every_fix_harms() -> None:
     assert doubtful.startswith(
         "No change that brings m into the first 10 is known to spare the judged queries; the least loss: "
     )
-
-
-def test_sentence_says_why_nothing_was_checked() -> None:
-    fix = first_fix("m", 10, [change("fusion.k", 0.1)], unchecked=NOT_GATHERED)
-    assert fix.sentence == "Fix: fusion.k = 2. m becomes 3rd; not checked on other queries: not gathered yet."
-    gathers = first_fix("m", 10, [change("query.mode", 1.0, gathers=True)], unchecked=NOT_GATHERED)
-    assert gathers.sentence == (
-        "Fix: query.mode = 2 (needs a new search). m becomes 3rd; not checked on other queries: each would need a new search."
-    )
-    assert first_fix("m", 10, []).sentence == "No fix was found: nothing that was tried brings m into the first 10."
-
-
-def test_words_that_are_searched_for_are_left_out_of_a_redacted_sentence() -> None:
-    fix = first_fix("m", 10, [change("expansion.backend", 1.0, gathers=True, terms=("secret",))])
-    assert "“secret”" in fix.sentence and "secret" not in fix.redacted.sentence
 
 
 def superseding(order: str, **memories: dict[str, Any]) -> Evidence:

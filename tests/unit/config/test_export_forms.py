@@ -16,17 +16,14 @@ from cems_workbench.config import (
     PipelineConfig,
     card_path,
     export_config,
-    file_name,
     import_config,
     load_config,
     preset,
-    preset_names,
     read_card,
     with_values,
 )
 from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
 from cems_workbench.errors import InputError
-from tests.thoroughly import THOROUGH, partly
 
 CARD = EvidenceCard(
     baseline="cems",
@@ -261,20 +258,6 @@ def test_a_card_is_read_back_and_a_bad_one_is_one_line(tmp_path: Path) -> None:
     path.write_text('{"baseline": 3}', encoding="utf-8")
     with pytest.raises(InputError, match=r"best\.card\.json: baseline: "):
         read_card(path)
-
-
-FORMS = ("yaml", "json", "toml", "python", "env", "reranker-env", "ace-env", "engram")
-
-
-@partly
-def test_every_preset_goes_to_every_form_and_back(subtests: pytest.Subtests) -> None:
-    for place, name in enumerate(preset_names()):
-        with subtests.test(name=name):
-            config = preset(name).config
-            # `make test` takes two forms of each preset, in turns.
-            for form in FORMS if THOROUGH else (FORMS[place % len(FORMS)], FORMS[(place + 3) % len(FORMS)]):
-                imported = import_config(export_config(config, form), config, source=file_name(config, form))
-                assert (imported.config, imported.changes, imported.warnings) == (config, [], [])
 
 
 def test_a_tuned_mem0_is_exported_as_constructor_and_search_arguments() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,7 +16,6 @@ import pytest
 from sets import AS_LISTED, NOW, OTHER_WAY, QUERIES
 
 from benchmarks.forged_evidence import FORGED, forge
-from cems_workbench.cli import main
 from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.evaluation import evidence_file, statistics
@@ -37,7 +33,6 @@ from cems_workbench.evaluation.evidence_file import (
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream, evaluate_stream
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.jobs import evaluation
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, replay
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import Store
@@ -526,53 +521,6 @@ def test_what_is_drawn_in_portions_is_what_is_drawn_at_once(monkeypatch: pytest.
     in_portions = statistics.bootstrap(values, 3), statistics.randomisation_test(differences, 5)
     for one, other in zip(at_once, in_portions, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return int(stopped.value.code or 0), *capsys.readouterr()
-
-    monkeypatch.setenv("COLUMNS", "160")
-    return run
-
-
-def test_commands_take_several_files(whole, tmp_path, command, monkeypatch):
-    parts = [write_stream(tmp_path / f"{i}.evidence", STREAM_QUERIES[i::2]) for i in range(2)]
-    configs = []
-    for config in (AS_LISTED, OTHER_WAY):
-        path = tmp_path / f"{config.name}.yaml"
-        path.write_text(dump_config(config), encoding="utf-8")
-        configs += ["--config", path]
-    run, run_of_whole = tmp_path / "run.txt", tmp_path / "whole.txt"
-    code, out, _ = command("evaluate", *parts, "--json", "--run-out", run)
-    of_parts = json.loads(out)["evaluations"][0]
-    of_whole = json.loads(command("evaluate", whole, "--json", "--run-out", run_of_whole)[1])["evaluations"][0]
-    assert code == 0
-    assert of_parts["per_query"] == of_whole["per_query"]
-    assert sorted(run.read_text().splitlines()) == sorted(run_of_whole.read_text().splitlines())
-    code, out, _ = command("compare", *parts, *configs, "--metric", "nDCG@10")
-    assert code == 0
-    assert "other_way against as_listed" in out
-    assert command("evaluate", *parts, "--compare-judges")[0] == 2
-    code, _, said = command("evaluate", parts[0], "nowhere")
-    assert code == 2
-    assert "nowhere: of several names each has to be an evidence file" in said
-    for files, page in ((parts, tmp_path / "parts.html"), ([whole], tmp_path / "whole.html")):
-        monkeypatch.setattr(evaluation, "MAX_QUERIES_IN_MEMORY", 10)
-        assert command("report", "compare", *files, *configs, "--out", page)[0] == 0
-    monkeypatch.undo()
-    command("report", "compare", whole, *configs, "--out", tmp_path / "read.html")
-    streamed, of_parts, read = (
-        re.sub(r"made</dt>.*?</dd>", "", (tmp_path / f"{name}.html").read_text("utf-8"))
-        for name in ("whole", "parts", "read")
-    )
-    assert streamed == read and read.count("grade 1") > 3 and "queries differ" in read
-    assert of_parts.count("grade 1") == read.count("grade 1") and "0.evidence and 1 more" in of_parts
 
 
 def one_line_of(read: Callable[[], object]) -> str:

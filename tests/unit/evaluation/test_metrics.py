@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sets import AS_LISTED, IDS, OTHER_WAY, evidence, evidence_file
 
 from cems_workbench.analysis.losses_of_set import losses_of
-from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig, parse_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion
@@ -21,8 +20,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare, significance, significantly_lower
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
-from cems_workbench.evaluation.grades import agreed_grades, query_statuses
-from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
+from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import coverage, mean_judged
 from cems_workbench.evaluation.metrics import (
     GradedRankings,
@@ -50,7 +48,6 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, Query
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.ui.evaluate.compare import risk_figure
 
 RANKING = ["x", "a", "b", "y", "c"]
@@ -511,44 +508,6 @@ def graded_batch(queries: int = 200) -> LabelledBatch:
 
 
 BATCH = graded_batch()
-
-
-@pytest.mark.parametrize("config", [AS_LISTED, OTHER_WAY])
-@pytest.mark.parametrize("grade", [1, 2, 3])
-def test_four_screens_have_one_hit_rate_one_ndcg_and_one_denominator(config, grade: int) -> None:  # type: ignore[no-untyped-def]
-    hit, ndcg = measures = parse_measures("hit@5 nDCG@10", grade)
-    said = evaluate(BATCH, config, measures, with_bounds=False)
-    counted = len(said.qids) - len(said.without_relevant)
-    assert 0 < counted < len(said.qids)
-    assert {summary.queries for summary in said.summaries} == {counted}
-
-    inspect = LabelledSet(
-        dict(zip(BATCH.qids, BATCH.evidences, strict=True)),
-        dict(zip(BATCH.qids, BATCH.grades, strict=True)),
-        dict.fromkeys(BATCH.qids, grade),
-    )
-    assert inspect.means(config, 5) == pytest.approx((said.mean(hit), said.mean(ndcg)))
-    assert inspect.relevance == said.relevance
-
-    rows = query_statuses(
-        BATCH.queries,
-        BATCH.evidences,
-        dict(zip(BATCH.qids, BATCH.grades, strict=True)),
-        config,
-        dict.fromkeys(BATCH.qids, grade),
-    )
-    answerable_rows = [row for row in rows if row.status != "none known"]
-    helped = sum(row.status in ("found", "low") for row in answerable_rows)
-    assert (len(answerable_rows), helped / counted) == (counted, pytest.approx(said.mean(hit)))
-
-    view = relevance_sources(BATCH, said)
-    people = next(judge for judge in view.judges if judge.name == "people")
-    assert (people.values["hit@5"], view.queries) == (pytest.approx(said.mean(hit)), counted)
-
-    goal = parse_goal(["hit@5", "nDCG@10"], grade=grade)
-    scored = measurable(BATCH, goal.measures)
-    tuned = BatchScorer(scored, goal.measures)(config, np.arange(len(scored.queries))).mean(axis=0)
-    assert (len(scored.queries), tuned.tolist()) == (counted, pytest.approx([said.mean(hit), said.mean(ndcg)]))
 
 
 def test_the_grade_is_kept_with_the_scale_and_with_the_evidence(tmp_path: Path) -> None:

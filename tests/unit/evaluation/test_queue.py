@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -177,32 +176,6 @@ def test_what_cannot_be_a_queue_is_refused(store):
         make_queue("work", pairs("q0"), "best")
     with pytest.raises(InputError, match="no labelling queue 'x'"):
         LabelQueue(store, "x")
-
-
-def test_eight_reviewers_working_off_one_queue_label_every_pair_once(tmp_path):
-    """Sessions of one app: threads over one store. None is lost, none doubled, nobody meets a lock."""
-    with Store.open(tmp_path / "store") as store:
-        memories = tuple(Memory(f"m{n}", f"text {n}") for n in range(60))
-        store.add(ParsedInput("t.jsonl", "t", memories=memories, queries=(Query("q", "what?"),)))
-        work = queue(store, [f"q{n}" for n in range(60)])
-        failures: list[BaseException] = []
-
-        def session(reviewer: str) -> None:
-            try:
-                while (card := work.next_card(reviewer)) is not None:
-                    grade(store, card, reviewer)
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=session, args=(f"r{n}",)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-        labels = store.judgments.read()
-        assert sorted(label.memory_id for label in labels) == sorted(memory.id for memory in memories)
-        assert len({label.judge for label in labels}) > 1
 
 
 def decisive_queue(store, names, ranked, **more):

@@ -12,11 +12,8 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import (
-    FORMATS,
     DataSet,
-    dataset_writers,
     detect,
-    judgment_writers,
     read,
     read_path,
     write_dataset,
@@ -240,23 +237,6 @@ def test_conversations_and_questions_in_two_files_are_one_data_set(tmp_path):
     assert [judgment.memory_id for judgment in alone.judgments] == ["c/D1:2", "c/D9:9"]
 
 
-def test_what_is_not_read_is_named_once(write):
-    rows = [
-        {"sample_id": name, "conversation": conversation(session_1_date_time=None), "qa": [{"question": "q"}]}
-        for name in ("a", "b")
-    ]
-    for row in rows:
-        row |= {"event_summary": {}, "observation": {}, "extra": 1}
-        row["conversation"]["session_1_summary"] = "s"
-    assert read(write("x.json", rows)).notes == (
-        "each query names the project of its conversation; evaluate --per-query-project searches it there alone",
-        "conversations: field 'extra' is not known and was left out (2 rows)",
-        "not read, being neither turns nor questions: session_N_summary, event_summary, observation of conversations",
-        "2 sessions have no date; nor have their turns",
-        "2 questions name no turn that answers them and so have no judgment, e.g. a/q001",
-    )
-
-
 def test_a_second_conversation_of_one_name_is_reported(write):
     rows = [
         {"sample_id": "a", "conversation": conversation(session_2=[])},
@@ -396,16 +376,6 @@ def test_labels_of_questions_without_an_answer_are_not_taken(write):
     parsed = read(write("x.json", [row]))
     assert (parsed.judgments, parsed.queries[0].answerable) == ((), False)
     assert any(line.startswith("1 turns of questions without an answer have has_answer") for line in parsed.notes)
-
-
-def test_sessions_as_objects_have_their_name_and_time(write):
-    sessions = [{"session_id": "a", "date": "2023/05/20 (Sat) 02:21", "turns": [said("x")]}, {"turns": "none"}]
-    row = haystack(haystack_sessions=sessions, haystack_session_ids=None, haystack_dates=None, answer_session_ids="a")
-    parsed = read(write("x.json", [row]))
-    assert [(one.id, one.created_at) for one in parsed.memories] == [
-        ("q/a/1", datetime(2023, 5, 20, 2, 21, 1, tzinfo=UTC))
-    ]
-    assert (len(parsed.judgments), parsed.errors[0].field) == (1, "haystack_sessions[2]")
 
 
 V2 = {
@@ -812,13 +782,6 @@ def test_a_single_file(write, name, rows, counts):
     assert detect(path) == "beir"
 
 
-def test_single_files_of_a_directory_come_in_an_order_in_which_references_resolve(write, tmp_path):
-    write("a.tsv", HEADER, "1\t4983\t1")
-    write("b_questions.jsonl", *QUERIES)
-    write("c_docs.jsonl", *CORPUS)
-    assert [Path(one.source).name for one in read_path(tmp_path)] == ["c_docs.jsonl", "b_questions.jsonl", "a.tsv"]
-
-
 def test_a_directory_that_is_no_beir_folder_is_an_input_error(tmp_path, write):
     write("corpus.jsonl", {"id": "a", "content": "x"})
     with pytest.raises(InputError, match=r"no corpus\.jsonl whose rows have an _id"):
@@ -889,15 +852,6 @@ def test_one_of_several_data_sets_is_read_and_several_are_refused(tmp_path):
     assert (len(parsed.memories), len(parsed.queries), parsed.judgments) == (2, 1, (Judgment("q1", "d2", 1),))
 
 
-def test_a_folder_called_data_without_judgments_has_none(folder):
-    home = folder()
-    (home / "data").mkdir()
-    (home / "data" / "train.jsonl").write_text('{"text": "anything"}')
-    parsed = read_path(home)[0]
-    assert parsed.notes[-1].startswith("there are no judgments")
-    assert any(line.startswith("data: ") for line in parsed.skipped)
-
-
 def test_judgments_beside_the_corpus_are_those_of_its_splits(folder):
     home = folder()
     (home / "qrels").rmdir()
@@ -938,26 +892,6 @@ def held_turn(number: int, **more: object) -> Memory:
 ASKED_FOR = Query("7/q001", "When?", "locomo/7", SAID, "temporal")
 
 
-def test_beir_is_a_folder_whose_metadata_holds_what_it_has_no_field_for(tmp_path):
-    memories = [Memory("4983", "A text.", "A title"), Memory("m", "x", tags=("a",), project="p", created_at=SAID)]
-    queries = [Query("1", "why?", type="beir"), Query("2", "who?", "p", SAID, "temporal")]
-    labels = [Judgment("1", "4983", 2), Judgment("2", "m", 0, "Ann", note="no")]
-    done = write_dataset("beir", DataSet(memories, 2, (), queries, labels), tmp_path / "set")
-    rows = [json.loads(line) for line in (tmp_path / "set" / "corpus.jsonl").read_text().splitlines()]
-    more = {"project": "p", "tags": ["a"], "created_at": "2023-05-08T13:56:00+00:00"}
-    assert rows == [
-        {"_id": "4983", "title": "A title", "text": "A text."},
-        {"_id": "m", "title": "", "text": "x", "metadata": {"cems_workbench": more}},
-    ]
-    asked = (tmp_path / "set" / "queries.jsonl").read_text().splitlines()
-    assert json.loads(asked[0]) == {"_id": "1", "text": "why?"}
-    assert (tmp_path / "set" / "qrels" / "test.tsv").read_text() == "query-id\tcorpus-id\tscore\n1\t4983\t2\n2\tm\t0\n"
-    assert done.rows == {"memories": 2, "queries": 2, "judgments": 2}
-    assert done.not_kept == ("judge of 1 judgments, e.g. 2 m by Ann", "note of 1 judgments, e.g. 2 m by Ann")
-    (parsed,) = read_path(tmp_path / "set")
-    assert (parsed.memories, parsed.queries) == (tuple(memories), tuple(queries))
-
-
 def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(write):
     bad = {"_id": "a", "text": "x", "metadata": {"cems_workbench": {"priority": 9}, "url": "u"}}
     parsed = read(
@@ -965,33 +899,6 @@ def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(wr
     )
     assert [memory.id for memory in parsed.memories] == ["c"]
     assert [(error.row, error.field) for error in parsed.errors] == [(1, "priority"), (2, "metadata.cems_workbench")]
-
-
-def test_metadata_of_others_is_not_taken_for_ours_and_is_noted(write):
-    parsed = read(write("corpus.jsonl", {"_id": "a", "title": "T", "text": "x", "metadata": {"project": "theirs"}}))
-    assert parsed.memories == (Memory("a", "x", "T"),)
-    assert parsed.notes == ("field 'metadata' is not known and was left out (1 rows)",)
-
-
-def test_locomo_is_written_in_the_published_form(tmp_path):
-    look = held_turn(2, content="Bo: Look [shared image: a duck]", author="Bo")
-    labels = [Judgment("7/q001", "7/D1:2", 1)]
-    write_dataset("locomo", DataSet([held_turn(1), look], 2, (), [ASKED_FOR], labels), tmp_path / "7.json")
-    assert json.loads((tmp_path / "7.json").read_text()) == [
-        {
-            "sample_id": "7",
-            "conversation": {
-                "speaker_a": "Ann",
-                "speaker_b": "Bo",
-                "session_1_date_time": "1:56 pm on 8 May, 2023",
-                "session_1": [
-                    {"speaker": "Ann", "dia_id": "D1:1", "text": "words 1"},
-                    {"speaker": "Bo", "dia_id": "D1:2", "blip_caption": "a duck", "text": "Look"},
-                ],
-            },
-            "qa": [{"question": "When?", "evidence": ["D1:2"], "category": 2}],
-        }
-    ]
 
 
 def test_labels_and_edits_that_locomo_cannot_hold_are_named(tmp_path):
@@ -1107,43 +1014,6 @@ def test_memories_are_gone_through_once_and_not_gathered(tmp_path):
     memories = (Memory(f"m{n}", Counted(f"text {n}")) for n in range(3_000))
     assert write_dataset("memories-jsonl", DataSet(memories, 3_000), tmp_path / "m.jsonl").rows == {"memories": 3_000}
     assert most < 10
-
-
-def test_a_long_text_comes_back(tmp_path):
-    text = 'é"\n,' * 250_000
-    for form in ("memories-jsonl", "memories-csv", "beir"):
-        path = tmp_path / (form if form == "beir" else f"{form}.{form[-3:]}")
-        write_dataset(form, DataSet([Memory("m", text)], 1), path)
-        assert read(path, form).memories == (Memory("m", text),)
-
-
-NOT_WRITTEN = {
-    "queries-csv",
-    "facts-jsonl",
-    "messages-jsonl",
-    "cems-export",
-    "convomem",
-    "markdown-notes",
-    "mcp-memory-server",
-    "memory-records",
-    "memoryagentbench",
-    "quepid-json",
-    "ltr-text",
-    "cems-hook-events",
-    "openinference-spans",
-    "openinference-traces",
-    "query-log",
-    "rag-samples",
-    "expected-ids",
-    "observations",
-}
-"""They become memories, and leave as memories, because their rows say less than a memory does; or they are logs of another system, or
-queries with judgments, which have other writers."""
-
-
-def test_every_form_that_is_read_is_written_but_those_that_only_make_memories_and_logs():
-    assert set(FORMATS) == set(dataset_writers()) | set(judgment_writers()) | NOT_WRITTEN
-    assert not set(dataset_writers()) & set(judgment_writers())
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data are not here")

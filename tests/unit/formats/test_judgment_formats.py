@@ -10,22 +10,19 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import (
-    FORMATS,
     DataSet,
     detect,
     judgment_writers,
-    judgments,
     read,
     read_path,
     runs,
     write_dataset,
     write_judgments,
 )
-from cems_workbench.formats.queries import as_row
 from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.formats.runs import RunRow
 from cems_workbench.formats.runs import write as write_run
-from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query, Relation
+from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
 
 ANN3, BO0 = Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 0, "Bo")
@@ -76,37 +73,6 @@ def test_a_quepid_book_has_a_column_per_judge(write):
     assert parsed.notes == ("row 5 repeats row 2",)
 
 
-def test_jsonl_keeps_judge_kind_time_and_note(write):
-    full = {
-        "qid": "q",
-        "memory_id": "m",
-        "grade": 2,
-        "judge": "Ann",
-        "kind": "model",
-        "judged_at": "2026-01-01T10:00:00+01:00",
-        "note": "n",
-    }
-    parsed = read(
-        write(
-            "j.jsonl",
-            full,
-            {"qid": "q", "memory_id": "m", "grade": 1},
-            {**full, "grade": 0},
-            {"qid": "q", "memory_id": "m", "grade": "2.5"},
-            {**full, "kind": "x"},
-        )
-    )
-    assert parsed.judgments == (
-        Judgment("q", "m", 2, "Ann", "model", datetime(2026, 1, 1, 9, tzinfo=UTC), "n"),
-        Judgment("q", "m", 1),
-        Judgment("q", "m", 0, "Ann", "model", datetime(2026, 1, 1, 9, tzinfo=UTC), "n"),
-    )
-    assert problems(parsed) == [
-        (4, "grade", "must be a whole number, found '2.5'; state its grade: --grade 2.5=1"),
-        (5, "kind", "must be one of human, model, found 'x'"),
-    ]
-
-
 def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_cannot(write, known):
     told = [Judgment("q", WHOLE_STORE, 0, "Ann", note="no"), Judgment("s", WHOLE_STORE, 1, "Bo", "model")]
     written = write_judgments("judgments-jsonl", [*told, ANN3], QUERIES)
@@ -125,13 +91,6 @@ def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_
     assert problems(both) == [(1, "answerable", "is of the whole store, and stands without memory_id and grade")]
 
 
-def test_csv_columns_stand_in_any_order_and_unknown_ones_are_noted(write):
-    parsed = read(write("j.csv", "grade;qid;extra;memory_id;judge", "2;q;?;m;Ann", ";q;?;n;Ann"))
-    assert parsed.judgments == (Judgment("q", "m", 2, "Ann"),)
-    assert parsed.notes == ("columns not known and left out: 'extra'",)
-    assert problems(parsed) == [] and parsed.extra["pairs"] == (("q", "n"),)
-
-
 def test_cems_feedback_becomes_judgments_of_a_model(write):
     parsed = read(
         write("log.jsonl", {"qid": "q", "relevant_ids": ["a"], "noise_ids": ["b", "a"]}, {"relevant_ids": ["a"]})
@@ -144,12 +103,6 @@ def test_cems_feedback_becomes_judgments_of_a_model(write):
 def test_a_run_cannot_hold_an_id_with_a_blank():
     with pytest.raises(ValueError, match="blanks"):
         runs.write([RunRow("q", "m n", 1, 0.5, "tag")])
-
-
-def test_where_judges_disagree_a_format_of_one_grade_says_so_and_leaves_the_pair_out():
-    written = write_judgments("qrels", [ANN3, BO0, Judgment("q", "n", 1, "Ann"), Judgment("q", "n", 1, "Bo")], QUERIES)
-    assert written.text == "q 0 n 1\n"
-    assert written.left_out == ("q m: Ann 3, Bo 0; the format has one grade per pair: adjudicate, or choose a judge",)
 
 
 def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
@@ -397,15 +350,6 @@ def test_queries_with_an_empty_title_are_no_corpus(write):
             read(write("dev.jsonl", {**rows[0], "title": title}))
 
 
-def test_ranx_gets_back_what_was_read(write):
-    writer = FORMATS["ranx-json"].judgments
-    assert writer is not None
-    text = writer.write([Judgment("q1", "m01", 2), Judgment("q1", "m07", 0)], {})
-    assert json.loads(text) == {"q1": {"m01": 2, "m07": 0}}
-    assert [each.grade for each in read(write("x.json", text)).judgments] == [2, 0]
-    assert judgments.parse_judgment({"qid": "q", "memory_id": "m", "grade": 1.0}).grade == 1
-
-
 def test_a_query_set_of_the_search_relevance_workbench_is_queries(write):
     """opensearch-project/dashboards-search-relevance, test data at 1fa64734."""
     asked = [{"queryText": "where is the key"}, {"queryText": "which lamp", "referenceAnswer": "the green one"}]
@@ -423,45 +367,6 @@ def test_queries(write):
         Query("2", "what?"),
     )
     assert problems(parsed) == [(3, "qid", "'q1' stands already in row 1"), (4, "query", "is missing")]
-
-
-def test_queries_with_what_is_searched_as_given_are_read_and_written_alike(write):
-    rows = (
-        {"qid": "q1", "query": "when?", "searched": "when time", "engine_queries": {"lexical": "time"}},
-        {"qid": "q2", "queries": ["what?", "which one?", "what of it?"]},
-        {"qid": "q3", "query": "who?", "queries": ["who?", "which person?"]},
-    )
-    parsed = read(write("q.jsonl", *rows))
-    assert parsed.queries == (
-        Query("q1", "when?", searched="when time", engine_queries={"lexical": "time"}),
-        Query("q2", "what?", wordings=("which one?", "what of it?")),
-        Query("q3", "who?", wordings=("which person?",)),
-    )
-    again = read(write("again.jsonl", *(as_row(query) for query in parsed.queries)))
-    assert again.queries == parsed.queries
-    wrong = read(write("w.jsonl", {"qid": "a", "query": "x", "engine_queries": ["y"]}, {"qid": "b", "queries": [""]}))
-    assert [row[:2] for row in problems(wrong)] == [(1, "engine_queries"), (2, "queries")]
-
-
-def test_relations(write):
-    parsed = read(
-        write(
-            "r.jsonl",
-            {"source_id": "a", "target_id": "b"},
-            {"source_id": "a", "target_id": "b", "kind": "cites", "weight": 0.5},
-            {"source_id": "a", "target_id": "b", "weight": 0.1},
-            {"source_id": "a", "target_id": "c", "weight": 1.1},
-            {"source_id": "a", "target_id": "a"},
-            {"source_id": "a"},
-        )
-    )
-    assert parsed.relations == (Relation("a", "b"), Relation("a", "b", "cites", 0.5))
-    assert [(row, field) for row, field, _ in problems(parsed)] == [
-        (3, "source_id, target_id, kind"),
-        (4, "weight"),
-        (5, "target_id"),
-        (6, "target_id"),
-    ]
 
 
 def test_qrels_with_blanks_or_tabs_and_any_whole_grade(write):

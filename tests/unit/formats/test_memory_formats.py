@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import uuid
-from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -276,39 +275,6 @@ def test_the_last_day_of_the_calendar_is_no_end(write, forever):
 GOOD = Memory("good", "kept")
 
 
-def test_all_columns_in_any_order(write):
-    header = (
-        "content,id,title,category,project,session,author,tags,priority,pinned,importance,created_at,last_accessed,"
-        "access_count,relevant_count,noise_count,scope,source_ref"
-    )
-    row = '"<b>a, b</b>",m1,T,c,p,s,a,x; y,1.5,Yes,high,2024-05-08T13:56:00+02:00,2024-05-09,3,2.0,0,shared,r'
-    path = write("m.csv", header, row)
-    parsed = read(path)
-    assert parsed.memories == (
-        Memory(
-            "m1",
-            "<b>a, b</b>",
-            "T",
-            "c",
-            "p",
-            "s",
-            "a",
-            ("x", "y"),
-            1.5,
-            True,
-            "high",
-            datetime(2024, 5, 8, 11, 56, tzinfo=UTC),
-            datetime(2024, 5, 9, tzinfo=UTC),
-            3,
-            2,
-            0,
-            "shared",
-            "r",
-        ),
-    )
-    assert (parsed.errors, parsed.notes, parsed.format) == ((), (), "memories-csv")
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_the_delimiter_is_seen_in_the_header(write, delimiter):
     rows = [delimiter.join(cells) for cells in (["id", "title", "content"], ["good", "", "kept"])]
@@ -573,10 +539,6 @@ def test_a_memory_with_an_author_or_a_subject_stays_a_memory(write, row, format)
 MORNING = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
-def test_every_field_of_a_memory_has_names() -> None:
-    assert {"id", "content", *OPTIONAL_FIELDS} == {field.name for field in fields(Memory)}
-
-
 @pytest.mark.parametrize(
     ("field", "values", "read"),
     [
@@ -772,10 +734,6 @@ def test_a_document_without_content_has_that_of_its_chunks_in_their_order(write,
     assert contents(read(write("c.jsonl", {**bare, "content": " ", "chunks": chunks}))) == joined
 
 
-def test_chunks_without_a_place_stay_in_the_order_of_the_file(write):
-    assert contents(read(write("x.jsonl", {"id": "a", "chunks": ["x", {"content": "y"}, "z"]}))) == {"a": "x\ny\nz"}
-
-
 def test_chunks_do_not_touch_a_document_with_content(write):
     parsed = read(write("x.jsonl", DOCUMENT, {"document_id": "d1", "seq": "broken", "content": 5}))
     assert (contents(parsed), parsed.errors) == ({"d1": "words"}, ())
@@ -819,11 +777,6 @@ def test_broken_rows_are_reported_where_they_stand(write):
         (5, "content", "is missing"),
         (6, "id", "'d1' stands already in row 1"),
     ]
-
-
-def test_unknown_fields_are_noted(write):
-    parsed = read(write("x.jsonl", {**DOCUMENT, "pinned": True}))
-    assert parsed.notes == ("field 'pinned' is not known and was left out (1 rows)",)
 
 
 @pytest.mark.parametrize(

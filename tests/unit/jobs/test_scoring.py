@@ -18,14 +18,11 @@ from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import PipelineConfig, dump_config, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.jobs.evaluation import EvaluatedConfig, agreed, evaluate_configs, labelled, labelled_file
 from cems_workbench.jobs.factory import servers
 from cems_workbench.jobs.kept_resources import RecentCache
@@ -34,7 +31,6 @@ from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.jobs.scoring import score_evidence, score_lacking, why_not_scored
 from cems_workbench.jobs.store_status import missing_data
-from cems_workbench.jobs.tuning import SearchSettings, TuningData, card_of, plan_search, run_search, scored_queries
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline import Evidence, ModelScore, replay
 from cems_workbench.pipeline.gather import Request
@@ -44,8 +40,6 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.importing import set_name
-from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.ui.evaluate.setup import banner_lines, of_evaluated
 from tests.planted import PLANTED, planted_file
 from tests.sample import copied
@@ -133,12 +127,6 @@ def written(path: Path, evidences: Mapping[str, Evidence], resources: Resources 
     return read_evidence_file(path)
 
 
-def in_memory(path: Path, evidences: Mapping[str, Evidence]) -> EvidenceSet:
-    """The same without a file; its hash is the name of `path`."""
-    header = Header("small", "store1", 1, "hash-16", dump_config(RERANKED), NOW)
-    return EvidenceSet(path, header, tuple(QUERIES), tuple(JUDGMENTS), evidences, path.name, True, 1.0)
-
-
 def with_holes(rng: np.random.Generator) -> dict[str, Evidence]:
     """Each query with the scores of some of its memories."""
     made = {}
@@ -151,42 +139,6 @@ def with_holes(rng: np.random.Generator) -> dict[str, Evidence]:
 def evaluated(evidence: EvidenceSet, *configs: PipelineConfig) -> list[EvaluatedConfig]:
     on_file = labelled_file(evidence, None)
     return evaluate_configs([(config.name, config) for config in configs], lambda _: on_file, MEASURES)[0]
-
-
-def lines_of_card(evidence: EvidenceSet, config: PipelineConfig) -> tuple[str, ...]:
-    """What the card of a search says that keeps its baseline: it varies what ranks nothing."""
-    goal = parse_goal(["nDCG@10"])
-    data = TuningData(config, "small", labelled_file(evidence, None))
-    queries = scored_queries(data, goal.measures, 0)
-    space = SearchSpace.of(config, [parse_axis("judge.threshold=1:2:1", config)])
-    planned = plan_search(data, queries, space, goal, SearchSettings("query", 2, 0.0, 2))
-    return card_of(run_search(planned), "2026-09-01").lacking
-
-
-def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    seen = set()
-    for case in range(60):
-        holed = with_holes(rng)
-        limit = int(rng.integers(1, 7))
-        config = with_values(RERANKED, {"rerank.depth": limit, "lists.vector.depth": int(rng.integers(40, 60))})
-        holed = {q: replace(one, notes={"gathered": {"lists.vector.depth": 50}}) for q, one in holed.items()}
-        evidence = in_memory(tmp_path / f"holed{case}", holed)
-        missing_scores = 0
-        for one in holed.values():
-            order = [hit.memory_id for hit in one.lists[0].hits][:limit]
-            missing_scores += any(key not in one.model_scores.get("cross_encoder", {}) for key in order)
-        verb = "query lacks" if missing_scores == 1 else "queries lack"
-        expected = [f"reranked: {missing_scores} {verb} reranker scores of some candidates"] if missing_scores else []
-        (row,) = evaluated(evidence, config)
-        page = banner_lines(of_evaluated([row]))
-        assert [line for line in page if "reranker" in line] == expected
-        assert all("lists.vector.depth: gathered with 50" in line for line in page if line not in expected)
-        command = [line.removeprefix("warning: ") for line in row.evaluation.remarks if line.startswith("warning: ")]
-        report = [line for line in markdown_report(compare([row.evaluation]), "s", "h").splitlines() if " lack" in line]
-        assert command == page == report == list(lines_of_card(evidence, config))
-        seen.add((missing_scores, len(page)))
-    assert len(seen) > 5
 
 
 def test_scoring_fills_what_the_configs_lack_and_nothing_else(tmp_path: Path, resources: Resources) -> None:
@@ -292,34 +244,6 @@ def test_a_pair_that_the_reranker_fails_on_stays_unscored(tmp_path: Path, resour
     report = score_evidence(evidence, [nobody], resources)
     assert report.pairs == 0 and sum(report.failed.values()) == 15
     assert report.content_hash == read_evidence_file(evidence.path).content_hash == evidence.content_hash
-
-
-def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, resources: Resources) -> None:
-    from streamlit.testing.v1 import AppTest
-
-    def banner(path: "Path", resources: "Resources", locked: "str | None") -> None:  # noqa: UP037
-        import streamlit as st
-        from test_scoring import RERANKED, evaluated
-
-        from cems_workbench.evaluation.evidence_file import read_evidence_file
-        from cems_workbench.ui.evaluate import setup
-
-        rows = setup.of_evaluated(evaluated(read_evidence_file(path), RERANKED))
-        if setup.draw_missing_scores("test", rows, resources, locked=locked):
-            st.rerun()
-
-    holed = with_holes(np.random.default_rng(3))
-    evidence = written(tmp_path / "holed.evidence", holed, resources)
-    expected = banner_lines(of_evaluated(evaluated(evidence, RERANKED)))
-    given = {"path": evidence.path, "resources": resources}
-    shut = AppTest.from_function(banner, kwargs={**given, "locked": "the file is read-only"}).run()
-    assert not shut.exception and not shut.button
-    assert "cannot be added here: the file is read" in shut.warning[0].value.replace("\\", "")
-    page = AppTest.from_function(banner, kwargs={**given, "locked": None}).run()
-    assert all(line in page.warning[0].value.replace("\\", "") for line in expected) and len(expected) == 1
-    page.button(key="test:score").click().run(timeout=20)
-    assert not page.exception and not page.warning and not page.button
-    assert read_evidence_file(evidence.path).content_hash != evidence.content_hash
 
 
 MEASURED = parse_measures("hit@1 recall@3")

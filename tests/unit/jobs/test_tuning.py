@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from searches import planned
 
 from benchmarks.synthetic_queries import fusion_only
-from cems_workbench.cli import main
 from cems_workbench.config import (
     FORMS,
     EvidenceCard,
@@ -44,7 +42,7 @@ from cems_workbench.jobs.catalogue import (
     with_unique_names,
 )
 from cems_workbench.jobs.evaluation import labelled_file
-from cems_workbench.jobs.exporting import exported, measured, measured_proposal, write_proposal
+from cems_workbench.jobs.exporting import exported, measured, write_proposal
 from cems_workbench.jobs.tuning import (
     MAIN_SEARCH,
     SearchSettings,
@@ -226,42 +224,6 @@ def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_
     usual = preset("cems_head").config
     assert import_config(text, usual, source="x.env").config.rerank.depth == 17
     assert read_back(text, "env", "read").rerank == usual.rerank
-
-
-def test_the_card_in_an_export_and_the_command_say_the_same_figures(labelled_evidence, tmp_path, monkeypatch, capsys):
-    result = run_search(planned(labelled_evidence.path, "lists.vector.weight=0.5:2.5:1"))
-    out = tmp_path / "best.env"
-    (ranking,) = write_proposal(result, out, card_of(result, "2026-09-01"))
-    assert [row.difference for row in ranking.differences] == [
-        row.difference for row in measured_proposal(result, ranking.export)[0].differences
-    ]
-    assert len(ranking.here.qids) == len(result.planned.plan.split.open), "the sealed queries stay sealed"
-    (row,) = ranking.differences
-    counted = f"as CEMS reads it: nDCG@10 on the queries searched on ({len(ranking.here.qids)})"
-    line = f"{counted}: {row.baseline:.4f} here, {row.value:.4f} there"
-    assert line in out.read_text() and read_card(tmp_path / "best.card.json").as_read == tuple(ranking.lines)
-    (tmp_path / "mine.yaml").write_text(dump_config(CONFIG))
-    asked = [
-        "export",
-        str(tmp_path / "mine.yaml"),
-        "--format",
-        "env",
-        "--evidence",
-        str(labelled_evidence.path),
-        "--metric",
-        "nDCG@10 hit@1",
-    ]
-    monkeypatch.setattr(sys, "argv", ["cems_workbench", *asked])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    printed = capsys.readouterr()
-    assert printed.out == exported(CONFIG, "env").text, "the figures do not get into the file"
-    expected = measured(exported(CONFIG, "env"), labelled_file(labelled_evidence, None).batch, MEASURES)
-    for difference in expected.differences:
-        told = next(line.split() for line in printed.err.splitlines() if line.startswith(str(difference.measure)))
-        assert told[1:4] == [f"{difference.baseline:.4f}", f"{difference.value:.4f}", f"{difference.difference:+.4f}"]
-    assert all(f"warning: {line}" in printed.err for line in expected.lacking)
 
 
 @pytest.fixture

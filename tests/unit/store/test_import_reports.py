@@ -260,16 +260,6 @@ def test_no_query_is_made_for_judgments_that_failed(asked, tmp_path):
     assert taken.notes[1] == "by --grade: high is grade 3 (1 row), 9 is grade 3 (1 row)"
 
 
-def test_notes_on_many_near_words_are_counted(asked, tmp_path):
-    many = 60
-    queries = tuple(Query(f"k{n}", f"query number {n} of many") for n in range(many))
-    asked.add(ParsedInput("many.jsonl", "t", queries=queries))
-    rows = (f"Query number {n % many} of MANY?,m{n // many + 1},{n % 4}" for n in range(3 * many))
-    report = asked.add(ratings(tmp_path, *rows))
-    assert report.judgments == RowCounts(added=3 * many) and report.queries == RowCounts()
-    assert len(report.notes) == 21 and report.notes[-1].startswith(f"{many - 20} more")
-
-
 def test_near_words_ignore_only_case_blanks_guards_and_final_marks():
     assert near_words("???") == "???" and near_words("a?b") != near_words("ab")
     assert near_words("don't") != near_words("dont") and near_words("- list") != near_words("list")

@@ -107,12 +107,6 @@ def test_few_are_sought_by_their_key_and_many_among_all_rows_with_one_outcome(st
     assert store.memories.read([]) == {} and store.memories.known([]) == set()
 
 
-def test_content_of_ten_megabytes(store, rows):
-    content = "long story " * 1_000_000
-    store.add(rows([Memory("big", content)]))
-    assert store.memories.get("big").content == content
-
-
 def test_a_row_repeating_an_id_with_other_values_is_reported_and_the_first_kept(store, rows):
     report = store.add(rows([Memory("a", "first"), Memory("a", "second"), Memory("a", "first")]))
     assert store.memories.get("a").content == "first"
@@ -174,11 +168,6 @@ def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ti
     assert store.memories.newest_by_access(9, Filter("p")) == store.memories.newest_by_access(9, Filter())
     assert "newest" not in store.memories.newest_by_access(9, Filter(scope="personal"))
     assert store.memories.newest_by_creation(9, Filter()) == ["b", "created", "a", "newest", "undated"]
-
-
-def test_projects_are_counted_most_first(store, rows):
-    store.add(rows([Memory(str(i), "x", project=p) for i, p in enumerate(["b", "b", "a", None])]))
-    assert store.memories.projects() == [("b", 2), ("a", 1), (None, 1)]
 
 
 @pytest.mark.parametrize(
@@ -454,11 +443,6 @@ def test_relations_and_judgments_of_a_memory(filled, rows):
     ]
     filled.memories.delete("c")
     assert [edge.target_id for edge in filled.relations.of_memory("a")] == ["b"]
-
-
-def test_a_store_is_recognised_by_its_file(store, tmp_path):
-    assert Store.exists(store.path)
-    assert not Store.exists(tmp_path / "elsewhere")
 
 
 NOW = datetime(2024, 8, 1, tzinfo=UTC)
