@@ -486,16 +486,6 @@ def flattened(query: str = "which port?", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def nested() -> dict[str, Any]:
-    documents = [{"document": {"id": key, "content": text, "score": score}} for key, text, score in DOCUMENTS]
-    attributes = {
-        "openinference": {"span": {"kind": "RETRIEVER"}},
-        "input": {"value": "which port?"},
-        "retrieval": {"documents": documents},
-    }
-    return flattened() | {"attributes": attributes}
-
-
 def columns() -> dict[str, Any]:
     """A row of the table that Phoenix exports."""
     documents = [
@@ -532,19 +522,6 @@ def otlp(*spans: dict[str, Any]) -> dict[str, Any]:
 
 
 class TestSpans:
-    @pytest.mark.parametrize(
-        "row", [flattened(), nested(), columns(), otlp(flattened())], ids=["dotted", "nested", "columns", "otlp"]
-    )
-    @pytest.mark.parametrize("suffix", ["jsonl", "json"])
-    def test_a_retriever_span_reads_the_same_in_every_form(self, row, suffix, tmp_path):
-        path = lines(tmp_path / f"spans.{suffix}", row)
-        assert detect(path) == "openinference-spans"
-        parsed = read(path)
-        (query,), (answer,) = parsed.queries, parsed.answers
-        assert (query.query, query.as_of) == ("which port?", NOON)
-        assert [(row.memory_id, row.content, row.score) for row in answer.returned] == DOCUMENTS
-        assert not parsed.errors and not parsed.notes
-
     def test_documents_stand_in_the_order_of_their_numbers(self, tmp_path: Path) -> None:
         more = {f"retrieval.documents.{n}.document.id": f"n{n}" for n in (11, 10, 2)}
         parsed = read(lines(tmp_path / "a.jsonl", flattened(attributes=more)))
@@ -618,27 +595,6 @@ class TestSpans:
         )
         parsed = read(lines(tmp_path / "a.jsonl", *(flattened(json.dumps(chat)) for chat in chats)))
         assert [query.query for query in parsed.queries] == ["which port?"] * len(chats)
-
-    def test_the_table_of_phoenix_as_csv(self, tmp_path: Path) -> None:
-        """Cells of `DataFrame.to_csv` have lists as Python writes them."""
-        path = tmp_path / "spans.csv"
-        row = [
-            "2026-03-01 12:00:00+00:00",
-            "RETRIEVER",
-            "which port?",
-            str(
-                [
-                    {"document.id": key, "document.content": text, "document.score": score}
-                    for key, text, score in DOCUMENTS
-                ]
-            ),
-        ]
-        header = "start_time,span_kind,attributes.input.value,attributes.retrieval.documents"
-        path.write_text(f"{header}\n" + ",".join(f'"{cell}"' for cell in row) + "\n")
-        assert detect(path) == "openinference-spans"
-        parsed = read(path)
-        assert [(row.memory_id, row.content, row.score) for row in parsed.answers[0].returned] == DOCUMENTS
-        assert parsed.queries[0].as_of == NOON
 
     def test_a_query_in_json_and_an_id_in_metadata_are_found(self, tmp_path: Path) -> None:
         span = flattened(json.dumps({"query": "which port?", "k": 5}))

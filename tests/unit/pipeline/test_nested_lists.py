@@ -273,39 +273,12 @@ def test_seed_overlap_is_the_plans_algorithm(content: list[str], query: list[str
     assert seed_overlap(text, " ".join(query), size) == oracle(text, " ".join(query), size)
 
 
-def test_seed_overlap_takes_the_chunk_with_the_most_terms() -> None:
-    """Chunks: "The sky is blue. " (17 > 10), "Redis cache is slow. " with both terms, cut to 10."""
-    content = "The sky is blue. Redis cache is slow. Redis too"
-    assert seed_overlap(content, "redis cache", 10) == "Redis cach"
-
-
-def test_seed_overlap_counts_substrings() -> None:
-    """ "ache" stands in "cache": the second sentence wins although no word is "ache"."""
-    assert seed_overlap("Nothing here at all. The cache is warm", "ache", 15) == "The cache is wa"
-
-
-def test_seed_overlap_counts_a_term_once_per_sentence() -> None:
-    """ "redis redis redis" is one match; "redis cache" in one sentence is two."""
-    content = "redis redis redis redis. redis with a cache inside"
-    assert seed_overlap(content, "redis cache", 20) == "redis with a cache i"
-
-
 def test_seed_overlap_lets_the_first_best_win() -> None:
     assert seed_overlap("cache number one. cache number two", "cache", 10) == "cache numb"
 
 
 def test_seed_overlap_without_a_match_is_the_head() -> None:
     assert seed_overlap("First sentence. Second sentence", "zebra", 8) == "First se"
-
-
-def test_seed_overlap_of_short_content_is_the_content_closed_with_a_full_stop() -> None:
-    """The plan's function joins with ". " and so adds one at the end; the exact text sent says so."""
-    assert seed_overlap("redis cache", "redis", 300) == "redis cache. "
-
-
-def test_term_overlap_keeps_whole_sentences() -> None:
-    content = "The sky is blue. Redis caches expire at night! Nothing else happened."
-    assert term_overlap(content, "When does the Redis cache expire?", 40) == "Redis caches expire at night!"
 
 
 def test_term_overlap_counts_words_not_substrings_and_no_stopwords() -> None:

@@ -102,16 +102,6 @@ def test_a_change_of_mind_is_kept_and_undone_step_by_step(labelled):
     assert [event.action for event in labelled.labels.history(ANN)] == ["label"] * 3 + ["undo"] * 3
 
 
-def test_after_an_undo_a_new_label_can_be_given_and_undone(labelled):
-    label(labelled, "m", 3)
-    labelled.labels.undo(ANN)
-    label(labelled, "m", 0)
-    assert grades(labelled) == {("q", "m", ANN): 0}
-    labelled.labels.undo(ANN)
-    assert grades(labelled) == {}
-    assert labelled.labels.undo(ANN) is None
-
-
 def test_undo_takes_back_ones_own_only(labelled):
     label(labelled, "m", 3, BO)
     assert labelled.labels.undo(ANN) is None
@@ -275,12 +265,6 @@ def test_a_judge_called_wrong_is_a_mark_of_its_own_that_undo_of_labels_leaves_al
     assert labelled.labels.judged_wrong() == []
 
 
-def test_a_label_is_not_taken_back_as_a_mark(labelled):
-    event = labelled.labels.give(Judgment("q", "m", 3, "Ann"))
-    with pytest.raises(InputError, match="undo"):
-        labelled.labels.take_back(event)
-
-
 def test_the_scale_of_a_query_is_its_sets_and_the_default_outside_of_any(labelled):
     assert labelled.query_sets.scale_of("nowhere") == DEFAULT_SCALE
 
@@ -439,13 +423,6 @@ def test_a_hold_out_that_shares_a_query_with_an_earlier_one_goes_on_counting(sto
 
 def test_a_query_that_is_named_twice_is_looked_at_once(store):
     assert store.holdouts.look("set", ["q1", "q1"]) == 1
-
-
-def test_changing_memories_or_the_set_leaves_the_count(store, rows):
-    store.holdouts.look("set", ["q1"])
-    version = store.content_version
-    store.add(rows([Memory("a", "1")]))
-    assert store.content_version > version and store.holdouts.count("set", ["q1"]) == 1
 
 
 def test_who_looked_is_kept_with_the_set(tmp_path):

@@ -74,13 +74,6 @@ def test_import_counts_added_updated_and_unchanged(store, rows):
     assert store.memories.get("b").content == "changed"
 
 
-@pytest.mark.parametrize("change", [{"tags": ("t",)}, {"pinned": True}, {"project": "p"}, {"created_at": NOON}])
-def test_a_change_of_any_field_is_an_update(store, rows, change):
-    store.add(rows([Memory("a", "1")]))
-    assert store.add(rows([Memory("a", "1", **change)])).memories.updated == 1
-    assert store.memories.get("a") == Memory("a", "1", **change)
-
-
 def test_content_version_grows_only_when_a_memory_changes(store, rows):
     assert store.content_version == 0
     assert store.add(rows([Memory("a", "1")])).content_version == 1
@@ -105,12 +98,6 @@ def test_few_are_sought_by_their_key_and_many_among_all_rows_with_one_outcome(st
     assert list(store.memories.read(wanted)) == ["m5", "m0", "m6", "m1"]
     assert store.memories.known(wanted) == {"m5", "m0", "m6", "m1"}
     assert store.memories.read([]) == {} and store.memories.known([]) == set()
-
-
-def test_a_row_repeating_an_id_with_other_values_is_reported_and_the_first_kept(store, rows):
-    report = store.add(rows([Memory("a", "first"), Memory("a", "second"), Memory("a", "first")]))
-    assert store.memories.get("a").content == "first"
-    assert [(error.row, "row 1" in error.reason) for error in report.errors] == [(2, True)]
 
 
 def test_cancelling_an_import_leaves_nothing_of_it(store, rows):
@@ -448,23 +435,6 @@ def test_relations_and_judgments_of_a_memory(filled, rows):
 NOW = datetime(2024, 8, 1, tzinfo=UTC)
 
 
-def test_an_empty_store_has_statistics_too(store):
-    statistics = store.memories.statistics(NOW)
-    assert (statistics.memories, statistics.longest, statistics.first_created) == (0, 0, None)
-    assert (statistics.categories, statistics.months, statistics.lengths) == ((), (), ())
-    assert store.memories.exact_duplicates(10) == ([], 0)
-
-
-def test_counts_leave_deleted_memories_out(store, rows):
-    store.add(
-        rows([Memory("a", "x", category="fact"), Memory("b", "x", pinned=True), Memory("c", "x", access_count=1)])
-    )
-    store.memories.delete("a")
-    statistics = store.memories.statistics(NOW)
-    assert (statistics.memories, statistics.deleted, statistics.pinned, statistics.never_accessed) == (2, 1, 1, 1)
-    assert statistics.categories == ((None, 2),)
-
-
 def test_months_have_no_gaps_and_undated_memories_are_counted_apart(store, rows):
     days = [datetime(2023, 12, 31, 23, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 31, tzinfo=UTC)]
     store.add(rows([*(Memory(f"m{i}", "x", created_at=day) for i, day in enumerate(days)), Memory("n", "x")]))
@@ -491,13 +461,6 @@ def test_ages_fall_in_the_class_that_their_last_day_belongs_to(store, rows):
         "2 years": 1,
         "older": 1,
     }
-
-
-def test_length_classes_double(store, rows):
-    store.add(rows([Memory(f"m{length}", "x" * length) for length in (1, 49, 50, 99, 100, 399)]))
-    statistics = store.memories.statistics(NOW)
-    assert statistics.lengths == (("0–49", 2), ("50–99", 2), ("100–199", 1), ("200–399", 1))
-    assert (statistics.median_length, statistics.longest) == (74, 399)
 
 
 def test_exact_duplicates_are_equal_to_the_character(store, rows):
@@ -625,13 +588,6 @@ def test_judgments_naming_unknown_queries_or_memories_are_reported(store, rows):
     report = store.add(rows(MEMORIES, (), [Query("q", "text")], judgments))
     assert store.judgments.read() == [Judgment("q", "a", 1)]
     assert [(error.row, error.field) for error in report.errors] == [(2, "qid"), (3, "memory_id")]
-
-
-def test_row_numbers_of_the_file_are_kept_in_errors(store, rows):
-    from dataclasses import replace
-
-    given = replace(rows(MEMORIES, [Relation("a", "x")]), extra={"rows": {"relations": [17]}})
-    assert store.add(given).errors[0].row == 17
 
 
 def test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note(store, rows):

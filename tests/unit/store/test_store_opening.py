@@ -63,13 +63,6 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
         Store.open(tmp_path)
 
 
-def test_a_closed_store_says_so(tmp_path):
-    store = Store.open(tmp_path)
-    store.close()
-    with pytest.raises(StoreError, match="closed"):
-        store.memories.count()
-
-
 def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tmp_path, monkeypatch):
     holder = python(
         "import sys, pathlib; from cems_workbench.store import Store\n"
@@ -96,26 +89,6 @@ def filled(path: Path) -> Store:
     store = Store.open(path)
     store.add(ParsedInput("test", "test", memories=tuple(Memory(id=f"m{i}", content=f"text {i}") for i in range(20))))
     return store
-
-
-def test_many_threads_read_at_once(tmp_path: Path) -> None:
-    problems: list[BaseException] = []
-    with filled(tmp_path / "store") as store:
-
-        def read() -> None:
-            try:
-                for _ in range(150):
-                    assert store.memories.count() == 20
-                    assert store.content_version == 1
-            except BaseException as error:
-                problems.append(error)
-
-        threads = [threading.Thread(target=read) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert problems == []
 
 
 def test_closing_while_others_read_ends_them_with_a_clear_error(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -73,23 +72,6 @@ def test_a_document_and_a_query_meet_whatever_the_case():
 def test_endless_chunks_give_no_endless_terms():
     for text in ("x" * 10_000, "aB" * 5_000, "a/" * 5_000 + "b", "a" * 300 + "_word"):
         assert all(len(term) <= tokenizer.MAX_TERM_CHARS for term in tokenize(text))
-
-
-def test_a_full_cache_starts_over_and_changes_no_term(monkeypatch):
-    monkeypatch.setattr(tokenizer, "MAX_CACHED_CHUNKS", 3)
-    text = "alpha beta gamma delta getUserById alpha"
-    assert tokenize(text) == tokenize(text)
-
-
-def test_threads_may_tokenize_at_once():
-    texts = [f"words{i} runningTests{i} stemming{i}" for i in range(300)]
-    found: list[list[list[str]]] = []
-    threads = [threading.Thread(target=lambda: found.append([tokenize(text) for text in texts])) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(terms == found[0] for terms in found)
 
 
 TYPESCRIPT = """
@@ -295,12 +277,6 @@ def test_typo_correction_leaves_right_words_of_the_language(language: str) -> No
         assert correct(row["query"], vocabulary, [], TypoCorrection(enabled=True), language=language).corrections == ()
 
 
-def test_typo_correction_mends_a_german_word() -> None:
-    vocabulary = Vocabulary(count_words(texts("german")))
-    found = correct("Wo stehen die Bestelungen?", vocabulary, [], TypoCorrection(enabled=True), language="german")
-    assert [correction.typo for correction in found.corrections] == ["bestelungen"]
-
-
 def test_english_word_lists_are_silent_in_another_language() -> None:
     assert detect("Und was war last week?", Detectors())
     assert detect("Und was war last week?", Detectors(), "german") == ()
@@ -343,12 +319,6 @@ def test_the_pair_accepted_longest_ago_goes_first(store):
     store.corrections.learn([("aa", "word")], 3, day(3))
     assert store.corrections.learn([("dd", "word")], 3, day(4)) == [("dd", "word")]
     assert pairs(store) == [("dd", "word"), ("aa", "word"), ("cc", "word")]
-
-
-def test_with_room_for_none_nothing_is_learned(store):
-    store.corrections.learn([("aa", "word")], 5)
-    assert store.corrections.learn([("bb", "word")], 0) == []
-    assert store.corrections.read() == []
 
 
 def test_a_typo_has_one_learned_correction_the_last(store):
@@ -443,14 +413,6 @@ def test_the_vocabulary_counts_the_memories_a_word_stands_in_as_it_is_written(st
     assert vocabulary.get("gone") is None and "gone" not in vocabulary
     assert sorted(vocabulary.of_length(5, 6)) == ["deploy", "größe"]
     assert vocabulary.of_length(20, 10**9) == []
-
-
-def test_the_vocabulary_is_computed_once_per_content_version(store, rows):
-    store.add(rows([Memory("a", "one")]))
-    first = store.indexes.vocabulary()
-    assert store.indexes.vocabulary() is first
-    store.add(rows([Memory("b", "one two")]))
-    assert dict(store.indexes.vocabulary()) == {"one": 2, "two": 1}
 
 
 TEXTS = ["The cat, the CAT's hat; a.b.c e-mail (ok) ﬁne", "Ünïcode naïve\u00a0café x" + "y" * 60, "", "cat\ncat C++ 12"]
