@@ -57,6 +57,24 @@ class Made:
     rows: frozenset[tuple[Any, ...]]
 
 
+MAKERS: dict[str, Callable[[Random], Made]] = {}
+
+
+def makes(form: str, *also: str) -> Callable[[Callable[..., tuple[Any, ...]]], Any]:
+    """Register a maker of a format: it returns rows of JSON, or an ending and a file, and then what has to come out of them."""
+
+    def register(make: Callable[..., tuple[Any, ...]]) -> Any:
+        def made(random: Random) -> Made:
+            *file, found = make(random)
+            ending, raw = file if len(file) == 2 else objects(random, file[0])
+            return Made(ending, raw, (form, *also), frozenset(found))
+
+        MAKERS[form] = made
+        return make
+
+    return register
+
+
 def spelled(random: Random, name: str) -> str:
     """A column's name in another case, and with a hyphen or a blank for an underscore."""
     name = name.replace("_", random.choice("__- "))
@@ -143,34 +161,36 @@ def pairs(random: Random, queries: Sequence[str]) -> list[Row]:
     ]
 
 
-def expected(rows: Iterable[Row]) -> frozenset[tuple[Any, ...]]:
-    return frozenset((row["qid"], row["memory_id"], row["grade"]) for row in rows)
+def expected(rows: Iterable[Row]) -> set[tuple[Any, ...]]:
+    return {(row["qid"], row["memory_id"], row["grade"]) for row in rows}
 
 
 def judgment_names(random: Random) -> dict[str, str]:
     return {field: spelled(random, random.choice(NAMES[field])) for field in ("qid", "memory_id", "grade")}
 
 
-def judgments_csv(random: Random) -> Made:
+def tables(random: Random) -> str:
+    return random.choice((".csv", ".tsv", ".txt"))
+
+
+@makes("judgments-csv", "qrels", "beir")
+def judgments_csv(random):
     rows, names = pairs(random, QIDS), judgment_names(random)
     if random.random() < 0.4:
         names["iteration"] = random.choice(("iteration", "Q0", "iter"))
         rows = [{**row, "iteration": "0"} for row in rows]
-    _, raw = table(random, rows, names)
-    return Made(random.choice((".csv", ".tsv", ".txt")), raw, ("judgments-csv", "qrels", "beir"), expected(rows))
+    return tables(random), table(random, rows, names)[1], expected(rows)
 
 
-def judgments_jsonl(random: Random) -> Made:
+@makes("judgments-jsonl")
+def judgments_jsonl(random):
     rows, names = pairs(random, QIDS), judgment_names(random)
-    given = [
-        {names["qid"]: row["qid"], names["memory_id"]: row["memory_id"], names["grade"]: in_json(random, row["grade"])}
-        for row in rows
-    ]
-    ending, raw = objects(random, given)
-    return Made(ending, raw, ("judgments-jsonl",), expected(rows))
+    given = [{**row, "grade": in_json(random, row["grade"])} for row in rows]
+    return [{names[field]: value for field, value in row.items()} for row in given], expected(rows)
 
 
-def qrels(random: Random) -> Made:
+@makes("qrels", "judgments-csv")
+def qrels(random):
     rows = pairs(random, ("q1", "PLAIN-4", "topic.7"))
     blank = random.choice((" ", "\t", "   "))
     order = ["qid", "iteration", "memory_id", "grade"]
@@ -182,462 +202,324 @@ def qrels(random: Random) -> Made:
     elif random.random() < 0.3:
         order.remove("iteration")
     mark = random.choice(("0", "Q0"))
-    lines += [
-        blank.join(
-            str({**row, "grade": as_number(random, row["grade"], ","), "iteration": mark}[field]) for field in order
-        )
-        for row in rows
-    ]
-    return Made(
-        random.choice((".qrels", ".txt", ".tsv", ".trec")),
-        as_text(random, lines, comments=True),
-        ("qrels", "judgments-csv"),
-        expected(rows),
-    )
+    for row in rows:
+        cells = {**row, "grade": as_number(random, row["grade"], ","), "iteration": mark}
+        lines.append(blank.join(str(cells[field]) for field in order))
+    return random.choice((".qrels", ".txt", ".tsv", ".trec")), as_text(random, lines, comments=True), expected(rows)
 
 
-def by_words(rows: Iterable[Row]) -> frozenset[tuple[Any, ...]]:
-    return frozenset((row["qid"], row["memory_id"], row["grade"]) for row in rows)
-
-
-def quepid_csv(random: Random) -> Made:
+@makes("quepid-csv", "srw-csv")
+def quepid_csv(random):
     rows = pairs(random, TEXTS)
-    names = {
-        "qid": random.choice(("query", "Query", "query_text")),
-        "memory_id": spelled(random, "doc_id"),
-        "grade": random.choice(("rating", "Rating", "relevance")),
-    }
-    _, raw = table(random, rows, names)
-    return Made(".csv", raw, ("quepid-csv", "srw-csv"), by_words(rows))
+    words, grade = random.choice(("query", "Query", "query_text")), random.choice(("rating", "Rating", "relevance"))
+    names = {"qid": words, "memory_id": spelled(random, "doc_id"), "grade": grade}
+    return ".csv", table(random, rows, names)[1], expected(rows)
 
 
-def quepid_book(random: Random) -> Made:
+@makes("quepid-book")
+def quepid_book(random):
     rows = [{**row, "other": row["grade"]} for row in pairs(random, TEXTS)]
     names = {"qid": "query", "memory_id": "docid", "grade": "Ann Lee", "other": "Bo"}
-    _, raw = table(random, rows, names, more=False)
-    return Made(".csv", raw, ("quepid-book",), by_words(rows))
+    return ".csv", table(random, rows, names, more=False)[1], expected(rows)
 
 
-def srw_csv(random: Random) -> Made:
+@makes("srw-csv")
+def srw_csv(random):
     rows = pairs(random, TEXTS)
-    lines = [
-        written([guarded(row["qid"]), row["memory_id"], as_number(random, row["grade"], ",")], ",") for row in rows
-    ]
-    return Made(".csv", as_text(random, lines), ("srw-csv",), by_words(rows))
+    cells = ([guarded(row["qid"]), row["memory_id"], as_number(random, row["grade"], ",")] for row in rows)
+    return ".csv", as_text(random, [written(row, ",") for row in cells]), expected(rows)
 
 
-def ltr_text(random: Random) -> Made:
+@makes("ltr-text")
+def ltr_text(random):
     rows = pairs(random, TEXTS)
     blank = random.choice(("\t", " "))
-    lines = [
-        f"{row['grade']}{blank}qid:{n}{blank}# {row['memory_id']}{blank}{row['qid']}" for n, row in enumerate(rows)
-    ]
-    return Made(random.choice((".txt", ".ltr")), as_text(random, lines), ("ltr-text",), by_words(rows))
+    cells = ((str(row["grade"]), f"qid:{n}", f"# {row['memory_id']}", row["qid"]) for n, row in enumerate(rows))
+    return random.choice((".txt", ".ltr")), as_text(random, [blank.join(row) for row in cells]), expected(rows)
 
 
-def quepid_json(random: Random) -> Made:
+@makes("quepid-json")
+def quepid_json(random):
     rows = pairs(random, TEXTS)
     shape = random.choice(("query_doc_pairs", "query_groups", "judgmentRatings"))
-    if shape == "query_doc_pairs":
-        items = [
-            {
-                "query_text": row["qid"],
-                "doc_id": row["memory_id"],
-                "judgements": [{"rating": in_json(random, row["grade"])}],
-            }
-            for row in rows
-        ]
-    elif shape == "query_groups":
-        items = [
-            {"name": row["qid"], "relevant_documents": {row["memory_id"]: {"gain": in_json(random, row["grade"])}}}
-            for row in rows
-        ]
-    else:
-        items = [
-            {"query": row["qid"], "ratings": [{"docId": row["memory_id"], "rating": in_json(random, row["grade"])}]}
-            for row in rows
-        ]
-    return Made(
-        ".json",
-        document(random, {"name": "a book", shape: [shuffled(random, item) for item in items]}),
-        ("quepid-json",),
-        by_words(rows),
-    )
+
+    def item(words: str, memory_id: str, grade: Any) -> Row:
+        if shape == "query_doc_pairs":
+            return {"query_text": words, "doc_id": memory_id, "judgements": [{"rating": grade}]}
+        if shape == "query_groups":
+            return {"name": words, "relevant_documents": {memory_id: {"gain": grade}}}
+        return {"query": words, "ratings": [{"docId": memory_id, "rating": grade}]}
+
+    items = [shuffled(random, item(row["qid"], row["memory_id"], in_json(random, row["grade"]))) for row in rows]
+    return ".json", document(random, {"name": "a book", shape: items}), expected(rows)
 
 
-def ranx_json(random: Random) -> Made:
+@makes("ranx-json")
+def ranx_json(random):
     rows = pairs(random, QIDS)
     grades: dict[str, Row] = {}
     for row in rows:
         grades.setdefault(row["qid"], {})[row["memory_id"]] = random.choice((row["grade"], float(row["grade"])))
-    return Made(".json", document(random, grades), ("ranx-json",), expected(rows))
+    return ".json", document(random, grades), expected(rows)
 
 
-def cems_feedback(random: Random) -> Made:
+@makes("cems-feedback")
+def cems_feedback(random):
     rows = [{"qid": qid, "relevant_ids": [IDS[0]], "noise_ids": [IDS[1], IDS[2]]} for qid in some(random, QIDS)]
-    ending, raw = objects(random, rows)
-    found = {(row["qid"], one, 2 * (one == IDS[0])) for row in rows for one in IDS[:3]}
-    return Made(ending, raw, ("cems-feedback",), frozenset(found))
+    return rows, {(row["qid"], one, 2 * (one == IDS[0])) for row in rows for one in IDS[:3]}
 
 
 def memories(random: Random) -> list[Row]:
-    return [
-        {
-            "id": name,
-            "content": random.choice(TEXTS),
-            "title": random.choice(TEXTS),
-            "author": "Ann",
-            "created_at": random.choice(TIMES),
-        }
-        for name in some(random, IDS)
-    ]
+    def memory(name: str) -> Row:
+        content, title = random.choice(TEXTS), random.choice(TEXTS)
+        return {"id": name, "content": content, "title": title, "author": "Ann", "created_at": random.choice(TIMES)}
+
+    return [memory(name) for name in some(random, IDS)]
 
 
 OTHER = {"author": ("author", "user_id", "agent_id"), "created_at": ("created_at", "createdAt", "timestamp", "date")}
 
 
-def kept(rows: Iterable[Row]) -> frozenset[tuple[Any, ...]]:
-    return frozenset(
-        (row["id"], row["content"], row.get("title"), row.get("author"), WHEN if "created_at" in row else None)
-        for row in rows
-    )
+def kept(rows: Iterable[Row]) -> set[tuple[Any, ...]]:
+    return {(row["id"], row["content"], row.get("title"), row.get("author"), WHEN) for row in rows}
 
 
-def memories_csv(random: Random) -> Made:
+@makes("memories-csv")
+def memories_csv(random):
     rows = memories(random)
     names = {field: random.choice(OTHER.get(field, (field,))) for field in rows[0]}
     names |= {"content": random.choice(("content", "memory", "page_content")), "id": random.choice(("id", "uuid"))}
-    _, raw = table(
-        random, rows, {field: random.choice((str, str.upper, str.title))(name) for field, name in names.items()}
-    )
-    return Made(random.choice((".csv", ".tsv", ".txt")), raw, ("memories-csv",), kept(rows))
+    names = {field: random.choice((str, str.upper, str.title))(name) for field, name in names.items()}
+    return tables(random), table(random, rows, names)[1], kept(rows)
 
 
-def memories_jsonl(random: Random) -> Made:
+@makes("memories-jsonl", "messages-jsonl")
+def memories_jsonl(random):
     rows = memories(random)
-    ending, raw = objects(
-        random, [{random.choice(OTHER.get(field, (field,))): value for field, value in row.items()} for row in rows]
-    )
-    return Made(ending, raw, ("memories-jsonl", "messages-jsonl"), kept(rows))
+    return [{random.choice(OTHER.get(field, (field,))): row[field] for field in row} for row in rows], kept(rows)
 
 
-def memory_records(random: Random) -> Made:
+@makes("memory-records")
+def memory_records(random):
     rows = memories(random)
     text, name = random.choice(("memory", "page_content", "fact", "data")), random.choice(("id", "uuid", "_id"))
-    given = [
-        {
-            name: row["id"],
-            text: row["content"],
-            "title": row["title"],
-            "metadata": {"user_id": "Ann", "created_at": row["created_at"]},
-        }
-        for row in rows
-    ]
+
+    def record(row: Row) -> Row:
+        about = {"user_id": "Ann", "created_at": row["created_at"]}
+        return {name: row["id"], text: row["content"], "title": row["title"], "metadata": about}
+
+    given = [record(row) for row in rows]
     if random.random() < 0.3:
-        return Made(
-            ".json",
-            document(random, {random.choice(("results", "memories", "items")): given}),
-            ("memory-records",),
-            kept(rows),
-        )
-    ending, raw = objects(random, given)
-    return Made(ending, raw, ("memory-records",), kept(rows))
+        return ".json", document(random, {random.choice(("results", "memories", "items")): given}), kept(rows)
+    return given, kept(rows)
 
 
-def facts_jsonl(random: Random) -> Made:
+@makes("facts-jsonl")
+def facts_jsonl(random):
+    told = {"subject": "Ann", "predicate": "says"}
     rows = [
-        {
-            "id": name,
-            "subject": "Ann",
-            "predicate": "says",
-            "object": random.choice(TEXTS),
-            "created_at": random.choice(TIMES),
-        }
+        {"id": name, **told, "object": random.choice(TEXTS), "created_at": random.choice(TIMES)}
         for name in some(random, IDS)
     ]
-    ending, raw = objects(random, rows)
-    found = frozenset((row["id"], f"Ann says {row['object']}", None, None, WHEN) for row in rows)
-    return Made(ending, raw, ("facts-jsonl",), found)
+    return rows, {(row["id"], f"Ann says {row['object']}", None, None, WHEN) for row in rows}
 
 
-def messages_jsonl(random: Random) -> Made:
+@makes("messages-jsonl")
+def messages_jsonl(random):
     speaker, text = random.choice(("role", "speaker")), random.choice(("content", "text"))
     rows = [
         {"id": name, speaker: "Ann", text: random.choice(TEXTS), "created_at": random.choice(TIMES)}
         for name in some(random, IDS)
     ]
-    ending, raw = objects(random, rows)
-    found = frozenset((row["id"], f"Ann: {row[text]}", None, "Ann", WHEN) for row in rows)
-    return Made(ending, raw, ("messages-jsonl",), found)
+    return rows, {(row["id"], f"Ann: {row[text]}", None, "Ann", WHEN) for row in rows}
 
 
-def memory_server(random: Random) -> Made:
+@makes("mcp-memory-server")
+def memory_server(random):
     rows = [
         {"type": "entity", "name": name, "entityType": "person", "observations": [random.choice(TEXTS)]}
         for name in some(random, IDS)
     ]
     edges = [{"type": "relation", "from": rows[0]["name"], "to": rows[-1]["name"], "relationType": "knows"}]
+    found = {(row["name"], row["observations"][0], row["name"], None, None) for row in rows}
     if random.random() < 0.3:
-        raw, ending = document(random, {"entities": rows, "relations": edges}), ".json"
-    else:
-        ending, raw = objects(random, random.sample([*rows, *edges], len(rows) + 1))
-    found = frozenset((row["name"], row["observations"][0], row["name"], None, None) for row in rows)
-    return Made(ending, raw, ("mcp-memory-server",), found)
+        return ".json", document(random, {"entities": rows, "relations": edges}), found
+    return random.sample([*rows, *edges], len(rows) + 1), found
 
 
-def cems_export(random: Random) -> Made:
+@makes("cems-export")
+def cems_export(random):
+    same = {"title": "T", "team_id": None, "shown_count": 2}
     rows = [
-        {
-            "id": name,
-            "content": random.choice(TEXTS),
-            "title": "T",
-            "team_id": None,
-            "shown_count": 2,
-            "created_at": random.choice(TIMES[:2]),
-        }
+        {"id": name, "content": random.choice(TEXTS), **same, "created_at": random.choice(TIMES[:2])}
         for name in some(random, IDS)
     ]
-    found = kept(rows)
     if random.random() < 0.3:
-        return Made(".json", document(random, {"documents": rows, "chunks": []}), ("cems-export",), found)
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("cems-export",), found)
+        return ".json", document(random, {"documents": rows, "chunks": []}), kept(rows)
+    return rows, kept(rows)
 
 
-def beir(random: Random) -> Made:
+@makes("beir", "judgments-csv")
+def beir(random):
     if random.random() < 0.3:
         rows = pairs(random, QIDS)
-        lines = [
-            "query-id\tcorpus-id\tscore",
-            *(f"{row['qid']}\t{row['memory_id']}\t{as_number(random, row['grade'], ',')}" for row in rows),
-        ]
-        return Made(".tsv", as_text(random, lines), ("beir", "judgments-csv"), expected(rows))
+        cells = ((row["qid"], row["memory_id"], as_number(random, row["grade"], ",")) for row in rows)
+        return ".tsv", as_text(random, ["query-id\tcorpus-id\tscore", *map("\t".join, cells)]), expected(rows)
     if random.random() < 0.5:
         rows = [{"_id": name, "title": "T", "text": random.choice(TEXTS), "metadata": {}} for name in some(random, IDS)]
         ending, raw = objects(random, rows)
-        return Made(
-            f"dev{ending}", raw, ("beir",), frozenset((row["_id"], row["text"], "T", None, None) for row in rows)
-        )
+        return f"dev{ending}", raw, {(row["_id"], row["text"], "T", None, None) for row in rows}
     rows = [{"_id": name, "text": random.choice(TEXTS), "title": ""} for name in some(random, QIDS)]
     ending, raw = objects(random, rows)
-    return Made(f"nf_queries{ending}", raw, ("beir",), frozenset((row["_id"], row["text"]) for row in rows))
+    return f"nf_queries{ending}", raw, {(row["_id"], row["text"]) for row in rows}
 
 
-def queries_jsonl(random: Random) -> Made:
+@makes("queries-jsonl")
+def queries_jsonl(random):
     rows = [{"qid": name, "query": random.choice(TEXTS), "project": "p", "type": "t"} for name in some(random, QIDS)]
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("queries-jsonl",), frozenset((row["qid"], row["query"]) for row in rows))
+    return rows, {(row["qid"], row["query"]) for row in rows}
 
 
-def queries_csv(random: Random) -> Made:
+@makes("queries-csv")
+def queries_csv(random):
     names = {"qid": random.choice(NAMES["qid"]), "query": random.choice(("query", "query_text", "question", "text"))}
     rows = [{"qid": name, "query": random.choice(TEXTS)} for name in some(random, QIDS)]
     _, raw = table(random, rows, {field: spelled(random, name) for field, name in names.items()})
-    ending = random.choice((".csv", ".tsv", ".txt"))
-    return Made(ending, raw, ("queries-csv",), frozenset((row["qid"], row["query"]) for row in rows))
+    return tables(random), raw, {(row["qid"], row["query"]) for row in rows}
 
 
-def relations_jsonl(random: Random) -> Made:
+@makes("relations-jsonl")
+def relations_jsonl(random):
     rows = [{"source_id": name, "target_id": "other", "kind": "knows", "weight": 0.5} for name in some(random, IDS)]
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("relations-jsonl",), frozenset((row["source_id"], "other", "knows") for row in rows))
+    return rows, {(row["source_id"], "other", "knows") for row in rows}
 
 
-def query_log(random: Random) -> Made:
+@makes("query-log")
+def query_log(random):
     words = random.choice(("query", "q", "text"))
     rows = [{"qid": f"q{n}", words: text, "results": [*IDS[:2]], "time": TIMES[0]} for n, text in enumerate(TEXTS)]
-    found = frozenset((row["qid"], row[words]) for row in rows)
+    found = {(row["qid"], row[words]) for row in rows}
     if random.random() < 0.4:
         given = [{**row, "results": json.dumps(row["results"])} for row in rows]
         _, raw = table(random, given, {field: random.choice((str, str.upper))(field) for field in given[0]})
-        return Made(random.choice((".csv", ".tsv", ".txt")), raw, ("query-log",), found)
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("query-log",), found)
+        return tables(random), raw, found
+    return rows, found
 
 
-def rag_samples(random: Random) -> Made:
+def plain_table(random: Random, rows: Sequence[Row]) -> tuple[str, bytes]:
+    """(ending, file) of rows whose lists are JSON in their cells."""
+    given = [
+        {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+    ]
+    return random.choice((".csv", ".tsv")), table(random, given, {name: name for name in given[0]})[1]
+
+
+@makes("rag-samples")
+def rag_samples(random):
     rows = [
         {"user_input": text, "reference_context_ids": [IDS[0]], "retrieved_context_ids": [*IDS[:2]], "response": "r"}
         for text in some(random, TEXTS)
     ]
-    found = frozenset((None, row["user_input"]) for row in rows)
-    if random.random() < 0.4:
-        given = [
-            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
-            for row in rows
-        ]
-        _, raw = table(random, given, {name: name for name in given[0]})
-        return Made(random.choice((".csv", ".tsv")), raw, ("rag-samples",), found)
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("rag-samples",), found)
+    found = {(None, row["user_input"]) for row in rows}
+    return (*plain_table(random, rows), found) if random.random() < 0.4 else (rows, found)
 
 
-def expected_ids(random: Random) -> Made:
+@makes("expected-ids")
+def expected_ids(random):
     name = random.choice(("expected_ids", "relevant_ids", "gold_ids", "expectedMemoryIds"))
     rows: list[Row] = [{"query": text, name: random.sample(IDS[:4], 2)} for text in some(random, TEXTS)]
-    found = frozenset((row["query"], one, 1) for row in rows for one in row[name])
+    found = {(row["query"], one, 1) for row in rows for one in row[name]}
     if random.random() < 0.4:
         given = [{**row, name: ";".join(row[name])} for row in rows]
         _, raw = table(random, given, {"query": "query", name: spelled(random, name)})
-        return Made(random.choice((".csv", ".tsv")), raw, ("expected-ids",), found)
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("expected-ids",), found)
+        return random.choice((".csv", ".tsv")), raw, found
+    return rows, found
 
 
-def observations(random: Random) -> Made:
-    rows: list[Row] = []
-    for n, text in enumerate(some(random, TEXTS)):
-        found: Row = {"id": f"o{n}", "traceId": "t", "startTime": TIMES[0], "type": "RETRIEVER", "input": text}
-        rows.append({**found, "output": [{"id": "m01", "content": "c"}]})
-    expected_rows = frozenset((None, row["input"]) for row in rows)
+@makes("observations")
+def observations(random):
+    same = {"traceId": "t", "startTime": TIMES[0], "type": "RETRIEVER", "output": [{"id": "m01", "content": "c"}]}
+    rows = [{"id": f"o{n}", **same, "input": text} for n, text in enumerate(some(random, TEXTS))]
+    found = {(None, row["input"]) for row in rows}
     if random.random() < 0.3:
-        given = [{**row, "output": json.dumps(row["output"])} for row in rows]
-        _, raw = table(random, given, {name: name for name in given[0]})
-        return Made(random.choice((".csv", ".tsv")), raw, ("observations",), expected_rows)
+        return *plain_table(random, rows), found
     if random.random() < 0.3:
-        page = {"data": rows, "meta": {"page": 1}}
-        return Made(".json", document(random, page), ("observations",), expected_rows)
-    ending, raw = objects(random, rows)
-    return Made(ending, raw, ("observations",), expected_rows)
+        return ".json", document(random, {"data": rows, "meta": {"page": 1}}), found
+    return rows, found
 
 
-def hook_events(random: Random) -> Made:
-    rows = [
-        {
-            "ts": TIMES[0],
-            "event": "MemoryRetrieval",
-            "session_id": "s",
-            "query": text,
-            "details": [{"id": "m01", "score": 0.5}],
-        }
-        for text in some(random, TEXTS)
-    ]
-    ending, raw = objects(random, rows, only_lines=True)
-    return Made(ending, raw, ("cems-hook-events",), frozenset((None, row["query"]) for row in rows))
+@makes("cems-hook-events")
+def hook_events(random):
+    same = {"ts": TIMES[0], "event": "MemoryRetrieval", "session_id": "s", "details": [{"id": "m01", "score": 0.5}]}
+    rows = [{**same, "query": text} for text in some(random, TEXTS)]
+    return *objects(random, rows, only_lines=True), {(None, row["query"]) for row in rows}
 
 
-def spans(random: Random, **stage: object) -> Made:
-    rows = [
-        {
-            "name": "retrieve",
-            "context": {"trace_id": f"t{n}", "span_id": f"s{n}"},
-            "start_time": WHEN.isoformat(),
-            "attributes": shuffled(
-                random,
-                {
-                    "openinference.span.kind": "RETRIEVER",
-                    "input.value": text,
-                    "retrieval.documents.0.document.id": "m01",
-                    **stage,
-                },
-            ),
-        }
-        for n, text in enumerate(some(random, TEXTS))
-    ]
-    ending, raw = objects(random, rows)
-    found = frozenset((None, row["attributes"]["input.value"]) for row in rows)
-    return Made(ending, raw, ("openinference-traces",) if stage else ("openinference-spans",), found)
+@makes("openinference-spans")
+def spans(random, **stage: object):
+    def span(n: int, text: str) -> Row:
+        said = {"openinference.span.kind": "RETRIEVER", "input.value": text, "retrieval.documents.0.document.id": "m01"}
+        context = {"trace_id": f"t{n}", "span_id": f"s{n}"}
+        attributes = shuffled(random, {**said, **stage})
+        return {"name": "retrieve", "context": context, "start_time": WHEN.isoformat(), "attributes": attributes}
+
+    rows = [span(n, text) for n, text in enumerate(some(random, TEXTS))]
+    return rows, {(None, row["attributes"]["input.value"]) for row in rows}
 
 
-def traces(random: Random) -> Made:
+@makes("openinference-traces")
+def traces(random):
     return spans(random, **{"workbench.stage.kind": "list", "workbench.stage.results": 1})
 
 
-def locomo(random: Random) -> Made:
+def one_row(random: Random, row: Row) -> bytes:
+    return document(random, [shuffled(random, row)])
+
+
+@makes("locomo")
+def locomo(random):
     turns = [{"speaker": "Ann", "dia_id": f"D1:{n}", "text": text} for n, text in enumerate(TEXTS, start=1)]
     body = {"session_1": turns, "session_1_date_time": "1:56 pm on 8 May, 2023", "speaker_a": "Ann", "speaker_b": "Bo"}
-    row = {
-        "sample_id": "c-1",
-        "qa": [{"question": "who?", "evidence": ["D1:1"], "category": 4}],
-        "conversation": shuffled(random, body),
-    }
-    return Made(
-        ".json", document(random, [shuffled(random, row)]), ("locomo",), frozenset({("c-1/q001", "c-1/D1:1", 1)})
-    )
+    qa = [{"question": "who?", "evidence": ["D1:1"], "category": 4}]
+    raw = one_row(random, {"sample_id": "c-1", "qa": qa, "conversation": shuffled(random, body)})
+    return ".json", raw, {("c-1/q001", "c-1/D1:1", 1)}
 
 
-def longmemeval(random: Random) -> Made:
+@makes("longmemeval")
+def longmemeval(random):
     turns = [{"role": "user", "content": text, "has_answer": n == 0} for n, text in enumerate(TEXTS)]
-    row = {
-        "question_id": "a1",
-        "question_type": "t",
-        "question": "who?",
-        "haystack_session_ids": ["s1"],
-        "haystack_dates": ["2023/05/20 (Sat) 02:21"],
-        "haystack_sessions": [turns],
-    }
-    return Made(".json", document(random, [shuffled(random, row)]), ("longmemeval",), frozenset({("a1", "a1/s1/1", 1)}))
+    asked = {"question_id": "a1", "question_type": "t", "question": "who?", "haystack_sessions": [turns]}
+    row = {**asked, "haystack_session_ids": ["s1"], "haystack_dates": ["2023/05/20 (Sat) 02:21"]}
+    return ".json", one_row(random, row), {("a1", "a1/s1/1", 1)}
 
 
-def beam(random: Random) -> Made:
+@makes("beam")
+def beam(random):
     turns = [{"id": n, "role": "user", "content": text} for n, text in enumerate(TEXTS)]
-    row = {
-        "conversation_id": "c",
-        "chat": [{"turns": [turns]}],
-        "probing_questions": {"abstention": [{"question": "who?", "source_chat_ids": {"a": [0]}}]},
-    }
-    return Made(
-        ".json", document(random, [shuffled(random, row)]), ("beam",), frozenset({("c/abstention-1", "c/0", 1)})
-    )
+    asked = {"abstention": [{"question": "who?", "source_chat_ids": {"a": [0]}}]}
+    row = {"conversation_id": "c", "chat": [{"turns": [turns]}], "probing_questions": asked}
+    return ".json", one_row(random, row), {("c/abstention-1", "c/0", 1)}
 
 
-def convomem(random: Random) -> Made:
+@makes("convomem")
+def convomem(random):
     said = [{"messages": [{"speaker": "User", "text": text} for text in TEXTS], "id": "c"}]
     item = {"question": "who?", "message_evidences": [{"speaker": "User", "text": TEXTS[0]}], "conversations": said}
     row = {random.choice(("evidence_items", "evidenceItems")): [shuffled(random, item)]}
-    raw = document(random, [shuffled(random, row)])
-    return Made("case.json", raw, ("convomem",), frozenset({("case-1-1/q1", "case-1-1/1/1", 1)}))
+    return "case.json", one_row(random, row), {("case-1-1/q1", "case-1-1/1/1", 1)}
 
 
-def memoryagentbench(random: Random) -> Made:
+@makes("memoryagentbench")
+def memoryagentbench(random):
     context = "\n".join(["Here is a list of facts:", *(f"{n}. {text}" for n, text in enumerate(TEXTS))])
     row = {"context": context, "questions": ["who?"], "answers": [["?"]], "metadata": {"source": "facts"}}
-    rows = frozenset({("facts/q1", "who?")})
-    return Made(".json", document(random, [shuffled(random, row)]), ("memoryagentbench",), rows)
+    return ".json", one_row(random, row), {("facts/q1", "who?")}
 
 
-def markdown(random: Random) -> Made:
+@makes("markdown-notes")
+def markdown(random):
     front = random.sample(["title: T", "permalink: notes/a", "created: 2024-03-05T09:30:00+00:00"], 3)
-    raw = as_text(random, ["---", *front, "---", "", random.choice(TEXTS)])
-    return Made(".md", raw, ("markdown-notes",), frozenset({("notes/a",)}))
-
-
-MAKERS: dict[str, Callable[[Random], Made]] = {
-    "beam": beam,
-    "beir": beir,
-    "cems-export": cems_export,
-    "cems-feedback": cems_feedback,
-    "cems-hook-events": hook_events,
-    "convomem": convomem,
-    "facts-jsonl": facts_jsonl,
-    "judgments-csv": judgments_csv,
-    "judgments-jsonl": judgments_jsonl,
-    "locomo": locomo,
-    "longmemeval": longmemeval,
-    "ltr-text": ltr_text,
-    "markdown-notes": markdown,
-    "mcp-memory-server": memory_server,
-    "memories-csv": memories_csv,
-    "memories-jsonl": memories_jsonl,
-    "memory-records": memory_records,
-    "memoryagentbench": memoryagentbench,
-    "messages-jsonl": messages_jsonl,
-    "openinference-spans": spans,
-    "openinference-traces": traces,
-    "qrels": qrels,
-    "quepid-book": quepid_book,
-    "quepid-csv": quepid_csv,
-    "quepid-json": quepid_json,
-    "queries-jsonl": queries_jsonl,
-    "queries-csv": queries_csv,
-    "query-log": query_log,
-    "rag-samples": rag_samples,
-    "expected-ids": expected_ids,
-    "observations": observations,
-    "ranx-json": ranx_json,
-    "relations-jsonl": relations_jsonl,
-    "srw-csv": srw_csv,
-}
+    return ".md", as_text(random, ["---", *front, "---", "", random.choice(TEXTS)]), {("notes/a",)}
 
 
 READ_AS = {"mteb": "beir", "srw-json": "quepid-json"}

@@ -21,8 +21,6 @@ from cems_workbench.formats import (
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Judgment, Memory, Query
 
-SHARED = Path(__file__).parents[4] / "shared" / "data" / "locomo"
-
 
 def turn(number: str, text: str = "Hello", **more: object) -> dict[str, object]:
     return {"speaker": "Ann", "dia_id": number, "text": text, **more}
@@ -141,13 +139,6 @@ def test_a_session_without_a_readable_time_keeps_its_turns_undated(write):
     assert "1:56 pm on 8 May, 2023" in parsed.errors[0].reason
 
 
-def test_the_published_list_of_conversations(write):
-    rows = [{"sample_id": f"conv-{n}", "conversation": conversation(), "qa": conversation()["qa"]} for n in (1, 2)]
-    parsed = read(write("locomo10.json", rows))
-    assert {memory.project for memory in parsed.memories} == {"locomo/conv-1", "locomo/conv-2"}
-    assert [query.qid for query in parsed.queries] == ["conv-1/q001", "conv-2/q001"]
-
-
 ASKED = {"question": "What was shown?", "answer": ["a duck"], "evidence": ["D1:2", "D2:1"], "category": "4"}
 RAG_TURNS = [
     {"timestamp": time, "speaker": "Ann", "text": said}
@@ -252,16 +243,6 @@ def test_a_second_conversation_of_one_name_is_reported(write):
 def test_a_document_without_sessions_is_an_input_error(write, document):
     with pytest.raises(InputError):
         read(write("7.json", document), "locomo")
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [("26", (419, 199, 251, 0)), ("30", (369, 105, 131, 0)), ("42", (629, 260, 373, 2))],
-)
-def test_the_shared_conversations(name, counts):
-    parsed = read(SHARED / f"{name}.json")
-    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments), len(parsed.errors)) == counts
 
 
 QUESTION = {
@@ -495,11 +476,6 @@ def test_ids_that_begin_again_in_each_plan_of_beam_are_moved_as_its_download_mov
     assert "2 questions name no turn and have no judgment: c/event_ordering-2, d/event_ordering-2" in parsed.notes
 
 
-def test_a_directory_that_is_no_conversation_is_refused(tmp_path):
-    with pytest.raises(InputError, match="not BEAM"):
-        read(tmp_path, "beam")
-
-
 def messages(*texts, name="c1"):
     speakers = ("User", "Assistant")
     return {"id": name, "messages": [{"speaker": speakers[n % 2], "text": text} for n, text in enumerate(texts)]}
@@ -638,7 +614,6 @@ def test_memoryagentbench_judges_turns_and_guesses_no_passage_from_an_answer(wri
     )
 
 
-SCIFACT = Path(__file__).parents[4] / "shared" / "data" / "scifact"
 CORPUS = [{"_id": "4983", "title": "T", "text": "words"}, {"_id": "d 2", "title": "Only a title", "text": ""}]
 QUERIES = [{"_id": "1", "text": "what?", "metadata": {}}, {"_id": "2", "text": "why?"}]
 HEADER = "query-id\tcorpus-id\tscore"
@@ -787,16 +762,6 @@ def test_a_directory_that_is_no_beir_folder_is_an_input_error(tmp_path, write):
     with pytest.raises(InputError, match=r"no corpus\.jsonl whose rows have an _id"):
         read(tmp_path, "beir")
     assert [one.format for one in read_path(tmp_path)] == ["memories-jsonl"]
-
-
-@pytest.mark.skipif(not SCIFACT.exists(), reason="the shared data are not here")
-def test_scifact():
-    (parsed,) = read_path(SCIFACT)
-    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments)) == (5_183, 1_409, 339)
-    assert len({judgment.qid for judgment in parsed.judgments}) == 300
-    assert parsed.errors == ()
-    assert {judgment.memory_id for judgment in parsed.judgments} <= {memory.id for memory in parsed.memories}
-    assert len(read(SCIFACT / "qrels" / "train.tsv").judgments) == 919
 
 
 def parquet(path, rows):
@@ -954,14 +919,6 @@ def test_a_deleted_turn_of_a_haystack_leaves_the_others_their_ids(tmp_path):
     parsed = read(tmp_path / "x.json")
     assert (parsed.memories, parsed.queries, parsed.judgments) == (memories, (query,), (label,))
     assert (done.left_out, done.not_kept) == ((), ())
-
-
-def test_a_haystack_without_its_question_is_left_out(tmp_path):
-    memory = Memory("q/s/1", "user: x", project="longmemeval/q", session="q/s", author="user")
-    other = Query("r", "what?", "longmemeval/r")
-    done = write_dataset("longmemeval", DataSet([memory], 1, (), [other]), tmp_path / "x.json")
-    assert done.left_out == ("q/s/1: its question is not here",)
-    assert [query.qid for query in read(tmp_path / "x.json").queries] == ["r"]
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):
