@@ -18,7 +18,7 @@ from records import IDS, MEMORIES, QUERIES, RELATIONS, TIMES, WORDS, judgments
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import DataSet, detect, judgment_writers, read, runs, write_dataset, write_judgments
-from cems_workbench.formats.base import cells
+from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
@@ -374,7 +374,7 @@ def test_no_cell_of_the_memories_is_a_formula(memories):
     for row in rows:
         for cell in row:
             assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-            assert cells.guarded(cells.restored(cell)) == cell
+            assert csv_table.guarded(csv_table.restored(cell)) == cell
 
 
 ROW_NAMES = st.sampled_from(["26", "conv-1", "a/b", "é 1", "x.2"])

@@ -5,10 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pg_text_search.heap import MAX_ROW_BYTES, HeapRow, order_of_lengths, row_length
-from pg_text_search.parser import tokens
-from pg_text_search.pglz import compressed_size
-from pg_text_search.stemmer import stem
+from pg_text_search.heap import MAX_ROW_BYTES, HeapRow, compressed_size, order_of_lengths, row_length
+from pg_text_search.parser import stem, tokens
 from pg_text_search.ts_rank import (
     GAINS,
     LAST_POSITION,

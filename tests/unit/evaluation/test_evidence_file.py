@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 from sets import AS_LISTED, NOW, OTHER_WAY, QUERIES
+from sets import evidence_file as small_file
 
 from benchmarks.forged_evidence import FORGED, forge
 from cems_workbench.config import PipelineConfig, dump_config, with_values
@@ -536,7 +537,7 @@ def one_line_of(read: Callable[[], object]) -> str:
 
 @partly
 def test_no_forged_file_is_taken_for_evidence(tmp_path: Path) -> None:
-    whole, path = evidence_file(tmp_path), tmp_path / "forged.evidence"
+    whole, path = small_file(tmp_path), tmp_path / "forged.evidence"
     header = read_header(whole)
     taken = []
     for name, (script, words) in some(FORGED.items(), 8):
@@ -553,7 +554,7 @@ def test_no_forged_file_is_taken_for_evidence(tmp_path: Path) -> None:
 
 
 def test_a_file_is_looked_at_again_when_somebody_changed_it_and_only_then(tmp_path, monkeypatch):
-    path = evidence_file(tmp_path)
+    path = small_file(tmp_path)
     read_evidence_file(path)
     with monkeypatch.context() as patch:
         patch.setattr("cems_workbench.evaluation.evidence_file.differences", lambda *_: pytest.fail("looked at again"))

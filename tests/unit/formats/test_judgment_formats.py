@@ -715,7 +715,7 @@ def table(*rows: dict[str, object]) -> str:
 
 
 CSV = f"""user_input,retrieved_contexts,reference_contexts,retrieved_context_ids,reference_context_ids,response,reference
-{WORDS},"['x', ""{TEXT}""]","[""{TEXT}""]","['m05', 'm06']",['m05'],half up,half up
+{ROUNDING},"['x', ""{TEXT}""]","[""{TEXT}""]","['m05', 'm06']",['m05'],half up,half up
 who hands over the phone,[],,,,,x
 """
 

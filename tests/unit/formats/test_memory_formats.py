@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.base.cells import guarded, restored
+from cems_workbench.formats.base.csv_table import guarded, restored
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS, SCOPES, SHARED_WORDS, memory_of
 from cems_workbench.formats.base.payload import (

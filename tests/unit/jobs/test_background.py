@@ -178,7 +178,7 @@ def test_a_search_that_is_stopped_at_once_has_a_result_or_says_why_not(evidence:
 
 def test_an_error_in_the_thread_becomes_a_line(evidence: Path) -> None:
     nothing: Any = None
-    search = BackgroundSearch(replace(planned(evidence), queries=nothing))
+    search = BackgroundSearch(replace(planned(evidence), score=nothing))
     search.start().wait(WAIT)
     assert search.over and search.result is None
     assert search.problem.startswith("AttributeError: ")

@@ -40,7 +40,7 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.importing import set_name
-from cems_workbench.ui.evaluate.setup import banner_lines, of_evaluated
+from cems_workbench.ui.evaluate.setup import of_evaluated
 from tests.planted import PLANTED, planted_file
 from tests.sample import copied
 from tests.small_store import HashEmbedder, empty_store, parsed, store
@@ -82,11 +82,6 @@ RERANKED = with_values(
 )
 OTHERWISE = {"gathered": {"rerank.chunk_chars": 999}}
 MEASURES = parse_measures("nDCG@10")
-
-
-def banner_lines(lacking: Sequence[Lacking]) -> list[str]:
-    """The lines of the page's banner."""
-    return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def gathered(query: Query, first: int, scored: Mapping[str, float]) -> Evidence:

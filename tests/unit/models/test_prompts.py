@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models import prompts
+from cems_workbench.models.chat import LlmReranker, grade, question
 from cems_workbench.models.http import CallError
-from cems_workbench.models.llm_reranker import LlmReranker, grade, question
 from cems_workbench.models.prompts import (
     MAX_LINE_CHARS,
     MAX_PROFILE_LINES,

@@ -15,13 +15,13 @@ from pg_text_search import heap
 from pg_text_search.heap import (
     DocumentRow,
     HeapRow,
+    compressed_size,
     heap_order,
     order_of_lengths,
     row_length,
     text_array_bytes,
     tsvector_bytes,
 )
-from pg_text_search.pglz import compressed_size
 from pg_text_search.ts_rank import lexemes
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"

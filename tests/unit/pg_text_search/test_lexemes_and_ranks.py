@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pg_text_search
-from pg_text_search.parser import tokens
-from pg_text_search.stemmer import stem
-from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.inverted_index import full_order, limited_order
+from pg_text_search.parser import stem, tokens
 from pg_text_search.ts_rank import (
     Phrase,
     Term,

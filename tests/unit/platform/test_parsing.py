@@ -129,7 +129,6 @@ PACKAGE = Path(__file__).parents[3] / "cems_workbench"
 NOT_ATOMIC = {
     "store/search/directory/segment_directory.py": "what was verified of an index",
     "store/search/vectors/chroma.py": "the number of changes",
-    "store/search/directory/column_file.py": "a file of a new index",
     "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
     "store/search/postgres.py": "a new index",
     "serve/server.py": "the name of its process, for the system",
@@ -138,7 +137,7 @@ NOT_ATOMIC = {
     "trace/sink.py": "spans, appended",
     "sources/sqlite/copying.py": "a private copy of a database, in a temporary directory",
     "jobs/traces.py": "rows of a file that is written atomically",
-    "formats/base/packed.py": "an unpacked copy, in a temporary directory",
+    "formats/base/files.py": "an unpacked copy, in a temporary directory",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
 

@@ -23,8 +23,8 @@ from cems_workbench.store.search.directory.index_directory import read_manifest
 from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits
 from cems_workbench.store.search.postgres import Chunk, TsRankIndex
 from pg_text_search.heap import HeapRow, heap_order
-from pg_text_search.stemmer import stem
-from pg_text_search.tie_order import full_order, limited_order
+from pg_text_search.inverted_index import full_order, limited_order
+from pg_text_search.parser import stem
 from pg_text_search.ts_rank import lexemes, matches, or_query, ts_query, ts_rank
 from workbench_engines.lucene_index import (
     LENGTHS,
@@ -38,7 +38,7 @@ from workbench_engines.lucene_index import (
     read_query,
     standard_words,
 )
-from workbench_engines.sparse_index import SparseIndex, SparseWeighting, term_number
+from workbench_engines.sparse import SparseIndex, SparseWeighting, term_number
 
 TEXTS = (
     "Alice keeps a red bicycle in the shed; the bicycle is old.",

@@ -48,7 +48,7 @@ from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, tune
-from cems_workbench.ui.evaluate.calibrate import COLUMNS, bin_rows, reliability_figure
+from cems_workbench.ui.evaluate.breakdown import reliability_figure
 from tests.unit.tuning.made_up_scores import Formula, tuned_to
 
 K, BLEND, VECTOR = "fusion.k=10:50:10", "fusion.score_blend=0:1:0.5", "lists.vector.weight=0.5:2.5:0.5"
@@ -374,9 +374,8 @@ def test_too_few_queries_of_a_kind_are_refused_in_a_line() -> None:
 def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
     found = calibrate(table(), GROUPS, "vector")
     dots = reliability_figure(found).data[1]
-    assert list(dots.y) == [one.observed for one in found.bins] and len(bin_rows(found)) == len(found.bins)
+    assert list(dots.y) == [one.observed for one in found.bins] and len(found.table) == len(found.bins)
     assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
-    assert next(column for column in COLUMNS if column.name == "threshold").cell(found) == found.threshold
 
 
 def test_a_threshold_is_an_assignment_and_its_absence_is_said() -> None:
