@@ -584,7 +584,7 @@ def test_the_forms_of_a_value_are_read_alike(field, values, read) -> None:
         ("pinned", "yes", "must be true or false, found 'yes'"),
         ("scope", "galaxy", f"must be one of {', '.join(SCOPES)}, found 'galaxy'"),
         ("importance", 0.8, "must be one of low, normal, high, found 0.8"),
-        ("tags", "[1", "begins like a JSON array and is none"),
+        ("tags", "[1", "begins like a list and is none"),
         ("title", ["T"], "must be a string, found a list"),
     ],
 )

@@ -18,6 +18,7 @@ from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import PipelineConfig, dump_config, preset, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import PooledPair
@@ -120,6 +121,11 @@ def written(path: Path, evidences: Mapping[str, Evidence], resources: Resources 
             file.add(qid, one, 0.5)
         file.finish()
     return read_evidence_file(path)
+
+
+def banner_lines(lacking):
+    """The lines of the page's banner."""
+    return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def with_holes(rng: np.random.Generator) -> dict[str, Evidence]:
