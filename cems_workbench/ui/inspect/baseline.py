@@ -129,7 +129,6 @@ def draw_baseline() -> None:
 
 
 def _pin(name: str | None = None) -> None:
-    """Pin a preset as the baseline, or the current config."""
     if name is not None:
         state.pin(name, preset(name).config)
         return
@@ -189,15 +188,14 @@ def delta_sign(delta: RankDelta) -> str:
 
 def delta_text(delta: RankDelta, name: str) -> str:
     """The rank difference as a tooltip; `name` is the baseline's."""
-    if delta.move == "up":
-        return f"Up from rank {delta.before} in the baseline {name}"
-    if delta.move == "down":
-        return f"Down from rank {delta.before} in the baseline {name}"
-    if delta.move == "gone":
-        return f"Rank {delta.before} in the baseline {name}, none now"
-    return {"same": f"Same rank as in the baseline {name}", "new": f"Not ranked by the baseline {name}"}.get(
-        delta.move, "Ranked by neither"
-    )
+    words = {
+        "up": f"Up from rank {delta.before} in the baseline {name}",
+        "down": f"Down from rank {delta.before} in the baseline {name}",
+        "gone": f"Rank {delta.before} in the baseline {name}, none now",
+        "same": f"Same rank as in the baseline {name}",
+        "new": f"Not ranked by the baseline {name}",
+    }
+    return words.get(delta.move, "Ranked by neither")
 
 
 def lost_results_html(against: RankComparison) -> Markup:

@@ -19,7 +19,6 @@ from cems_workbench.pipeline.effects import folded_words
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.state import History
 from cems_workbench.ui.kit.html import plain
 
 GROUPS: dict[str, str] = {
@@ -116,52 +115,33 @@ def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, chang
     label = spec.label + (f" ({spec.unit})" if spec.unit else "") + (" ●" if differs else "")
     scales = threshold_help() if spec.path in THRESHOLDS else ""
     lines = [spec.help, scales, COST_HELP[spec.cost], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
-    control = Control(spec, value, key, label, "\n\n".join(line for line in lines if line), change)
-    _drawer(spec)(control)
-
-
-def _drawer(spec: FieldSpec) -> Callable[[Control], None]:
+    help = "\n\n".join(line for line in lines if line)
+    control = Control(spec, value, key, label, help, change)
+    null = spec.null if spec.optional else None
     if spec.type is bool:
-        return _switch
-    if spec.choices:
-        return _choice
-    if spec.row is not None:
-        return _bands
-    if spec.path == "adjust.time_decay.tiers":
-        return _tiers
-    if typing.get_origin(spec.type) is tuple:
-        return _numbers if typing.get_args(spec.type)[0] is float else _several
-    if spec.type in (int, float):
-        return _optional_number if spec.optional else _number
-    return _text
-
-
-def _switch(control: Control) -> None:
-    st.toggle(control.label, control.value, help=control.help, **control.on_change())
-
-
-def _text(control: Control) -> None:
-    optional = control.spec.optional
-    st.text_input(
-        control.label,
-        control.value or "",
-        help=control.help,
-        placeholder=control.spec.null if optional else None,
-        **control.on_change(lambda text: text.strip() or (None if optional else "")),
-    )
-
-
-def _choice(control: Control) -> None:
-    options = control.spec.choices
-    if len(options) == 1 and control.value == options[0]:
-        return
-    shown = options if control.value in options else (*options, control.value)
-    st.selectbox(control.label, shown, shown.index(control.value), help=control.help, **control.on_change())
-
-
-def _several(control: Control) -> None:
-    options = typing.get_args(typing.get_args(control.spec.type)[0])
-    st.multiselect(control.label, options, list(control.value), help=control.help, **control.on_change(tuple))
+        st.toggle(label, value, help=help, **control.on_change())
+    elif spec.choices:
+        if spec.choices != (value,):  # there is something to choose
+            shown = spec.choices if value in spec.choices else (*spec.choices, value)
+            st.selectbox(label, shown, shown.index(value), help=help, **control.on_change())
+    elif spec.row is not None:
+        _bands(control)
+    elif spec.path == "adjust.time_decay.tiers":
+        _tiers(control)
+    elif typing.get_origin(spec.type) is tuple:
+        of = typing.get_args(spec.type)[0]
+        if of is float:
+            _numbers(control)
+        else:
+            st.multiselect(label, typing.get_args(of), list(value), help=help, **control.on_change(tuple))
+    elif spec.type in (int, float):
+        if spec.optional:
+            _optional_number(control)
+        else:
+            _slider(control, label, value, help=help)
+    else:
+        read = control.on_change(lambda text: text.strip() or (None if spec.optional else ""))
+        st.text_input(label, value or "", help=help, placeholder=null, **read)
 
 
 def _numbers(control: Control) -> None:
@@ -183,10 +163,6 @@ def _read_numbers(text: str) -> list[Any]:
         return [float(part) for part in parts]
     except ValueError:
         return parts
-
-
-def _number(control: Control) -> None:
-    _slider(control, control.label, control.value, help=control.help)
 
 
 def _optional_number(control: Control) -> None:
@@ -258,7 +234,6 @@ def _bands(control: Control) -> None:
 
 
 def _tiers(control: Control) -> None:
-    """An editable table of category and days."""
     import pandas as pd
 
     st.caption(control.label, help=control.help)
@@ -286,13 +261,9 @@ MAX_CHANGED = 12
 def draw_changed() -> None:
     """Draw Reset, undo and redo, then a reset per changed parameter. The first three are always drawn, so that nothing moves."""
     changed = state.changed_parameters()
-    count = (
-        f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset to preset"
-        if changed
-        else "Reset to preset"
-    )
+    count = f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset to preset"
     st.button(
-        count,
+        count if changed else "Reset to preset",
         key="inspect:reset",
         on_click=state.reset,
         disabled=not changed,
@@ -302,7 +273,22 @@ def draw_changed() -> None:
         if changed
         else "Nothing to reset: all parameters have the preset’s values.",
     )
-    _draw_history(state.present().history)
+    history = state.present().history
+    with st.container(horizontal=True, gap="xsmall", key="inspect:history"):
+        for name, steps, act, keys in (
+            ("undo", len(history.past), state.undo, "Alt+Z"),
+            ("redo", len(history.future), state.redo, "Alt+Shift+Z"),
+        ):
+            st.button(
+                name.capitalize(),
+                key=f"inspect:{name}",
+                on_click=act,
+                disabled=not steps,
+                icon=f":material/{name}:",
+                shortcut=keys,
+                width="stretch",
+                help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
+            )
     with st.container(gap="xsmall"):
         for path, was, now in changed[:MAX_CHANGED]:
             spec = field_spec(path)
@@ -318,22 +304,3 @@ def draw_changed() -> None:
             )
         if len(changed) > MAX_CHANGED:
             st.caption(f"and {len(changed) - MAX_CHANGED} more")
-
-
-def _draw_history(history: History) -> None:
-    """Draw undo and redo side by side; disabled if there is no step."""
-    with st.container(horizontal=True, gap="xsmall", key="inspect:history"):
-        for name, icon, steps, act, keys in (
-            ("undo", ":material/undo:", len(history.past), state.undo, "Alt+Z"),
-            ("redo", ":material/redo:", len(history.future), state.redo, "Alt+Shift+Z"),
-        ):
-            st.button(
-                name.capitalize(),
-                key=f"inspect:{name}",
-                on_click=act,
-                disabled=not steps,
-                icon=icon,
-                shortcut=keys,
-                width="stretch",
-                help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
-            )

@@ -153,20 +153,17 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
     """
     if not wanted_scores(trace, "judge"):
         return trace
-    try:
-        with progress_bar() as progress:
-            judged = gather_scores(
-                trace.evidence,
-                trace.config,
-                resources,
-                lambda _, done, total: progress("judging", done, total),
-                switched_off=state.variants_off(request),
-                only="judge",
-                trace=trace,
-            )
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return trace
+    judged = trace.evidence
+    with errors_shown(), progress_bar() as progress:
+        judged = gather_scores(
+            trace.evidence,
+            trace.config,
+            resources,
+            lambda _, done, total: progress("judging", done, total),
+            switched_off=state.variants_off(request),
+            only="judge",
+            trace=trace,
+        )
     if judged is trace.evidence:
         return trace
     state.keep_evidence(request, resources.store, judged)

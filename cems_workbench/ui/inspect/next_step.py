@@ -298,10 +298,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
             placeholder="choose one, or type a new name",
         )
         if st.button("Add this query", key="inspect:add_to_set_button", disabled=not name) and name:
-            try:
+            with errors_shown():
                 session.require("reviewer")
                 add_to_set(request, name.strip(), resources.store)
-            except WorkbenchError as error:
-                st.error(plain(str(error)))
-                return
-            st.success(plain(f"Added to {name.strip()}."))
+                st.success(plain(f"Added to {name.strip()}."))

@@ -9,7 +9,6 @@ import streamlit as st
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
 from cems_workbench.pipeline.list_scores import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
@@ -19,7 +18,7 @@ from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.toolbar import draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
-from cems_workbench.ui.kit.widgets import empty
+from cems_workbench.ui.kit.widgets import empty, errors_shown, progress_in
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -99,7 +98,6 @@ def _draw_sidebar(resources: Resources) -> None:
 
 
 def _draw_toolbar(request: Request | None, resources: Resources) -> None:
-    """Draw the toolbar: expansion dictionary, typos, baseline, import and export, share."""
     config = state.present_config()
     draw_picker(resources)
     if config.expansion.backend == "dictionary":
@@ -156,7 +154,6 @@ def _draw_query(resources: Resources) -> DeltaGenerator:
 
 
 def _draw_scope(resources: Resources) -> None:
-    """Draw project, restriction and date, each with its effect under the current config."""
     projects = [name for name, _ in resources.store.memories.projects() if name]
     project = st.selectbox(
         "Project",
@@ -227,7 +224,6 @@ def _words(effect: Effect) -> str:
 
 
 def _draw_start(resources: Resources) -> None:
-    """Draw the start page: an introduction, and example queries."""
     empty(
         "See why a memory was found, or was not",
         "Type a query. Each stage of the retrieval shows what it did with each candidate; the sliders on the left replay it immediately.",
@@ -253,15 +249,11 @@ def _offer_sample_data(resources: Resources) -> None:
     empty("This store is empty", render("inspect/empty_store.html"))
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
         from cems_workbench import formats
-        from cems_workbench.ui.kit.widgets import progress_in
 
-        progress = progress_in(st.empty())
-        with resources.changing():
-            for parsed in formats.read_path(SAMPLE_DATA):
-                resources.store.add(parsed, progress)
-            try:
+        with errors_shown():  # imported, but not searchable without an embedder
+            progress = progress_in(st.empty())
+            with resources.changing():
+                for parsed in formats.read_path(SAMPLE_DATA):
+                    resources.store.add(parsed, progress)
                 resources.refresh(progress)
-            except WorkbenchError as error:  # imported, but not searchable without an embedder
-                st.error(plain(str(error)))
-                return
-        st.rerun()
+            st.rerun()

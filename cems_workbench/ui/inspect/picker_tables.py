@@ -11,7 +11,6 @@ from typing import TypeVar
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.evidence_memory import judged_queries
@@ -22,10 +21,9 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.fetch_evidence import evidence_memory, evidence_of
-from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import opened_popover
+from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 
 Row = TypeVar("Row")
 SET = "inspect:picker_set"
@@ -53,7 +51,7 @@ def draw_picker(resources: Resources) -> None:
         type="tertiary",
     )
     if box is not None:
-        with box:
+        with box, errors_shown():
             chosen = _chosen_set(judged, recorded, traced)
             if chosen in traced:
                 draw_traced(chosen, resources)
@@ -64,7 +62,6 @@ def draw_picker(resources: Resources) -> None:
 
 
 def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, int]) -> str:
-    """Draw the choice of the set whose queries are listed."""
     names = [ALL_JUDGED] * bool(judged) + [*recorded, *traced]
     if not recorded and not traced:
         return ALL_JUDGED
@@ -99,11 +96,7 @@ def draw_judged(resources: Resources) -> None:
     """Draw the judged queries with their outcome under the current config; missing evidence is gathered first."""
     queries, grades = judged_queries(resources)
     config = state.present_config()
-    try:
-        evidences = evidence_of(queries, config, resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return
+    evidences = evidence_of(queries, config, resources)
     relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
     rows = query_statuses(queries, evidences, grades, config, relevant_from)
     counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
@@ -138,12 +131,7 @@ def _draw_queries(rows: Sequence[Row], columns: Sequence[Column[Row]], key: str,
 def draw_recorded(name: str, resources: Resources) -> None:
     """Draw the recorded queries of a set; compared with the current config if their evidence is gathered."""
     answers = resources.store.recorded_answers.read(name)
-    config = state.present_config()
-    try:
-        near = _similarity(name, answers, config, resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return
+    near = _similarity(name, answers, state.present_config(), resources)
     if near:
         answers = failing_first(answers, near)
     nothing = sum(not answer.returned for answer in answers)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.builtin import DEFAULT_PRESET
+from cems_workbench.command_words import asked_options
 from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
 from cems_workbench.config.forms.files import salvaged
 from cems_workbench.errors import InputError, one_line
@@ -85,13 +86,19 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
     if name not in preset_names():
         omissions.append(f"there is no preset {name}; {DEFAULT_PRESET} is used instead")
         name = DEFAULT_PRESET
-    as_of = read("as_of", str, None)
+    as_of, moment = read("as_of", str, None), None
+    if as_of:
+        try:
+            moment = datetime.fromisoformat(as_of)
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        except ValueError:
+            omissions.append(f"the date {as_of} could not be read and is ignored")
     places = read("places", dict, {})
     config = _config(read("config", str, ""), name, omissions)
     request = Request(
         query=read("query", str, ""),
         project=read("project", str, None),
-        as_of=_moment(as_of, omissions) if as_of else None,
+        as_of=moment,
         only_project=read("only_project", bool, False),
         variants=tuple(read("manual", str, "").splitlines()),
         searched=read("searched", str, None),
@@ -111,15 +118,6 @@ def _day_or_moment(as_of: datetime) -> str:
     """A date for midnight UTC, which all versions can read; else the exact time."""
     midnight = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
     return as_of.date().isoformat() if as_of == midnight else as_of.isoformat()
-
-
-def _moment(text: str, omissions: list[str]) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        omissions.append(f"the date {text} could not be read and is ignored")
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _config(text: str, name: str, omissions: list[str]) -> PipelineConfig:
@@ -150,19 +148,18 @@ def search_command(
     `name` is the preset that `config` is compared with; `as_of` is the time of the evidence (None: the request's). `store` is included
     unless it is the command's default.
     """
-    moment = as_of or request.as_of
     words = ["python", "-m", "cems_workbench", "search", "--preset", name]
     for path, _, _ in difference(preset(name).config, config):
         words += ["--set", f"{path}={assigned(config, path)}"]
-    if request.project is not None:
-        # One word with `=`: a project that begins with a dash stays a value.
-        words.append(f"--project={request.project}")
-    words += ["--only-project"] if request.only_project else []
-    words += [f"--as-of={moment.isoformat()}"] if moment else []
-    words += [f"--variant={text}" for text in request.variants]
-    words += [f"--searched={request.searched}"] if request.searched else []
-    words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
-    words += [f"--without-variant={number}" for number in sorted(off)]
+    words += asked_options(
+        request.project,
+        as_of or request.as_of,
+        request.only_project,
+        request.variants,
+        request.searched,
+        request.engine_queries,
+        sorted(off),
+    )
     if store is not None and store.resolve() != Path(Settings.model_fields["store"].default).resolve():
         words.append(f"--store={store.resolve()}")
     # A query that begins with a dash would be read as an option.
@@ -234,7 +231,6 @@ def present_page(request: Request) -> SavedPage:
 
 
 def _save(request: Request, resources: Resources) -> None:
-    """Save the current page and put its id into the address."""
     saved = resources.store.links.save(present_page(request).to_json())
     state.update(link=Link(saved, _request_key(request)))
     st.query_params[PARAMETER] = saved

@@ -195,7 +195,6 @@ class InspectState:
 
 
 def _initial() -> InspectState:
-    """The initial state: the preset from the settings, or the default and the error."""
     name, problem = default_preset(Settings().preset)
     return InspectState(name, preset(name).config, problem)
 
@@ -493,7 +492,6 @@ def _step(subject: str | None = None) -> Iterator[None]:
 
 
 def _show(setting: Setting) -> None:
-    """Set preset and config, and update all controls."""
     update(preset=setting.preset, config=setting.config, config_error=None, generation=present().generation + 1)
 
 

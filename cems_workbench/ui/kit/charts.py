@@ -22,14 +22,10 @@ LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7"
 """One per list, in the order of the evidence; repeats from the ninth list on."""
 
 SOURCE_COLOURS = {
-    "vector": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
-    "lexical": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
-    "hybrid": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
-    "ts_rank": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
-    "fts5": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
-    "sparse": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
-    "lucene": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
-    "ts_rank_cd": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    **dict.fromkeys(("vector", "hybrid"), ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8")),
+    **dict.fromkeys(
+        ("lexical", "ts_rank", "ts_rank_cd", "fts5", "sparse", "lucene"), ("#E69F00", "#D55E00", "#B8860B", "#F2C14E")
+    ),
     "source_hybrid": ("#6A5A8C", "#9C8CC0", "#4B3F66", "#BDB2D6"),
     "recency": ("#009E73",),
     "access": ("#CC79A7",),

@@ -6,7 +6,6 @@ Input is validated by the rules of the import, so a form accepts exactly what a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import streamlit as st
@@ -171,7 +170,8 @@ def form_values(memory: Memory, labels: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(memory, name) for name in labels}
     for name in labels:
         if name in DATES:
-            values[name] = _typed_moment(values[name])
+            moment = values[name]
+            values[name] = "" if moment is None else moment.isoformat().replace("+00:00", "Z")
         elif name in TEXTS:
             values[name] = values[name] or ""
         elif name == "tags":
@@ -195,12 +195,9 @@ def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str,
     try:
         return parse_memory(row)
     except FieldError as error:
-        raise InputError(f"{labels.get(error.field, error.field)} {_named(error.reason, labels)}") from error
-
-
-def _named(reason: str, labels: Mapping[str, str]) -> str:
-    """A reason that names another field, as the form calls it."""
-    return reason.replace("valid_from", labels.get("valid_from", "valid_from"))
+        # A reason may name another field.
+        reason = error.reason.replace("valid_from", labels.get("valid_from", "valid_from"))
+        raise InputError(f"{labels.get(error.field, error.field)} {reason}") from error
 
 
 def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int]], help: str) -> None:
@@ -229,10 +226,6 @@ def _unedited(before: Any, typed: Any) -> bool:
 
 def _browser_text(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
-
-
-def _typed_moment(moment: datetime | None) -> str:
-    return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
 FIELDS = {

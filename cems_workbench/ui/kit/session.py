@@ -101,6 +101,10 @@ def _batch(key: Hashable, _make: Callable[[], Any]) -> Any:
 NAME = "reviewer:name"
 
 
+def _user() -> dict[str, Any]:
+    return dict(st.user.to_dict())
+
+
 def sign_in_configured() -> bool:
     """Whether Streamlit's secrets have an [auth] section; then `st.user` holds the signed-in user."""
     return "is_logged_in" in _user()
@@ -111,8 +115,8 @@ def signed_in() -> str | None:
     user = _user()
     if not user.get("is_logged_in"):
         return None
-    name = user.get("email") or user.get("preferred_username") or user.get("name") or user.get("sub")
-    return str(name).strip() or None if name else None
+    name = next((user[key] for key in ("email", "preferred_username", "name", "sub") if user.get(key)), "")
+    return str(name).strip() or None
 
 
 def reviewer() -> str | None:
@@ -171,27 +175,18 @@ def ask() -> None:
         box.caption(f"Signed in as {plain(who)}")
         box.button("Sign out", key="reviewer:sign_out", type="tertiary", on_click=st.logout)
         return
-    for provider in _providers():
-        words = "Sign in" if provider is None else f"Sign in with {plain(provider)}"
+    section: Mapping[str, Any] = st.secrets["auth"]
+    named = [name for name, value in section.items() if isinstance(value, Mapping)]
+    for provider in named or [""]:  # a single provider has no name
         st.button(
-            words,
-            key=f"reviewer:sign_in:{provider or ''}",
+            f"Sign in with {plain(provider)}" if provider else "Sign in",
+            key=f"reviewer:sign_in:{provider}",
             icon=":material/login:",
             on_click=st.login,
             width="stretch",
-            args=() if provider is None else (provider,),
+            args=(provider,) if provider else (),
             help="Labels carry the name you sign in with.",
         )
-
-
-def _user() -> dict[str, Any]:
-    return dict(st.user.to_dict())
-
-
-def _providers() -> list[str | None]:
-    """The named providers of the [auth] section; only None if its single provider has no name."""
-    section: Mapping[str, Any] = st.secrets["auth"]
-    return [name for name, value in section.items() if isinstance(value, Mapping)] or [None]
 
 
 WARM_UP_DELAY_S = 2.0
@@ -222,7 +217,6 @@ def resources() -> Resources:
 
 
 def _session() -> str:
-    """The session that the page of this thread belongs to."""
     context = get_script_run_ctx(suppress_warning=True)
     return "" if context is None else context.session_id
 
@@ -286,7 +280,10 @@ def switch(folder: str, *, create: bool) -> Resources:
     path = allowed_path(folder, Settings())
     there = Store.exists(path)
     with _switching:
-        present = _present()
+        try:
+            present: Resources | None = resources()
+        except StoreError:  # the one that is open could not be opened
+            present = None
         if there == create:
             hint = "a store already exists; press Open" if there else "there is no store; press Create to make one"
             raise StoreError(f"{path}: {hint}")
@@ -306,14 +303,6 @@ def switch(folder: str, *, create: bool) -> Resources:
         if present is not None:
             present.close()
     return opened
-
-
-def _present() -> Resources | None:
-    """The store that is open, None when it could not be opened."""
-    try:
-        return resources()
-    except StoreError:
-        return None
 
 
 def warm_up(opened: Resources) -> None:

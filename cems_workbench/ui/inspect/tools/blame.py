@@ -1,4 +1,7 @@
-"""Blame: from what the agent said to the memories that say so: which the query returns, which is stale, and which says otherwise."""
+"""Blame and Across queries: the memories behind what the agent said, and what the judged queries do with one memory.
+
+Blame says which of them the query returns, which is stale, and which says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.blame import BlamedMemory
+from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.analysis.support import Span, marked_pieces
+from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import capital, plain, render, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.memories import across
 from cems_workbench.ui.memories.state import open_in_memories
 
 TEXT, ASKED = "inspect:blame:text", "inspect:blame:asked"
@@ -22,7 +29,7 @@ HELP = (
 )
 
 
-def draw(context: InspectContext) -> None:
+def draw_blame(context: InspectContext) -> None:
     """Draw the box, and of each claim the memories that support it, with what became of them and the next step."""
     write_stylesheet("why", "blame")
     with st.form("inspect:blame:form", border=False):
@@ -65,7 +72,6 @@ def draw(context: InspectContext) -> None:
 
 
 def _draw_buttons(key: str, memory: BlamedMemory, first: bool) -> None:
-    """Draw the next step, the fix, and the way to the memories."""
     with st.container(horizontal=True, gap="xsmall"):
         if memory.next is not None:
             st.button(
@@ -102,4 +108,22 @@ def _marked(text: str, spans: tuple[Span, ...], title: str) -> Markup:
     return render("inspect/blame/pieces.html", pieces=marked_pieces(text, spans), title=title)
 
 
-VIEW = View("Blame", 17, draw, "Which memories does the agent’s answer rest on, and what became of them?")
+def draw_across(context: InspectContext) -> None:
+    """Draw the choice of a memory, and the panel that Memories has too."""
+    memory_id = choose_memory.draw(context, "across")
+    if memory_id is None:
+        st.caption("Follow a memory above, or search for one.")
+        return
+    across.draw(context.resources, memory_id, "inspect:across", _open_row, first=PRESENT_NAME)
+
+
+def _open_row(counted: across.Counted, row: UseRow) -> None:
+    state.show(counted.request(row), counted.asked.config, why=(row.memory_id, counted.asked.k))
+
+
+VIEWS = (
+    View("Blame", 17, draw_blame, "Which memories does the agent’s answer rest on, and what became of them?"),
+    View(
+        "Across queries", 15, draw_across, "Which judged queries want, return or lose this memory, and at which stage?"
+    ),
+)

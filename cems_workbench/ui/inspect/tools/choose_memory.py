@@ -89,7 +89,6 @@ def _choose(tool: str, query: str, memory_id: str) -> None:
 
 
 def _draw_matches(context: InspectContext, tool: str, typed: str) -> None:
-    """Draw a button per memory that the search box finds."""
     memories, total = _matches(context.resources, typed)
     if not memories:
         st.caption(f"No memory has “{plain(excerpt(typed, 80))}” in its id, title or text.")

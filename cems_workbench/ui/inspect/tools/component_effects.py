@@ -176,7 +176,6 @@ def _summary(rows: Sequence[tuple[VariantPart, VariantToggle]]) -> str:
 
 
 def _draw_typing(context: InspectContext) -> None:
-    """Draw a box for a further variant."""
     with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(

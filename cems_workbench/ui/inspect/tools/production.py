@@ -297,7 +297,6 @@ def _of_query(recording: Recording, context: InspectContext, key: str) -> Record
 
 
 def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
-    """The answer mapped to this store's memories, cached."""
     store = context.resources.store
     key = (answer.returned, str(store.path), store.content_version)
     answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
@@ -305,7 +304,6 @@ def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
 
 
 def _left_out(recording: Recording) -> None:
-    """Draw how the answer was read where that is not plain, and the rows that could not be used, one line each."""
     for line in recording.doubts:
         st.caption(plain(line))
     if not recording.errors:

@@ -292,7 +292,6 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
 
 
 def _draw_summary(swept: Sweep) -> None:
-    """Draw a summary of the sweep, and its accuracy."""
     name, meaning = METHODS[swept.method]
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
     whole, count = (
@@ -444,7 +443,6 @@ def _ids(keys: Sequence[str]) -> str:
 
 
 def _draw_choices(context: InspectContext, swept: Sweep) -> None:
-    """Draw each value of a switch or choice with its results and a button."""
     for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present

@@ -346,20 +346,16 @@ def _reading_line(
         return f"No score from the reranker: {plain(score.error)}."
     if place is None:
         return ""
-    length, whole = place[1] - place[0], len(memory.content)
-    cut = brief + (
-        " Its end was cut off at the model’s input length." if score.detail and score.detail.get("truncated") else ""
-    )
+    length, whole, evidence = place[1] - place[0], len(memory.content), context.trace.evidence
+    chunk = given_chunks(evidence, context.trace.config).get(memory.id)
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
-    chunk = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
-    part += f", from the {chunk_words(context.trace.evidence, memory.id, chunk.seq)}" if chunk is not None else ""
-    given = memory.content if chunk is None else chunk.text
-    asked = memory.id in context.trace.evidence.questions and reads_question(config, given)
-    cut += (
-        " It was also scored with the preceding question; the higher score counts."
-        if asked and not question_shown
-        else ""
-    )
+    part += f", from the {chunk_words(evidence, memory.id, chunk.seq)}" if chunk is not None else ""
+    asked = memory.id in evidence.questions and reads_question(config, memory.content if chunk is None else chunk.text)
+    cut = brief
+    if score.detail and score.detail.get("truncated"):
+        cut += " Its end was cut off at the model’s input length."
+    if asked and not question_shown:
+        cut += " It was also scored with the preceding question; the higher score counts."
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
         return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"

@@ -217,7 +217,6 @@ def cell_rows(grid: WeightMap) -> list[dict[str, Any]]:
 
 
 def _offer(grid: WeightMap, picked: Any) -> None:
-    """Draw a button that sets both parameters to the clicked cell."""
     points = picked.selection.points if picked is not None else []
     cell = next(((round(point["x"]), round(point["y"])) for point in points), None)
     if cell is None or not (cell[0] < len(grid.xs) and cell[1] < len(grid.ys)):

@@ -158,7 +158,6 @@ SCOPES, SCOPE_HELP = ["personal", "shared"], "Query → Scope can exclude one of
 
 
 def _tried() -> dict[str, Memory]:
-    """The last tried edit of each memory."""
     edits: dict[str, Memory] = st.session_state.setdefault(TRIED, {})
     return edits
 

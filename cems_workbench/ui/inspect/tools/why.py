@@ -207,7 +207,6 @@ def apply(counterfactual: Counterfactual, request: Request, why: Why) -> None:
 
 
 def _undo_applied() -> None:
-    """Restore the page from before the last applied change."""
     applied: Applied = st.session_state.pop(APPLIED)
     state.use_config(applied.before)
     state.write_request(applied.request)

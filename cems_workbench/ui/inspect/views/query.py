@@ -105,7 +105,6 @@ def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
 
 
 def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
-    """The consequence for the pipeline."""
     skipped = [
         name
         for name, skips in (
