@@ -72,21 +72,6 @@ class Breakpoint:
         """The middle of the two."""
         return (self.below + self.above) / 2
 
-    @property
-    def entered(self) -> list[str]:
-        """Memories that enter as the value rises, by rank."""
-        return [key for key in self.after if key not in self.before]
-
-    @property
-    def left(self) -> list[str]:
-        """Memories that leave as the value rises, by rank."""
-        return [key for key in self.before if key not in self.after]
-
-    @property
-    def moved(self) -> list[str]:
-        """Memories that change rank, by the new rank."""
-        before = {key: rank for rank, key in enumerate(self.before)}
-        return [key for rank, key in enumerate(self.after) if before.get(key, rank) != rank]
 
 
 @dataclass(frozen=True)

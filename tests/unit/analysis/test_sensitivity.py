@@ -83,14 +83,14 @@ def test_a_list_weight_has_its_breakpoints_where_two_fused_scores_are_equal() ->
     values = [point.value for point in found.breakpoints]
     assert values == pytest.approx([61 / 124, 124 / 63], abs=1e-8)
     swapped = found.breakpoints[1]
-    assert (swapped.entered, swapped.left, swapped.moved) == ([], [], ["a", "b"])
+    assert (swapped.before, swapped.after) == (("b", "a", "c"), ("a", "b", "c"))
     assert found.present.results == ("b", "a", "c")
 
 
 def test_only_the_first_k_count() -> None:
     found = sweep(CROSSED, config(), "lists.vector.weight", 1)
     assert [one.results for one in found.segments] == [("b",), ("a",)]
-    assert (found.breakpoints[0].entered, found.breakpoints[0].left) == (["a"], ["b"])
+    assert (found.breakpoints[0].before, found.breakpoints[0].after) == (("b",), ("a",))
 
 
 def test_with_minmax_the_normalised_scores_cross_where_the_blend_says() -> None:

@@ -13,7 +13,6 @@ import streamlit as st
 from cems_workbench.analysis.sensitivity.exact import ConstantInterval
 from cems_workbench.analysis.sensitivity.scan import (
     HIT_DEPTH,
-    Breakpoint,
     Curve,
     Sweep,
     by_members,
@@ -193,7 +192,7 @@ def _metrics(figure: Figure, curve: Curve) -> None:
 
 
 DEPTHS = (1, 3, 5, 10)
-MAX_LINES = 12
+MAX_LINES, MAX_NAMED = 12, 3
 NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
 METHODS = {
     "solved": (
@@ -329,9 +328,10 @@ def _draw_steps(swept: Sweep) -> None:
     with st.container(horizontal=True, gap="small"):
         for segment, (side, arrow) in sides:
             if segment is not None:
-                value = inside(swept, segment)
+                value, parts = inside(swept, segment), _changes(swept.present.results, segment.results)
+                said = ", ".join([*parts[:MAX_NAMED], *(["…"] if len(parts) > MAX_NAMED else [])]) or "current results"
                 st.button(
-                    f"Set to {_number(value)}: {_change(swept, segment)}",
+                    f"Set to {_number(value)}: {plain(said)}",
                     key=f"inspect:sensitivity:{side}",
                     icon=f":material/arrow_{arrow}:",
                     on_click=state.apply,
@@ -340,18 +340,15 @@ def _draw_steps(swept: Sweep) -> None:
                 )
 
 
-def _change(swept: Sweep, segment: ConstantInterval) -> str:
-    """Added, removed and moved results relative to the current ones, as a short text."""
-    now = swept.present.results
-    entered = [key for key in segment.results if key not in now]
-    left = [key for key in now if key not in segment.results]
-    moved = [key for rank, key in enumerate(segment.results) if key in now and now.index(key) != rank]
-    parts = [*(f"+ {plain(short_id(key))}" for key in entered[:2]), *(f"− {plain(short_id(key))}" for key in left[:2])]
-    if max(len(entered), len(left)) > 2:
-        parts.append("…")
-    if not parts and moved:
-        parts = [f"{plain(short_id(moved[0]))} to rank {segment.results.index(moved[0]) + 1}"]
-    return ", ".join(parts) or "current results"
+def _changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """["+ m378", "− m106", "m411 ▲ 1"]: added, removed and moved results."""
+    parts = [f"+ {short_id(key)}" for key in after if key not in before]
+    parts += [f"− {short_id(key)}" for key in before if key not in after]
+    for rank, key in enumerate(after):
+        rise = before.index(key) - rank if key in before else 0
+        if rise:
+            parts.append(f"{short_id(key)} {'▲' if rise > 0 else '▼'} {abs(rise)}")
+    return parts
 
 
 def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
@@ -391,7 +388,8 @@ def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> N
 
 def _draw_table(context: InspectContext, swept: Sweep) -> None:
     """Draw one row per interval; selecting one offers to set the parameter to it."""
-    rows, relevant = list(zip(swept.segments, ["", *map(_changes, swept.breakpoints)], strict=True)), context.relevant
+    changes = [", ".join(_changes(point.before, point.after)) for point in swept.breakpoints]
+    rows, relevant = list(zip(swept.segments, ["", *changes], strict=True)), context.relevant
     columns: list[Column[tuple[ConstantInterval, str]]] = [
         Column("", lambda row: "▶" if row[0] is swept.present else "", 30, help="▶ current interval"),
         Column("from", lambda row: row[0].first, 84, "%.6g", "First value of the interval replayed"),
@@ -421,16 +419,6 @@ def _draw_table(context: InspectContext, swept: Sweep) -> None:
         on_click=state.apply,
         args=({swept.spec.path: value},),
     )
-
-
-def _changes(point: Breakpoint) -> str:
-    """ "+ m378, − m106" or "m411 ▲ 1, m139 ▼ 1": the change as the value passes a breakpoint upwards."""
-    parts = [*(f"+ {short_id(key)}" for key in point.entered), *(f"− {short_id(key)}" for key in point.left)]
-    for key in point.moved:
-        if key in point.before:
-            rise = point.before.index(key) - point.after.index(key)
-            parts.append(f"{short_id(key)} {'▲' if rise > 0 else '▼'} {abs(rise)}")
-    return ", ".join(parts)
 
 
 def _first_relevant(relevant: Collection[str], results: Sequence[str]) -> str:
