@@ -15,7 +15,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import plain, render, uploaded_text
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import download, opened_popover
 
@@ -196,16 +196,10 @@ def draw_import(resources: Resources, place: str = "inspect:") -> None:
 
 
 def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources, place: str) -> None:
-    name = upload.name
     try:
-        text = upload.getvalue().decode("utf-8-sig")
-        result = import_config(text, state.present_config(), source=name)
-        origin = (
-            card_reference(parse_card(card.getvalue().decode("utf-8-sig"), card.name)) if card else cited_card(text)
-        )
-    except UnicodeDecodeError:
-        st.error(plain(f"{name}: not UTF-8 text"))
-        return
+        text = uploaded_text(upload)
+        result = import_config(text, state.present_config(), source=upload.name)
+        origin = card_reference(parse_card(uploaded_text(card), card.name)) if card else cited_card(text)
     except InputError as error:
         st.error(plain(str(error)))
         return

@@ -17,7 +17,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,8 +26,12 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.PageConfig_pb2 import PageConfig
 from streamlit.runtime.scriptrunner_utils.script_run_context import enqueue_message
 
+from cems_workbench.errors import InputError
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit.tables import short_id
+
+if TYPE_CHECKING:
+    from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")
@@ -84,6 +88,14 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     writer.writerow(header)
     writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return out.getvalue().encode("utf-8-sig")
+
+
+def uploaded_text(upload: UploadedFile) -> str:
+    """The text of an uploaded file. Raises InputError, with its name, if it is not UTF-8."""
+    try:
+        return upload.getvalue().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{upload.name}: not UTF-8 text") from error
 
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"

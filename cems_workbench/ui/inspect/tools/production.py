@@ -37,7 +37,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
-from cems_workbench.ui.kit.html import excerpt, full_label, plain
+from cems_workbench.ui.kit.html import excerpt, full_label, plain, uploaded_text
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 
@@ -64,8 +64,16 @@ def draw(context: InspectContext) -> None:
         st.caption("Paste or upload the live system’s answer to this query. The data stays on this machine.")
         return
     recording, answer = brought
-    production = _matched(answer, context)
-    _left_out(recording)
+    store = context.resources.store
+    key = (answer.returned, str(store.path), store.content_version)
+    answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
+    production = kept(MATCHED, key, lambda: match_results(answers, store.memories.read))
+    for line in recording.doubts:
+        st.caption(plain(line))
+    if count := len(recording.errors):
+        left_out = f"{count} row{'s' if count != 1 else ''} could not be used in full"
+        with st.expander(left_out, icon=":material/warning:"):
+            st.code(neutralise("\n".join(str(error) for error in recording.errors[:200])), language=None)
     if not production.order:
         st.warning("None of these memories is in this store, by id or by text: does production use the same memories?")
         draw_placements(context, production)
@@ -243,7 +251,7 @@ def _apply(explanation: Explanation[Agreement]) -> None:
 
 
 def _recording(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:
-    """The pasted or uploaded recording, and its answer to this query; None if missing or unreadable (the error is drawn)."""
+    """The pasted or uploaded recording, and its answer to this query; None if missing. Raises InputError."""
     key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])
     pasted = text_box.text_area(
@@ -257,22 +265,12 @@ def _recording(context: InspectContext) -> tuple[Recording, RecordedAnswer] | No
     upload = file_box.file_uploader(
         "Or a file", ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"], key=f"{key}:file"
     )
-    source, text = "pasted", pasted
-    try:
-        if upload is not None:
-            source, text = upload.name, upload.getvalue().decode("utf-8-sig")
-        elif not pasted.strip():
-            return None
-        recording = parse_recording(text, source)
-    except UnicodeDecodeError:
-        st.error(f"{plain(source)}: not UTF-8 text")
+    if upload is None and not pasted.strip():
         return None
-    except InputError as error:
-        st.error(plain(str(error)))
-        return None
+    source, text = ("pasted", pasted) if upload is None else (upload.name, uploaded_text(upload))
+    recording = parse_recording(text, source)
     if not recording.answers:
-        st.error(plain(str(recording.errors[0])))
-        return None
+        raise InputError(str(recording.errors[0]))
     return recording, _of_query(recording, context, key)
 
 
@@ -294,23 +292,6 @@ def _of_query(recording: Recording, context: InspectContext, key: str) -> Record
         help="The recording has several queries: choose the current one.",
     )
     return answers[qid]
-
-
-def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
-    store = context.resources.store
-    key = (answer.returned, str(store.path), store.content_version)
-    answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
-    return kept(MATCHED, key, lambda: match_results(answers, store.memories.read))
-
-
-def _left_out(recording: Recording) -> None:
-    for line in recording.doubts:
-        st.caption(plain(line))
-    if not recording.errors:
-        return
-    count = len(recording.errors)
-    with st.expander(f"{count} row{'s' if count != 1 else ''} could not be used in full", icon=":material/warning:"):
-        st.code(neutralise("\n".join(str(error) for error in recording.errors[:200])), language=None)
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:
