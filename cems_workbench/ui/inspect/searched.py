@@ -17,9 +17,10 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import compare_fusions
-from cems_workbench.analysis.ranks import RankComparison, loss, ranked_ids, stage_words
+from cems_workbench.analysis.ranks import RankComparison, ranked_ids, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk
+from cems_workbench.analysis.why import memory_path
 from cems_workbench.config import asks_source
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.query_grades import query_grades
@@ -33,7 +34,7 @@ from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state
-from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, token_count_text, views_in
+from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, about, token_count_text, views_in
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.results import (
     draw_side_by_side,
@@ -62,34 +63,19 @@ def draw(context: InspectContext) -> None:
         key=state.FOLLOW,
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
-        format_func=lambda memory_id: f"{neutralise(memory_id)}  {_text(trace, memory_id, 90)}",
+        format_func=lambda memory_id: (
+            f"{neutralise(memory_id)}  {excerpt(trace.evidence.memories[memory_id].content, 90)}"
+        ),
     )
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))
 
 
 def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
-    """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
-    lost = loss(trace, memory_id, k)
-    steps = []
-    for stage in trace.run.stages:
-        if (row := trace.stage(stage).by_id.get(memory_id)) is not None:
-            words = row.reason or stage.detail(row, trace.config)
-            if not words and stage.works_on == "ranking":
-                words = stage_words(trace, stage, memory_id)
-            steps.append((stage, row, words))
-    return render(
-        "inspect/path.html",
-        memory_id=memory_id,
-        text=_text(trace, memory_id, 140),
-        steps=steps,
-        lost=lost and lost.stage,
-        found=found_chunk(trace, memory_id),
-    )
-
-
-def _text(trace: Trace, memory_id: str, length: int) -> str:
-    return excerpt(trace.evidence.memories[memory_id].content, length)
+    """A memory's path through the stages, with the one that lost it; `k` is the target rank."""
+    memory = trace.evidence.memories[memory_id]
+    path = memory_path(trace, memory_id, k or target_rank(trace.config))
+    return render("inspect/path.html", path=path, memory=memory, about=about, found=found_chunk(trace, memory_id))
 
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
