@@ -93,12 +93,12 @@ def connect_command(
     _print_report(report, as_json)
     if not as_json:
         given = given_options(store=store)
-        again = any(snapshot.origins and snapshot.origins.mismatches for snapshot, _ in report.sources)
+        again = any(snapshot.origins and snapshot.origins.mismatches for snapshot in report.sources)
         say_next(
             words_of("doctor", options=given) if report.problem else to_search,
             words_of("reindex", options=["--mismatched", *given]) if again and not report.problem else None,
         )
-    if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
+    if report.problem or any(snapshot.problems for snapshot in report.sources):
         raise typer.Exit(2)
 
 
@@ -139,15 +139,14 @@ def _print_info(address: str, info: SourceInfo, as_json: bool) -> None:
 
 def _print_report(report: ConnectReport, as_json: bool) -> None:
     if as_json:
-        rows = [{**dataclasses.asdict(snapshot), "embedder": line} for snapshot, line in report.sources]
-        put_json({"sources": rows, "problem": report.problem or None})
+        put_json({"sources": list(map(dataclasses.asdict, report.sources)), "problem": report.problem or None})
         return
-    for snapshot, embedder_line in report.sources:
+    for snapshot in report.sources:
         say(f"{snapshot.address}: {snapshot.probe.kind}, {snapshot.probe.engine}")
         print_table(list(snapshot.counts[0]), [list(row.values()) for row in snapshot.counts])
         read, *notes = snapshot.lines
         say(read)
-        for note in (*([embedder_line] if embedder_line else []), *notes):
+        for note in notes:
             say(f"note: {note}")
         problems = [f"{snapshot.address}: {each.memory_id}: {each.field}: {each.reason}" for each in snapshot.problems]
         say_left_out(problems, more=snapshot.more_problems)

@@ -91,6 +91,8 @@ class SnapshotReport:
     """The lengths of all vectors that the store has of the source."""
     origins: VectorOrigins | None = None
     """Which of them are not of their texts; None of a source without vectors."""
+    embedder: str = ""
+    """What is known of the embedder that made them."""
 
     @property
     def counts(self) -> list[dict[str, str | int]]:
@@ -124,6 +126,7 @@ class SnapshotReport:
         scale = scale_note(self.probe.distance, self.lengths)
         return [
             read,
+            *([self.embedder] if self.embedder else []),
             *([] if self.origins is None else self.origins.lines),
             *([without] if self.without else []),
             *(f"{count:,} {what}" for what, count in counted.items() if count),
@@ -144,12 +147,12 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConnectReport:
-    """The result of `connect`: for each source its report and a line about the embedder, which may be empty.
+    """The result of `connect`: the report of each source.
 
     `problem` is the reason why the imported memories cannot be searched; empty if they can.
     """
 
-    sources: tuple[tuple[SnapshotReport, str], ...]
+    sources: tuple[SnapshotReport, ...]
     problem: str = ""
 
 
@@ -245,8 +248,8 @@ def _import_source(
     progress: Progress,
     stated: str | None,
     rows_per_second: float | None,
-) -> tuple[SnapshotReport, str]:
-    """The snapshot of one source, and a line about its embedder."""
+) -> SnapshotReport:
+    """The snapshot of one source, and what is known of its embedder."""
     store = resources.store
     with closing(sources.open_source(spec.address, spec.mapping)) as source:
         report = take_snapshot(
@@ -260,9 +263,9 @@ def _import_source(
         made_by = loaded or factory.embedder(settings.model_copy(update={"embedder": setting}))
         line = identify_embedder(store, record, made_by, setting, stated is not None, progress)
     except ModelError as error:
-        return report, f"the embedder was not compared: {error}"
+        return replace(report, embedder=f"the embedder was not compared: {error}")
     kept = store.sources.kept_origins(record.id)
-    return replace(report, origins=None if kept is None else VectorOrigins.of_json(kept)), line
+    return replace(report, origins=None if kept is None else VectorOrigins.of_json(kept), embedder=line)
 
 
 def take_snapshot(

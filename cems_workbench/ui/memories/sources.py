@@ -340,11 +340,10 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 def _draw_connected(report: ConnectReport) -> None:
     st.markdown("## Last import")
-    rows = [tuple(map(row.get, COUNTED)) for snapshot, _ in report.sources for row in snapshot.counts]
+    rows = [tuple(map(row.get, COUNTED)) for snapshot in report.sources for row in snapshot.counts]
     draw_values(list(COUNTED), rows, key="memories:source:counts", help=COUNTED, most=len(rows))
-    for snapshot, embedder_line in report.sources:
-        read, *notes = snapshot.lines
-        html.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
+    for snapshot in report.sources:
+        html.draw("memories/source_said.html", lines=snapshot.lines)
         count = len(snapshot.problems) + snapshot.more_problems
         if count:
             st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")

@@ -282,9 +282,9 @@ def test_connecting_searches_with_the_embedder_that_was_stated(resources, monkey
     planted(monkeypatch, Planted({"a": taken("a")}))
     wanted = source_specs(resources, "postgresql://me:s3cret@here/cems")
     found = connect(resources, SETTINGS, wanted)
-    assert "makes 2 numbers, the source has 3" in found.sources[0][1] and "nothing says which model" in found.problem
+    assert "makes 2 numbers, the source has 3" in found.sources[0].embedder and "nothing says which model" in found.problem
     found = connect(resources, SETTINGS, wanted, embedder="counting")
-    assert found.problem == "" and "1 of 1 stored vectors reproduced" in found.sources[0][1]
+    assert found.problem == "" and "1 of 1 stored vectors reproduced" in found.sources[0].embedder
     assert resources.embedder.model_id == "counting" and len(resources.indexes.vectors) == 1
     known = resources.address("postgresql://me@here/cems")
     assert known is not None and known.secret is not None and known.secret.get_secret_value() == "s3cret"
@@ -306,7 +306,7 @@ def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remember
     source.fails_after = None
     (again,) = source_specs(resources, source.address)
     assert again.mapping == {"id": "key"}
-    assert connect(resources, SETTINGS, [again], embedder="counting").sources[0][0].read == 1
+    assert connect(resources, SETTINGS, [again], embedder="counting").sources[0].read == 1
 
 
 @pytest.mark.parametrize("text", ["- a list", "key: [", "words"])
