@@ -35,9 +35,16 @@ from cems_workbench.analysis.fidelity.answer import (
     half_unit,
     match_results,
 )
-from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
-from cems_workbench.analysis.fidelity.measures import DEPTH, EXACT_PRECISION, QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.measures import (
+    DEPTH,
+    EXACT_PRECISION,
+    Cause,
+    Lists,
+    QueryFidelity,
+    SetFidelity,
+    cause_of,
+)
 from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import read_env

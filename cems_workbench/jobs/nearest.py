@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.analysis.fidelity.answer import Production
-from cems_workbench.analysis.fidelity.causes import Lists
+from cems_workbench.analysis.fidelity.measures import Lists
 from cems_workbench.analysis.fidelity.nearest import (
     MAX_CONFIGS,
     MIN_GAIN,

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.fidelity.causes import Lists
-from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE
+from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording

@@ -22,7 +22,6 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
     stage_similarities,
 )
-from cems_workbench.analysis.fidelity.causes import cause_of
 from cems_workbench.analysis.fidelity.explain import (
     Explanation,
     Replays,
@@ -31,7 +30,7 @@ from cems_workbench.analysis.fidelity.explain import (
     explanations,
     single_changes,
 )
-from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity, cause_of
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay

@@ -282,7 +282,9 @@ def test_connecting_searches_with_the_embedder_that_was_stated(resources, monkey
     planted(monkeypatch, Planted({"a": taken("a")}))
     wanted = source_specs(resources, "postgresql://me:s3cret@here/cems")
     found = connect(resources, SETTINGS, wanted)
-    assert "makes 2 numbers, the source has 3" in found.sources[0].embedder and "nothing says which model" in found.problem
+    assert (
+        "makes 2 numbers, the source has 3" in found.sources[0].embedder and "nothing says which model" in found.problem
+    )
     found = connect(resources, SETTINGS, wanted, embedder="counting")
     assert found.problem == "" and "1 of 1 stored vectors reproduced" in found.sources[0].embedder
     assert resources.embedder.model_id == "counting" and len(resources.indexes.vectors) == 1
