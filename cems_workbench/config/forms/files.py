@@ -122,25 +122,19 @@ def _indented(literal: str) -> str:
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
-FORM_TITLES: dict[Form, str] = {
-    "yaml": "YAML",
-    "json": "JSON",
-    "toml": "TOML",
-    "env": ".env for CEMS",
-    "reranker-env": ".env for the memory agent",
-    "ace-env": ".env for ACE",
-    "mem0": "Python for mem0",
-    "engram": "constants of engram",
-    "python": "Python",
+_NAMES: dict[str, tuple[str, str]] = {
+    "yaml": ("YAML", "yaml"),
+    "json": ("JSON", "json"),
+    "toml": ("TOML", "toml"),
+    "env": (".env for CEMS", "cems.env"),
+    "reranker-env": (".env for the memory agent", "reranker.env"),
+    "ace-env": (".env for ACE", "ace.env"),
+    "mem0": ("Python for mem0", "mem0.py"),
+    "engram": ("constants of engram", "engram.txt"),
+    "python": ("Python", "py"),
 }
-_SUFFIXES = {
-    "env": "cems.env",
-    "reranker-env": "reranker.env",
-    "ace-env": "ace.env",
-    "mem0": "mem0.py",
-    "engram": "engram.txt",
-    "python": "py",
-}
+"""The title of each form, and how the name of an exported file ends."""
+FORM_TITLES = {form: title for form, (title, _) in _NAMES.items()}
 
 
 def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
@@ -167,7 +161,7 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
 
 def file_name(config: PipelineConfig, form: str) -> str:
     """A file name for an export: the config's name and the form's suffix, safe on every system."""
-    return f"{safe_stem(config.name, 'config')}.{_SUFFIXES.get(form, form)}"
+    return f"{safe_stem(config.name, 'config')}.{_NAMES.get(form, ('', form))[1]}"
 
 
 SUFFIXES: dict[str, Form] = {

@@ -253,9 +253,8 @@ def _line(config: PipelineConfig, spec: FieldSpec, usual: PipelineConfig | None,
 
 
 def _written(config: PipelineConfig, spec: FieldSpec) -> str:
-    value: object = nested(config)
+    value: Any = nested(config)
     for key in spec.path.split("."):
-        assert isinstance(value, dict)
         value = value[key]
     return json.dumps(value, ensure_ascii=False)
 

@@ -277,7 +277,6 @@ ABSTAIN = Stage(
     name="abstain",
     title="Abstain",
     description="Returns nothing where the signals say that nothing in the store answers.",
-    works_on="ranking",
     apply=apply_abstain,
     row=StageRow,
     fields=AbstainFields,

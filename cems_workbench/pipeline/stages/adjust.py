@@ -371,7 +371,6 @@ ADJUST = Stage(
     name="adjust",
     title="Adjust",
     description="Factors for priority, age, pin, project, feedback and counts.",
-    works_on="ranking",
     apply=_apply,
     row=AdjustRow,
     fields=StageFields,

@@ -606,7 +606,6 @@ ASSEMBLY = Stage(
     name="assembly",
     title="Assembly",
     description="The results, within the limit and the token budget.",
-    works_on="ranking",
     apply=_apply,
     row=AssemblyRow,
     fields=AssemblyFields,

@@ -82,7 +82,6 @@ DEDUP = Stage(
     name="dedup",
     title="Dedup",
     description="Drops near-duplicates of better ranked memories.",
-    works_on="ranking",
     apply=lambda given: apply_dedup(given.table, given.ranking, given.config.dedup),
     row=DedupRow,
     fields=StageFields,

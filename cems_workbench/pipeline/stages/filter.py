@@ -66,7 +66,6 @@ FILTER = Stage(
     name="filter",
     title="Filter",
     description="Drops candidates whose fused score is too low.",
-    works_on="ranking",
     apply=lambda given: apply_filter(given.ranking, given.config.filter),
     when_off=_off,
     row=StageRow,

@@ -743,7 +743,6 @@ FUSION = Stage(
     name="fusion",
     title="Fusion",
     description="Many lists become one score.",
-    works_on="ranking",
     apply=_apply,
     row=FusionRow,
     fields=FusionFields,

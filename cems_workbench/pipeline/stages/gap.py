@@ -64,7 +64,6 @@ GAP = Stage(
     name="gap",
     title="Score gap",
     description="Drops what is far below the top.",
-    works_on="ranking",
     apply=_apply,
     row=StageRow,
     fields=GapFields,

@@ -652,7 +652,6 @@ RERANK = Stage(
     name="rerank",
     title="Rerank",
     description="A model's second opinion on the first candidates.",
-    works_on="ranking",
     apply=_apply,
     when_off=_off,
     row=RerankRow,

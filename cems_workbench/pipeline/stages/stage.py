@@ -103,7 +103,7 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
     title: str
     description: str
     """One sentence: what it does."""
-    works_on: WorksOn
+    works_on: WorksOn = "ranking"
     apply: Callable[[StageInput], ArraysT]
     when_off: Callable[[StageInput], ArraysT] | None = None
     """Replaces the stage while the switch is off; None: pass every candidate."""

@@ -233,7 +233,6 @@ SUPERSESSION = Stage(
     name="supersession",
     title="Supersession",
     description="Demotes, drops or replaces superseded memories, and drops expired ones.",
-    works_on="ranking",
     apply=lambda given: apply_supersession(given.table, given.ranking, given.config.supersession),
     row=SupersessionRow,
     fields=StageFields,
