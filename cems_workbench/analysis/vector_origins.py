@@ -53,15 +53,15 @@ from cems_workbench.store.sources import CONTENT, UNPROVEN, SampleText
 
 Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]
 KINDS: Mapping[Kind, str] = {
-    "zeros": "{n} {are} all zeros and {have} no cosine",
-    "shared": "{n} {have} the very vector of a different text",
-    "other form": "{n} {are} of {of}",
-    "swapped": "{n} {are} of another memory's text",
-    "near": "{n} {are} of a text like theirs, such as an earlier version or a part of it",
-    "far": "{n} {are} of another model or of another text",
-    "other model": "{n} {are} of another model, which read these texts",
+    "zeros": "all zeros, without a cosine",
+    "shared": "that of a different text too",
+    "other form": "that of {of}",
+    "swapped": "that of another memory's text",
+    "near": "that of a text like it, such as an earlier version or a part of it",
+    "far": "that of another model or of another text",
+    "other model": "that of another model, which read this text",
 }
-"""The words about a group of each kind."""
+"""What a vector of each kind is."""
 NEAR_PERCENTILE, NEAR_ABOVE = 95, 0.1
 """A vector is near its text if their cosine exceeds by this much that percentile of its cosines with other texts."""
 FOLLOWS, LEAST_FOLLOWS = 2.0, 6
@@ -93,19 +93,10 @@ class Mismatch:
 
     @property
     def sentence(self) -> str:
-        """What the stored vector is: "is not that of its text (cosine −0.03), but of another model or of another text"."""
-        if self.kind == "zeros":
-            return "is all zeros and has no cosine"
-        what = {
-            "shared": f"that of a different text too, as {self.of}'s",
-            "other form": f"that of {self.of}",
-            "swapped": f"that of {self.of}'s text",
-            "near": "that of a text like it, such as an earlier version or a part of it",
-            "far": "that of another model or of another text",
-            "other model": "that of another model, which read this text",
-        }[self.kind]
+        """What the stored vector is: "is not the one that its text gives (cosine -0.03), but that of another model or of another text"."""
         cosine = "" if self.cosine is None else f" (cosine {_two(self.cosine)})"
-        return f"is not the one that its text gives{cosine}, but {what}"
+        other = f", {self.of}" if self.kind in ("shared", "swapped") else ""
+        return f"is not the one that its text gives{cosine}, but {KINDS[self.kind].format(of=self.of)}{other}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +137,13 @@ class VectorOrigins:
         return [told, *(self._group(kind, own) for kind, own in groups.items() if own)]
 
     def _group(self, kind: Kind, own: Sequence[Mismatch]) -> str:
-        one = len(own) == 1
-        of = ", ".join(dict.fromkeys(each.of for each in own))
-        told = KINDS[kind].format(n=f"{len(own):,}", are="is" if one else "are", have="has" if one else "have", of=of)
+        told = KINDS[kind].format(of=", ".join(dict.fromkeys(each.of for each in own)))
         cosines = [each.cosine for each in own if each.cosine is not None]
         reach = list(dict.fromkeys((_two(min(cosines)), _two(max(cosines))))) if cosines else []
         between = f" (cosine {' to '.join(reach)})" if reach else ""
         names = ", ".join(each.name for each in own[:MOST_IDS])
         more = f" and {len(own) - MOST_IDS:,} more" if len(own) > MOST_IDS else ""
-        return f"{told}{between}: {names}{more}"
+        return f"{len(own):,} × {told}{between}: {names}{more}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -68,19 +68,16 @@ def rescaled(
     """
     finite = [hit for hit in hits if math.isfinite(hit[1])]
     kept = [hit for hit in finite if hit[0] not in zero]
-    seen = set()
-    once: ChunkHits = []
+    first: dict[tuple[str, int | None], tuple[str, float, int | None]] = {}
     for hit in kept:
-        if (hit[0], hit[2]) not in seen:
-            seen.add((hit[0], hit[2]))
-            once.append(hit)
-    left_out = (
-        *_counted(len(hits) - len(finite), "has no distance (NaN)", "have no distance (NaN)"),
-        *_counted(
-            len(finite) - len(kept), "has a vector of zeros, and no cosine", "have vectors of zeros, and no cosine"
-        ),
-        *_counted(len(kept) - len(once), "repeats an id of the list", "repeat an id of the list"),
-    )
+        first.setdefault((hit[0], hit[2]), hit)
+    once = list(first.values())
+    counts = {
+        "without a distance (NaN)": len(hits) - len(finite),
+        "with a vector of zeros, which has no cosine": len(finite) - len(kept),
+        "with an id that came already": len(kept) - len(once),
+    }
+    left_out = tuple(f"hits left out, {why}: {count:,}" for why, count in counts.items() if count)
     norm = float(np.linalg.norm(query))
     if distance == "cosine" or not lengths.unit or not norm:
         return Rescaled(once, SCALES[distance], left_out)
@@ -88,10 +85,6 @@ def rescaled(
         return Rescaled([(key, score / norm, seq) for key, score, seq in once], "cosine", left_out)
     top = (norm * norm + 1) / (2 * norm)
     return Rescaled([(key, top - score * score / (2 * norm), seq) for key, score, seq in once], "cosine", left_out)
-
-
-def _counted(count: int, one: str, several: str) -> list[str]:
-    return [f"{count:,} {f'hit {one}' if count == 1 else f'hits {several}'}: left out"] if count else []
 
 
 def scale_note(distance: Distance, lengths: VectorLengths) -> str:

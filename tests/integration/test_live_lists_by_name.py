@@ -312,7 +312,7 @@ def test_vectors_of_zeros_are_counted_and_in_no_live_list(connected: Connect, tm
     assert any(line.startswith("1 with a vector of zeros, which has no cosine") for line in report.lines)
     evidence = gather(Request("a query"), DISTANCES, resources)
     assert scores(evidence) == pytest.approx(COSINES, abs=1e-6)
-    assert warnings(evidence) == ["vector:0: 1 hit has a vector of zeros, and no cosine: left out"]
+    assert warnings(evidence) == ["vector:0: hits left out, with a vector of zeros, which has no cosine: 1"]
 
 
 @pytest.fixture

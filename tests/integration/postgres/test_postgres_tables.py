@@ -84,7 +84,10 @@ def test_rows_without_a_distance_and_with_the_same_id_are_counted(database: Conn
     hits = [(hit.memory_id, hit.score, hit.seq) for hit in answer.hits]
     found = rescaled(hits, np.array([1, 0], np.float32), source.probe().distance, VectorLengths(4, 1, 1.0, 1.0))
     assert found.hits == [("a", 1.0, None), ("b", 0.0, None)]
-    assert found.left_out == ("1 hit has no distance (NaN): left out", "1 hit repeats an id of the list: left out")
+    assert found.left_out == (
+        "hits left out, without a distance (NaN): 1",
+        "hits left out, with an id that came already: 1",
+    )
 
 
 def test_pgvector_and_text_search_answer_as_the_table_of_scores_says(database: Connection) -> None:

@@ -91,7 +91,7 @@ def test_vectors_of_another_model_are_named_and_the_store_is_searched(store: Sto
     head, group = found.lines
     two = "two models: " if kind == "other model" else ""
     assert head == f"{two}{count} of 30 stored vectors are not what words gives their texts: re-embed them"
-    assert group.startswith(f"{count} are of another model") and ": m00, m01, m02" in group
+    assert group.startswith(f"{count} × that of another model") and ": m00, m01, m02" in group
     assert store.sources.read()[0].model_id == "words"
 
 
@@ -103,9 +103,9 @@ def test_vectors_of_a_former_text_are_told_apart_from_those_of_an_earlier_versio
     _, found = connected(store, source_of([*vectors(Words(), former), *vectors(Words())[5:]]))
     assert [one.kind for one in found.mismatches] == ["far"] * 3 + ["near"] * 2
     assert found.lines[1].startswith(
-        "2 are of a text like theirs, such as an earlier version or a part of it (cosine 0."
+        "2 × that of a text like it, such as an earlier version or a part of it (cosine 0."
     )
-    assert found.lines[2].startswith("3 are of another model or of another text (cosine ")
+    assert found.lines[2].startswith("3 × that of another model or of another text (cosine ")
 
 
 def test_vectors_of_zeros_shared_ones_and_those_of_other_memories_are_named(store: Store) -> None:
@@ -118,8 +118,8 @@ def test_vectors_of_zeros_shared_ones_and_those_of_other_memories_are_named(stor
     _, found = connected(store, source_of(rows))
     assert [one.kind for one in found.mismatches] == ["zeros"] * 3 + ["shared"] * 3 + ["swapped"] * 2
     assert found.lines[1:] == [
-        "3 are all zeros and have no cosine: m00, m01, m02",
-        next(line for line in found.lines if line.startswith("3 have the very vector of a different text (cosine ")),
+        "3 × all zeros, without a cosine: m00, m01, m02",
+        next(line for line in found.lines if line.startswith("3 × that of a different text too (cosine ")),
         next(line for line in found.lines if line.endswith("m06 (that of m07), m07 (that of m06)")),
     ]
 
@@ -129,7 +129,7 @@ def test_vectors_of_two_prefixes_are_named(store: Store) -> None:
     rows = vectors(Words(), [f"passage: {text}" if i < 10 else text for i, text in enumerate(CONTENTS)])
     _, found = connected(store, source_of(rows))
     assert {one.kind for one in found.mismatches} == {"other form"} and len(found.mismatches) == 10
-    assert found.lines[1].startswith("10 are of content after 'passage: ' (cosine 0.")
+    assert found.lines[1].startswith("10 × that of content after 'passage: ' (cosine 0.")
 
 
 def test_what_needs_no_model_is_said_of_vectors_of_a_model_that_is_not_here(store: Store) -> None:
@@ -140,8 +140,8 @@ def test_what_needs_no_model_is_said_of_vectors_of_a_model_that_is_not_here(stor
     assert said.startswith("words is not the embedder")
     assert found.lines == [
         "3 of 30 stored vectors say nothing of their texts",
-        "1 is all zeros and has no cosine: m00",
-        "2 have the very vector of a different text: m01, m02",
+        "1 × all zeros, without a cosine: m00",
+        "2 × that of a different text too: m01, m02",
     ]
 
 

@@ -312,9 +312,9 @@ def test_hits_without_a_distance_of_zero_vectors_and_repeated_ids_are_left_out_a
     found = rescaled(hits, np.ones(2, np.float32), "cosine", replace(UNIT, zeros=1), {"zero"})
     assert found.hits == [("a", 0.9, None), ("a", 0.3, 1)]
     assert found.left_out == (
-        "1 hit has no distance (NaN): left out",
-        "1 hit has a vector of zeros, and no cosine: left out",
-        "1 hit repeats an id of the list: left out",
+        "hits left out, without a distance (NaN): 1",
+        "hits left out, with a vector of zeros, which has no cosine: 1",
+        "hits left out, with an id that came already: 1",
     )
 
 
