@@ -169,14 +169,9 @@ class EvaluationReport(Result):
 
     def save_run(self, path: str | Path) -> Path:
         """Write the results of all queries as a TREC run. Raises InputError for an id that a run cannot hold."""
-        from cems_workbench.evaluation.report import trec_run
-        from cems_workbench.platform.atomic_write import write_text
+        from cems_workbench.evaluation.report import write_run
 
-        try:
-            text = trec_run(self.measured.batch, self.evaluation)
-        except ValueError as error:
-            raise InputError(f"{path}: cannot be written: {error}") from None
-        write_text(Path(path), text)
+        write_run(Path(path), self.measured.batch, self.evaluation)
         return Path(path)
 
     @property

@@ -91,11 +91,10 @@ def evaluate_command(
                 "--compare-judges reads the results of every query, which evidence of this size or of several files does not keep"
             )
         lost = found.losses(rows)
-    overlaps = () if found.streamed is None else found.streamed.found.overlaps
     views = [relevance_sources(row.batch, row.evaluation) for row in found.rows] if compare_judges else []
     values = ({"losses": lost.to_json()} if lost else {}) | {"evaluations": found.to_json()}
     worse = Regression(
-        verdicts=verdicts_on_evaluations(found.evaluations, overlaps),
+        verdicts=verdicts_on_evaluations(found.evaluations, found.overlaps),
         outcomes=[outcome for one in found.evaluations for outcome in asserted.of_bounds(one)],
         values=values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}),
     )
@@ -120,8 +119,8 @@ def evaluate_command(
 def _next_commands(found: Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
     """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config, which external
     traces do not have; a query set is gathered into a file."""
-    evidence, store = found.evidence, found.store
-    if found.external:
+    evidence, store = found.evidence, found.how.store
+    if found.source.external:
         why = None if lost is None or evidence is None else _why_traced(lost, evidence, name, store)
         return [repeated("--losses") if lost is None else why]
     if lost is None:
@@ -216,13 +215,14 @@ def compare_command(
     with measured(evidence, choice, how, as_json, further=asserted.measures) as found:
         comparison = found.comparison
     per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
-    gathered = f"gathered with {found.header.config.name}; content hash {found.content_hash}"
+    content_hash, _ = found.of_evidence()[0]
+    gathered = f"gathered with {found.source.header.config.name}; content hash {content_hash}"
     worse = replace(
         got_worse(comparison, asserted),
         said=comparison.changed(shown),
         tables=comparison.tables,
         notes=(*comparison.notes, gathered),
-        values=comparison.to_json(per_query) | {"content_hash": found.content_hash},
+        values=comparison.to_json(per_query) | {"content_hash": content_hash},
     )
     options = [*choice.words(), *given_options(store=how.store)]
     decide(

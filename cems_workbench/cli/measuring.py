@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -115,21 +115,17 @@ class Measuring:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Configs measured on named evidence, in their order; `rows` is empty where the evidence was streamed."""
+    """Configs measured on named evidence, in their order: a row of each, or all on a stream, which then is open."""
 
     files: list[Path]
-    header: Header
-    external: bool
     configs: list[tuple[PipelineConfig, Options]]
-    evaluations: Sequence[Evaluation]
-    content_hash: str
     relevant_from: int
-    seed: int
-    store: Path | None
+    how: Measuring
+    losses: Callable[..., Losses | None]
+    """Where configs lose relevant memories, so many of each branch; None if they were not counted, or `if_any` there are none."""
     rows: Sequence[EvaluatedConfig] = ()
     streamed: StreamedConfigs | None = None
     stream: EvidenceStream | None = None
-    find_losses: Callable[[int, bool], Losses | None] = field(default=lambda shown, if_any: None)
 
     @property
     def evidence(self) -> EvidenceSet | None:
@@ -137,21 +133,31 @@ class Measured:
         return self.rows[0].labelled.evidence if self.rows else None
 
     @property
+    def source(self) -> EvidenceSet | EvidenceStream:
+        """The evidence of the first config, or the stream."""
+        return self.stream or self.rows[0].labelled.evidence
+
+    @property
+    def evaluations(self) -> Sequence[Evaluation]:
+        """The evaluation of each config."""
+        return self.streamed.evaluations if self.streamed is not None else [row.evaluation for row in self.rows]
+
+    @property
+    def overlaps(self) -> Sequence[float]:
+        """Of a stream those of the results, as `compare` takes them."""
+        return () if self.streamed is None else self.streamed.found.overlaps
+
+    @property
     def comparison(self) -> Comparison:
         """The configs compared with the first of them."""
         from cems_workbench.evaluation.comparison import compare
 
-        overlaps = () if self.streamed is None else self.streamed.found.overlaps
-        return compare(self.evaluations, seed=self.seed, overlaps=overlaps)
-
-    def losses(self, shown: int, if_any: bool = False) -> Losses | None:
-        """Where configs lose relevant memories, `shown` of each branch; None if they were not counted, or `if_any` there are none."""
-        return self.find_losses(shown, if_any)
+        return compare(self.evaluations, seed=self.how.seed, overlaps=self.overlaps)
 
     def of_evidence(self) -> list[tuple[str, str]]:
         """Of each config the hash of its evidence and who answered its lists."""
         if self.streamed is not None:
-            return [(self.content_hash, self.streamed.found.answered)] * len(self.evaluations)
+            return [(self.streamed.content_hash, self.streamed.found.answered)] * len(self.configs)
         return [(row.content_hash, row.answered) for row in self.rows]
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -160,15 +166,13 @@ class Measured:
 
     def score_lines(self) -> list[str]:
         """The commands that add missing reranker scores, one per evidence file; a stream names none."""
-        return score_lines(
-            [
-                (row.labelled.evidence.path, row.evaluation, options)
-                for row, (_, options) in zip(self.rows, self.configs, strict=True)
-            ]
-            if self.rows
-            else [],
-            self.store,
-        )
+        from cems_workbench.evaluation.batch import UNSCORED
+
+        options: dict[Path, list[tuple[str, str]]] = {}
+        for row, (_, named) in zip(self.rows, self.configs, strict=False):
+            if UNSCORED in row.evaluation.rankings.needs:
+                options.setdefault(row.labelled.evidence.path, []).extend(named)
+        return [score_line(path, named, self.how.store) for path, named in options.items()]
 
 
 @contextmanager
@@ -196,6 +200,7 @@ def measured(
     """
     from cems_workbench.analysis.losses_of_set import LossCollector, stream_words
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.evaluation.report import write_run
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         labelled_file,
@@ -223,24 +228,13 @@ def measured(
             least, measures = wanted(stream.header.relevant_from)
             counted = LossCollector([one for one, _ in configs], least, count_losses) if count_losses else None
             found = _streamed(stream, configs, measures, how, run_out, quiet, counted)
-            yield Measured(
-                paths,
-                stream.header,
-                stream.external,
-                configs,
-                found.evaluations,
-                found.content_hash,
-                least,
-                how.seed,
-                how.store,
-                streamed=found,
-                stream=stream,
-                find_losses=lambda shown, if_any: (
-                    None
-                    if counted is None or (if_any and not counted.relevant)
-                    else stream_words(counted, stream, shown)
-                ),
-            )
+
+            def of_stream(shown: int, if_any: bool = False) -> Losses | None:
+                if counted is None or (if_any and not counted.relevant):
+                    return None
+                return stream_words(counted, stream, shown)
+
+            yield Measured(paths, configs, least, how, of_stream, streamed=found, stream=stream)
         return
     read = None if paths is None else read_evidence(paths[0])
     configs = configs_of(traced_header(settings_for(how.store).store, names[0]) if read is None else read.header)
@@ -259,28 +253,13 @@ def measured(
             rows, _ = evaluate_configs(named, source, measures, seed=how.seed)
         refuse_nothing(rows[0].batch.queries, names[0])
     if run_out is not None:
-        _write_run(run_out, rows[0])
+        write_run(run_out, rows[0].batch, rows[0].evaluation)
 
-    def find_losses(shown: int, if_any: bool) -> Losses | None:
+    def losses(shown: int, if_any: bool = False) -> Losses | None:
         none = not any((row.batch.ideal >= least).any() for row in rows)
-        if count_losses is None or (if_any and none):
-            return None
-        return measured_losses(rows, least, count_losses, shown)
+        return None if not count_losses or (if_any and none) else measured_losses(rows, least, count_losses, shown)
 
-    first = rows[0].labelled.evidence
-    yield Measured(
-        paths or [],
-        first.header,
-        first.external,
-        configs,
-        [row.evaluation for row in rows],
-        rows[0].content_hash,
-        least,
-        how.seed,
-        how.store,
-        rows,
-        find_losses=find_losses,
-    )
+    yield Measured(paths or [], configs, least, how, losses, rows)
 
 
 def _streamed(
@@ -297,36 +276,26 @@ def _streamed(
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
 
-    named = [(one.name, one) for one, _ in configs]
-    with progress_bar(quiet) as progress:
-        if run_out is None:
-            return evaluate_streamed(
-                stream, named, measures, how.judge_kind, seed=how.seed, each=counted, progress=progress
-            )
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar(quiet))
+        file = None
+        if run_out is not None:
+            part = stack.enter_context(write_atomically(run_out))
+            file = stack.enter_context(part.open("w", encoding="utf-8", newline="\n"))
+
+        def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
+            if file is not None:
+                file.write(run_lines(batch, found[0]))
+            if counted is not None:
+                counted(batch, found)
+
+        named = [(one.name, one) for one, _ in configs]
         try:
-            with write_atomically(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
-
-                def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
-                    file.write(run_lines(batch, found[0]))
-                    if counted is not None:
-                        counted(batch, found)
-
-                return evaluate_streamed(
-                    stream, named, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
-                )
+            return evaluate_streamed(
+                stream, named, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
+            )
         except (OSError, ValueError) as error:
             raise InputError(f"{run_out}: cannot be written: {error}") from None
-
-
-def _write_run(path: Path, row: EvaluatedConfig) -> None:
-    from cems_workbench.evaluation.report import trec_run
-    from cems_workbench.platform.atomic_write import write_text
-
-    try:
-        text = trec_run(row.batch, row.evaluation)
-    except ValueError as error:
-        raise InputError(f"{path}: cannot be written: {error}") from None
-    write_text(path, text)
 
 
 def evidence_files(names: Sequence[str], gathering: bool = False) -> list[Path] | None:
@@ -432,17 +401,6 @@ def configs_for(
         for chosen, options in zip(configs, named or [[]], strict=True)
         for variant in (ablations(ablate, chosen) if ablate else [chosen])
     ]
-
-
-def score_lines(measured: Sequence[tuple[Path, Evaluation, Options]], store: Path | None = None) -> list[str]:
-    """The commands that add the missing reranker scores of evaluations, one per evidence file."""
-    from cems_workbench.evaluation.batch import UNSCORED
-
-    options: dict[Path, list[tuple[str, str]]] = {}
-    for path, evaluation, named in measured:
-        if UNSCORED in evaluation.rankings.needs:
-            options.setdefault(path, []).extend(named)
-    return [score_line(path, named, store) for path, named in options.items()]
 
 
 def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:

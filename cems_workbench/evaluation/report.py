@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cems_workbench import __version__
@@ -25,6 +26,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, Figures, Summary, num
 from cems_workbench.evaluation.metrics import parse_measure, relevance_words
 from cems_workbench.evaluation.verdict import Verdict, verdicts_of
 from cems_workbench.formats.runs import RunRow, write
+from cems_workbench.platform.atomic_write import write_text
 
 
 def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -> dict[str, Any]:
@@ -105,6 +107,15 @@ def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
     """The results as a TREC run, tagged with the config's name. Scores fall with the rank, since evaluation tools order by score and
     break ties their own way. Raises ValueError for ids that a run cannot hold."""
     return run_lines(batch, evaluation.rankings)
+
+
+def write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None:
+    """Write `trec_run` to a file. Raises InputError for ids that a run cannot hold."""
+    try:
+        text = trec_run(batch, evaluation)
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be written: {error}") from None
+    write_text(path, text)
 
 
 def run_lines(batch: LabelledBatch, rankings: Rankings) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.statistics import means, paired_interval, randomisation_test
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.platform.atomic_write import write_text
+
+if TYPE_CHECKING:
+    from cems_workbench.store.configs import Holdouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,26 +201,6 @@ def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> 
     return Gain(len(baseline), mean_of(baseline), mean_of(tuned), float(low), float(high), p, direction)
 
 
-class Looks(Protocol):
-    """Counts the looks at a hold-out: `HoldoutLooks`, or a `LooksFile` alone."""
-
-    def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look at these queries and return the new count; it is written before anything can be shown."""
-
-
-class StoreLooks(Protocol):
-    """The counts of an open store, `Store.holdouts`."""
-
-    def by_query(self, query_set: str, qids: Sequence[str]) -> Mapping[str, int]:
-        """Number of looks at each of these queries; queries without a look are absent."""
-
-    def lookers(self, query_set: str) -> Mapping[str, int]:
-        """Looks at sealed queries of the set by person."""
-
-    def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
-        """Count a look at these queries by a person; it is committed before anything can be shown."""
-
-
 class LooksFile:
     """Counts in a JSON file: the file's own, and copies of the counts of stores by store id. Without a path they are in memory only."""
 
@@ -265,7 +248,7 @@ class LooksFile:
 class HoldoutLooks:
     """Looks at the sealed queries of a query set: the store's counts and the file's."""
 
-    def __init__(self, file: LooksFile, store: StoreLooks | None = None, store_id: str = "", who: str = "") -> None:
+    def __init__(self, file: LooksFile, store: Holdouts | None = None, store_id: str = "", who: str = "") -> None:
         """`store` holds the counts of the evidence's store if that is open, `store_id` is its id, `who` the person who looks."""
         self._file, self._store, self._store_id, self._who = file, store, store_id, who
 
@@ -292,6 +275,10 @@ class HoldoutLooks:
         else:
             self._store.look(query_set, qids, self._who)
         return self.count(query_set, qids)
+
+
+Looks = HoldoutLooks | LooksFile
+"""What counts the looks at a hold-out; a look is written before anything can be shown."""
 
 
 def looks_path(evidence: Path, query_set: str) -> Path:
