@@ -209,15 +209,8 @@ def _list(records: list[ConfigRecord], as_json: bool) -> None:
 
 
 def _row(record: ConfigRecord) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "name": record.name,
-        "base": record.base,
-        "author": record.author,
-        "saved_at": record.saved_at.isoformat(),
-        "why": record.why,
-        "evidence": record.card is not None,
-    }
+    said = {name: getattr(record, name) for name in ("id", "name", "base", "author", "why")}
+    return said | {"saved_at": record.saved_at.isoformat(), "evidence": record.card is not None}
 
 
 def _account() -> str:

@@ -125,15 +125,8 @@ def fill_scores_command(
     with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
         report = score_evidence(read, configs, resources, progress, judged)
     if as_json:
-        put_json(
-            {
-                "evidence": str(report.path),
-                "queries": report.queries,
-                "pairs": report.pairs,
-                "failed": dict(report.failed),
-                "content_hash": report.content_hash,
-            }
-        )
+        said = {name: getattr(report, name) for name in ("queries", "pairs", "content_hash")}
+        put_json({"evidence": str(report.path), **said, "failed": dict(report.failed)})
     else:
         say(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
         say(f"content hash {report.content_hash}")

@@ -217,13 +217,11 @@ class Nearest(Result):
             "in_no_list": self.unfound,
             "presets": [{"preset": one.name, **one.agreement.to_json()} for one in self.presets],
             "left_out": dict(self.left_out),
-            "configs": self.configs,
-            "gathered": self.gathered,
             "seconds": round(self.seconds, 1),
-            "stopped": self.stopped,
-            "scores": self.scores,
-            "most_scores": self.most_scores,
-            "unread": self.unread,
+            **{
+                name: getattr(self, name)
+                for name in ("configs", "gathered", "stopped", "scores", "most_scores", "unread")
+            },
         }
 
 

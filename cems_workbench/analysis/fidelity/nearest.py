@@ -85,13 +85,7 @@ class NearAgreement:
 
     def to_json(self) -> dict[str, float]:
         """As plain values."""
-        return {
-            "queries": self.queries,
-            "same_order": self.same_order,
-            "overlap": self.overlap,
-            "rbo": self.rbo,
-            "scores": self.scores,
-        }
+        return {name: getattr(self, name) for name in ("queries", "same_order", "overlap", "rbo", "scores")}
 
 
 @dataclass(frozen=True, eq=False)
