@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -283,21 +282,3 @@ class TestTime:
         for name in ("llama.cpp server", "Ollama", "LLM", "Chroma server"):
             assert "timeout" in found[name].finding
         assert found["embedder"].status == "warning"
-
-    def test_names_that_are_never_looked_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        over = threading.Event()
-
-        def never(*asked: object, **options: object) -> None:
-            over.wait(20)
-            raise socket.gaierror("nobody knows")
-
-        monkeypatch.delenv("HF_HUB_OFFLINE")
-        monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
-        monkeypatch.setattr(socket, "getaddrinfo", never)
-        urls = dict.fromkeys(("llama_server_url", "ollama_url", "llm_url", "chroma_url"), "http://black.hole.invalid")
-        started = time.monotonic()
-        found = checks(settings(embedder="some/model", llm_model="chatty", **urls))
-        assert time.monotonic() - started < 5
-        over.set()
-        for name in ("llama.cpp server", "Ollama", "LLM", "Chroma server"):
-            assert "the host's name was not looked up" in found[name].finding

@@ -148,16 +148,6 @@ def test_text_without_id_is_named_by_its_digest() -> None:
     assert first.id == second.id and first.id.startswith("sha256:")
 
 
-def test_scores_that_json_has_no_number_for_are_left_out(tmp_path: Path) -> None:
-    with trace.to(tmp_path / "trace.jsonl"), trace.retrieval(query="q") as root:
-        root.documents([("a", float("nan")), ("b", float("-inf")), (np.int64(7), np.float32(0.5)), ("\ud800", 1)])
-    (span,) = spans_of(tmp_path / "trace.jsonl")
-    assert ids_of(span) == ["a", "b", "7", "?"]
-    assert [name for name in span["attributes"] if name.endswith("score")] == [
-        f"retrieval.documents.{n}.document.score" for n in (2, 3)
-    ]
-
-
 def test_text_is_written_once_per_query_or_never(tmp_path: Path) -> None:
     def search() -> None:
         with trace.retrieval(query="q") as root, trace.stage("list") as listed:
@@ -292,18 +282,6 @@ def test_tasks_do_not_mix(tmp_path: Path) -> None:
     check_unmixed(spans_of(tmp_path / "trace.jsonl"), 20, 4)
 
 
-def test_threads_do_not_mix(tmp_path: Path) -> None:
-    @trace.retrieval()
-    def ask(query: str) -> list[str]:
-        with ThreadPoolExecutor(2) as inner:
-            listed = list(inner.map(trace.carry(bm25), [query, query]))
-        return [one for one, _ in listed[0]]
-
-    with trace.to(tmp_path / "trace.jsonl"), ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, [f"q{n}" for n in range(40)]))
-    check_unmixed(spans_of(tmp_path / "trace.jsonl"), 40, 3)
-
-
 def check_unmixed(spans: list[dict[str, Any]], queries: int, per_query: int) -> None:
     by_trace: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for span in spans:
@@ -367,31 +345,6 @@ def test_nothing_is_written_before_start_and_after_stop(tmp_path: Path) -> None:
     trace.stop()
     run(retrieve("after"))
     assert [span["attributes"]["input.value"] for span in spans_of(tmp_path / "trace.jsonl")] == ["while"]
-
-
-def test_query_id_is_of_the_queries_of_its_block(tmp_path: Path) -> None:
-    with trace.to(tmp_path / "trace.jsonl"):
-        with trace.query_id("q17"):
-            run(retrieve("judged"))
-        run(retrieve("other"))
-    given = [span["attributes"].get("workbench.query.id") for span in spans_of(tmp_path / "trace.jsonl")]
-    assert given == [None, None, None, None, "q17", None, None, None, None, None]
-
-
-def test_open_block_of_an_abandoned_generator_does_not_lose_the_query(tmp_path: Path) -> None:
-    def left_open() -> Iterator[None]:
-        with trace.stage("left"):
-            yield
-
-    with trace.to(tmp_path / "trace.jsonl"):
-        with trace.retrieval(query="first"):
-            source = left_open()
-            next(source)
-        with trace.retrieval(query="second"):
-            pass
-    roots = [span for span in spans_of(tmp_path / "trace.jsonl") if span["parent_id"] is None]
-    assert [root["attributes"]["input.value"] for root in roots] == ["first", "second"]
-    source.close()  # type: ignore[attr-defined]
 
 
 PROCESS = """

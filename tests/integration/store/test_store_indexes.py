@@ -158,16 +158,6 @@ def test_lost_vectors_are_noticed_and_made_again(tmp_path, embedder, rows):
         assert len(store.indexes.open(embedder).vectors) == 1
 
 
-def test_vectors_survive_reopening(tmp_path, embedder, rows):
-    with Store.open(tmp_path) as store:
-        store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
-        store.indexes.refresh(embedder)
-        before = store.indexes.open(embedder).vectors.search(np.ones(16), 2)
-    with Store.open(tmp_path) as store:
-        assert store.indexes.refresh(embedder).embedded == 0
-        assert store.indexes.open(embedder).vectors.search(np.ones(16), 2) == before
-
-
 def test_cosine_is_exact_in_small_stores_and_ties_are_by_id(store, embedder, rows):
     memories = [Memory(f"m{i:03}", f"text {i // 2}") for i in range(300)]
     store.add(rows(memories))
@@ -321,20 +311,6 @@ def test_only_matching_memories_are_lexical_hits_and_ties_are_by_id(store, embed
     assert lexical_ids(store, embedder, "") == []
 
 
-def test_the_order_of_query_words_does_not_change_a_single_bit(store, embedder, rows):
-    store.add(rows([Memory(f"m{i}", f"alpha{i % 2} beta{i % 3} gamma delta{i}") for i in range(50)]))
-    store.indexes.refresh(embedder)
-    lexical = store.indexes.open(embedder).lexical
-    assert lexical.search("gamma beta1 alpha0 delta7", 50) == lexical.search("delta7 alpha0 beta1 gamma", 50)
-
-
-def test_memories_without_a_single_term_are_indexed_and_never_hit(store, embedder, rows):
-    store.add(rows([Memory("a", "…"), Memory("b", "the")]))
-    store.indexes.refresh(embedder)
-    assert store.indexes.open(embedder).lexical.document_count == 2
-    assert lexical_ids(store, embedder, "the …") == []
-
-
 def test_identifiers_are_found_whole_and_by_their_words(store, embedder, rows):
     store.add(rows([Memory("code", "call getUserById in src/api/main.py"), Memory("prose", "the user went home")]))
     store.indexes.refresh(embedder)
@@ -365,11 +341,6 @@ def test_a_rebuild_repairs_an_index_whose_files_were_damaged(store, embedder, ro
     assert lexical_ids(store, embedder, "alpha") == ["a"]
 
 
-def test_a_rebuild_works_on_a_store_that_was_never_indexed(store, embedder, rows):
-    store.add(rows([Memory("a", "alpha")]))
-    assert store.indexes.rebuild(embedder).embedded == 1
-
-
 def test_a_cancelled_rebuild_says_it_is_half_done_and_a_refresh_completes_it(store, embedder, rows):
     store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
     store.indexes.refresh(embedder)
@@ -383,15 +354,6 @@ def test_a_cancelled_rebuild_says_it_is_half_done_and_a_refresh_completes_it(sto
     assert fresh(store, embedder) == [True, False]
     assert store.indexes.refresh(embedder).embedded == 2
     assert fresh(store, embedder) == [True, True]
-
-
-def test_a_rebuild_leaves_the_vectors_of_another_embedder_alone(store, embedder, other_embedder, rows):
-    store.add(rows([Memory("a", "alpha")]))
-    store.indexes.refresh(embedder)
-    store.indexes.refresh(other_embedder)
-    store.indexes.rebuild(embedder)
-    assert fresh(store, other_embedder) == [True, True]
-    assert len(store.indexes.open(other_embedder).vectors) == 1
 
 
 def test_a_store_whose_folder_was_removed_is_closed_all_the_same(store, embedder, rows):

@@ -17,7 +17,6 @@ from cems_workbench.analysis.engine_check import cause, compare_engine, compared
 from cems_workbench.analysis.text_evidence import (
     Room,
     chunk_place,
-    idf,
     lexeme_matches,
     lexical_evidence,
     matches,
@@ -32,16 +31,13 @@ from cems_workbench.analysis.vector_origins import (
     largest_difference,
     recall_at,
 )
-from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.scoring import best_chunk
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.sources.source import Setting, SourceInfo
-from cems_workbench.store import Filter
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical import lexical_merge
@@ -95,25 +91,10 @@ def test_unmatched_terms_and_stop_words_are_named(index: LexicalIndex) -> None:
     assert [term.term for term in found.matched] == ["fox"]
 
 
-def test_the_title_is_searched_too(index: LexicalIndex) -> None:
-    assert [term.term for term in lexical_evidence(index, "sky", BIRD).matched] == ["sky"]
-
-
 def test_a_memory_that_is_not_indexed_has_no_part(index: LexicalIndex) -> None:
     found = lexical_evidence(index, "red", Memory("new", "red"))
     assert (found.score, found.matched) == (0, ())
     assert lexical_evidence(LexicalIndex(), "red", FOX).score == 0
-
-
-def test_a_query_of_stop_words_has_no_term(index: LexicalIndex) -> None:
-    found = lexical_evidence(index, "who are they", FOX)
-    assert (found.terms, found.score) == ((), 0)
-    assert found.stop_words == ("who", "are", "they")
-
-
-def test_idf_is_that_of_lucene() -> None:
-    assert idf(0, 9) == pytest.approx(log(1 + 9.5 / 0.5))
-    assert idf(9, 9) == pytest.approx(log(1 + 0.5 / 9.5))
 
 
 def test_matches_are_the_words_as_they_stand() -> None:
@@ -315,19 +296,10 @@ def test_of_memories_that_tie_with_the_last_place_any_will_do() -> None:
     assert recall_at(exact, [("m1", 0.9)], 3) == exact_search.Recall(3, 1, (Missed("m2", 2, 0.5), Missed("m3", 3, 0.5)))
 
 
-def test_k_counts_no_further_than_there_are_memories() -> None:
-    assert recall_at(ranking(0.9, 0.8), [("m2", 0.8), ("m1", 0.9)], 150).k == 2
-
-
 def test_the_largest_difference_of_scores_is_found() -> None:
     exact = ranking(0.9, 0.8)
     assert largest_difference(exact, [("m1", 0.9), ("m2", 0.75), ("elsewhere", 3.0)]) == pytest.approx(0.05)
     assert largest_difference(exact, []) == 0
-
-
-def test_the_filter_is_that_of_the_search() -> None:
-    config = with_values(PipelineConfig(), {"query.scope": "shared"})
-    assert search_filter(Request("q", "p", None, True), config) == Filter("p", True, "shared")
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.data())

@@ -19,7 +19,6 @@ from cems_workbench.analysis.diversity import (
     DedupThreshold,
     Duplicate,
     ResultInterval,
-    current_interval,
     dedup_thresholds,
     dropped_duplicates,
     lambda_intervals,
@@ -87,56 +86,6 @@ def test_a_list_weight_has_its_breakpoints_where_two_fused_scores_are_equal() ->
     assert found.present.results == ("b", "a", "c")
 
 
-def test_only_the_first_k_count() -> None:
-    found = sweep(CROSSED, config(), "lists.vector.weight", 1)
-    assert [one.results for one in found.segments] == [("b",), ("a",)]
-    assert (found.breakpoints[0].before, found.breakpoints[0].after) == (("b",), ("a",))
-
-
-def test_with_minmax_the_normalised_scores_cross_where_the_blend_says() -> None:
-    """Only the lexical weight counts: raw 1/61, 1/62, 1/63, minmax 1, 61/124, 0. Best list scores: a 3/4 (saturating), b 0.9.
-
-    1 - s + 0.75 s = (1 - s) 61/124 + 0.9 s at s = (63/124) / (63/124 + 0.15).
-    """
-    two = made({"lexical": [("a", 3.0), ("b", 2.0), ("c", 1.0)], "vector": [("b", 0.9), ("a", 0.5), ("c", 0.1)]})
-    values = {"fusion.normalize": "minmax", "lists.vector.weight": 0.0, "lists.lexical.normalization": "saturating"}
-    crossing = (63 / 124) / (63 / 124 + 0.15)
-    found = sweep(two, with_values(config(), values), "fusion.score_blend", 2)
-    assert found.method == "solved"
-    assert [point.value for point in found.breakpoints] == pytest.approx([crossing], abs=1e-8)
-
-
-def test_a_dropped_score_is_a_breakpoint_of_the_minimum() -> None:
-    one_list = made({"vector": [("a", 0.9), ("b", 0.8)]})
-    found = sweep(one_list, config(fusion__normalize="none"), "filter.min_score", 5)
-    assert [point.value for point in found.breakpoints] == pytest.approx([1 / 62, 1 / 61])
-    assert [len(one.results) for one in found.segments] == [2, 1, 0]
-    assert found.off is not None and found.off.results == ("a", "b") == found.present.results
-
-
-def test_a_drop_by_a_later_stage_is_a_breakpoint_of_a_weight() -> None:
-    """a = w/61, c = w/62 and b = 1/61, with everything below half of the top dropped: a comes in at w = 1/2 and c at 31/61;
-
-    a passes b at 1 and c does at 62/61; b is dropped past w = 2.
-    """
-    two = made({"vector": [("a", 0.9), ("c", 0.7)], "lexical": [("b", 9.0)]})
-    found = sweep(two, config(gap__ratio=0.5, gap__keep=0), "lists.vector.weight", 3)
-    assert found.method == "solved"
-    results = ["".join(one.results) for one in found.segments]
-    assert results == ["b", "ba", "bac", "abc", "acb", "ac"]
-    values = [point.value for point in found.breakpoints]
-    assert values == pytest.approx([1 / 2, 31 / 61, 1.0, 62 / 61, 2.0], abs=1e-7)
-
-
-def test_half_life_hyperbolic_crosses_where_the_decayed_scores_are_equal() -> None:
-    """a 1/61 at 2 days, b 1/62 at 0 days: h/(h + 2)/61 = 1/62 at h = 122."""
-    aged = made({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
-    decayed = config(adjust__time_decay__mode="hyperbolic")
-    found = sweep(aged, decayed, "adjust.time_decay.half_life_days", 2)
-    assert found.method == "solved"
-    assert [point.value for point in found.breakpoints] == pytest.approx([122], abs=1e-6)
-
-
 def test_half_life_exponential_crosses_where_the_decayed_scores_are_equal() -> None:
     """0.5 ** (2/h) / 61 = 1/62 at h = 2 ln 2 / ln(62/61)."""
     aged = made({"vector": [("a", 0.9), ("b", 0.8)]}, {"a": 2})
@@ -146,13 +95,6 @@ def test_half_life_exponential_crosses_where_the_decayed_scores_are_equal() -> N
     assert [point.value for point in found.breakpoints] == pytest.approx(
         [2 * math.log(2) / math.log(62 / 61)], abs=1e-6
     )
-
-
-def test_a_token_budget_has_a_breakpoint_where_one_more_memory_fits() -> None:
-    """Three memories of 10 tokens each; the slider begins at 100, so the present budget of 5 widens the range."""
-    found = sweep(CROSSED, config(assembly__max_tokens=5), "assembly.max_tokens", 3)
-    assert found.method == "solved"
-    assert [(point.below, point.above) for point in found.breakpoints] == [(9, 10), (19, 20), (29, 30)]
 
 
 def test_a_similarity_has_a_breakpoint_at_the_cosine_of_two_neighbours() -> None:
@@ -324,15 +266,6 @@ def test_bonuses_without_rrf_and_a_filter_in_raw_mode_are_no_parts() -> None:
     ]
 
 
-def test_nothing_found_has_no_parts_but_switches_that_move_nothing() -> None:
-    found = component_effects(Evidence(query="q", memories={}), parts_config(gap__ratio=0.5))
-    assert [(effect.part.name, effect.tau) for effect in found] == [("score gap", 1.0)]
-
-
-def test_a_switched_off_variant_is_no_part() -> None:
-    assert component_effects(parts_of(), parts_config(), switched_off=(0,)) == []
-
-
 def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -> None:
     """Two variants of a query, each with a list by meaning and one by ts_rank, fused in a hybrid list of share 0.4.
 
@@ -407,12 +340,6 @@ def test_the_map_says_who_is_first_and_where_the_relevant_one_stands() -> None:
     assert found.succeeds(1) == 6 and found.judged and found.now == (1.0, 1.0)
 
 
-def test_a_map_without_judgments_says_so() -> None:
-    found = weight_map(parts_of(), parts_config(), "lists.vector.weight", "fusion.k", 3)
-    assert not found.judged and found.succeeds(10) == 0
-    assert len(found.first) == 3
-
-
 AB, CD, AC = cos(radians(10)), cos(radians(5)), 0.5
 
 
@@ -442,11 +369,6 @@ def test_pairs_are_compared_as_dedup_and_mmr_compare_them() -> None:
     assert found.mean_overlap == pytest.approx(1 / 9)
 
 
-def test_one_memory_has_no_mean() -> None:
-    found = pairwise(angled({"a": 0}), ["a"])
-    assert (found.mean_cosine, found.mean_overlap) == (None, None)
-
-
 def test_what_dedup_took_is_named_with_its_original() -> None:
     assert dropped_duplicates(four()) == []
     found = dropped_duplicates(four(dedup__enabled=True, dedup__similarity=0.97))
@@ -470,18 +392,6 @@ def test_each_result_falls_at_the_highest_limit_that_takes_it() -> None:
         DedupThreshold("c", found[2].high, "a"),
     ]
     assert dedup_thresholds(found, 1) == [DedupThreshold("c", found[2].high, "a")]
-
-
-def test_the_present_limit_stands_in_its_stretch() -> None:
-    found = limit_intervals(four())
-    for limit, place in ((0.99, 0), (0.98, 1), (0.51, 1), (0.5, 2), (0.1, 2)):
-        assert current_interval(found, configured({"dedup.enabled": True, "dedup.similarity": limit})) == place
-    assert current_interval(found, configured({"dedup.similarity": 0.1})) == 0  # dedup is off
-
-
-def test_without_embeddings_no_limit_changes_anything() -> None:
-    found = limit_intervals(trace(evidence({"vector": {"a": 0.9, "b": 0.8}})))
-    assert [(stretch.high, stretch.results) for stretch in found] == [(inf, ("a", "b"))]
 
 
 @given(st.lists(st.integers(0, 90), min_size=2, max_size=9), st.integers(1, 5), st.booleans())
@@ -559,30 +469,6 @@ def test_the_shares_are_those_of_the_fused_scores_of_the_results() -> None:
     assert sum(shares) == pytest.approx(1)
 
 
-def test_only_the_results_count_for_the_shares() -> None:
-    """The first two are c (2/61) and b (2/62)."""
-    shares = [part.share for part in variant_parts(trace(three(), {"assembly.limit": 2}))]
-    total = 2 / 61 + 2 / 62
-    assert shares == pytest.approx([(1 / 62) / total, (2 / 61 + 1 / 62) / total, 0])
-
-
-def test_with_combmax_the_share_belongs_to_the_decisive_variant() -> None:
-    lists = {"vector": {"a": 0.9, "b": 0.2}, "vector@1": {"a": 0.3, "b": 0.6}}
-    changes = {"fusion.method": "combmax", "lists.lexical.enabled": False}
-    shares = [part.share for part in variant_parts(trace(evidence(lists, variants=VARIANTS[:2]), changes))]
-    assert shares == pytest.approx([0.9 / 1.5, 0.6 / 1.5])
-
-
-def test_a_relation_of_another_memory_found_it_too() -> None:
-    subject = evidence({"vector@1": {"a": 0.9, "b": 0.8}, "relations": {"b": 1.0}}, variants=VARIANTS[:2])
-    assert variant_parts(trace(subject, {"lists.relations.enabled": True}))[1].alone == ("a",)
-
-
-def test_recency_finds_nobody() -> None:
-    subject = evidence({"vector": {"a": 0.9}, "recency": {"a": 5.0}})
-    assert variant_parts(trace(subject, {"lists.recency.enabled": True}))[0].alone == ("a",)
-
-
 def test_without_a_variant_its_own_candidates_leave() -> None:
     """Order with all: c, b, then a and d by id. Without 1: a, d, b. Without 0: c, d, b."""
     found = leave_one_variant_out(trace(three(), {"assembly.limit": 3}))
@@ -611,9 +497,3 @@ def test_scores_that_the_reranker_lacks_are_counted() -> None:
     whole = trace(subject, changes)
     assert not whole.stage_needs  # a and c are the first two
     assert [toggled.unscored for toggled in leave_one_variant_out(whole)] == [0, 1]
-
-
-def test_nothing_found_has_no_share_and_nothing_to_lose() -> None:
-    empty = trace(evidence({"vector": {}}))
-    assert [part.share for part in variant_parts(empty)] == [0]
-    assert leave_one_variant_out(empty)[0].rbo == 1

@@ -12,7 +12,6 @@ import pytest
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import (
     Counterfactual,
-    LabelledSet,
     ListEntry,
     Why,
     cause,
@@ -21,21 +20,17 @@ from cems_workbench.analysis.why import (
     require_known,
 )
 from cems_workbench.analysis.why.counterfactual import (
-    bisected,
-    interval_text,
-    moved_text,
     ordered,
     searched_specs,
     single_counterfactuals,
     with_scores,
 )
-from cems_workbench.analysis.why.trial import Trials, changed, rank_intervals
-from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.analysis.why.trial import Trials, rank_intervals
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.progress import Cancelled
-from cems_workbench.ui.inspect.tools.why import counterfactual_html
 from tests.unit.pipeline.cases import NOW, configured, evidence, trace
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
@@ -45,13 +40,6 @@ def explained(subject, memory_id, k, changes=None):
     made = trace(subject, changes)
     path = memory_path(made, memory_id, k)
     return path, cause(path, made)
-
-
-def test_a_result_within_k_lost_nothing() -> None:
-    path, sentence = explained(evidence(VECTOR), "b", 2)
-    assert (path.status, path.rank, path.lost_at) == ("in the top k", 2, None)
-    assert sentence == "b is in the top 2, at rank 2."
-    assert explained(evidence(VECTOR), "a", 1)[1] == "a is the first result."
 
 
 def test_steps_carry_rank_and_score_of_every_stage() -> None:
@@ -347,30 +335,12 @@ def test_half_life_is_walked_and_bisected() -> None:
     assert found["adjust.time_decay.mode"].changes[0].now == "none"
 
 
-def test_whole_numbers_have_neighbouring_breakpoints() -> None:
-    # a 1.5/61; t 1.5/62 + 1/61 - 1/(61 + n), which passes it when 1/(61 + n) < 0.0159968, so from n = 2 on
-    subject = evidence({"vector": {"a": 0.9, "t": 0.8}}, memories={"t": {"importance": "high"}})
-    change = by_path(why(subject, 1, {"lists.vector.weight": 1.5}))["fusion.importance_bonus_ranks"].changes[0]
-    assert change.breakpoint is not None
-    assert (change.was, change.now, change.breakpoint.fails, change.breakpoint.succeeds) == (0, 2, 1, 2)
-
-
 def test_a_lower_depth_is_a_replay() -> None:
     # x 6/61 + 1/67 = 0.1133, t 6/62 + 1/61 = 0.1132; at lexical depth 6 x has 6/61 = 0.0984 alone
     lists = {"vector": {"x": 0.9, "t": 0.8}, "lexical": {"t": 9.0, "a": 8, "b": 7, "c": 6, "d": 5, "e": 4, "x": 3}}
     found = by_path(why(evidence(lists), 1, {"lists.vector.weight": 6.0}))
     change = found["lists.lexical.depth"].changes[0]
     assert (change.was, change.now) == (50, 6)
-
-
-def test_a_switch_brings_back_a_list() -> None:
-    found = by_path(why(evidence({"vector": {"a": 0.9}, "relations": {"t": 1.0}}), 2))
-    assert found["lists.relations.enabled"].changes[0].now is True
-
-
-def test_off_is_a_value_of_an_optional_number() -> None:
-    change = by_path(why(evidence(TWO_LISTS), 2, {"filter.min_score": 100.0}))["filter.min_score"].changes[0]
-    assert (change.was, change.now, change.distance) == (100.0, None, 1.0)
 
 
 PAIR_LISTS = {"lexical": {"a": 0.6, "t": 0.5}}
@@ -415,23 +385,6 @@ def test_what_comes_nearest_is_named() -> None:
     assert found.verdict.startswith("Nothing that was tried brings it first; what comes nearest puts it 2nd.")
 
 
-def test_a_result_within_k_needs_no_rescue() -> None:
-    found = why(evidence(TWO_LISTS), 2)
-    assert (found.path.status, found.counterfactuals, found.verdict) == ("in the top k", (), "It needs no change.")
-
-
-def test_k_is_the_limit_unless_given() -> None:
-    assert explain("t", evidence(TWO_LISTS), configured({"assembly.limit": 1})).path.k == 1
-    assert explain("t", evidence(TWO_LISTS), configured()).path.k == 10
-
-
-def test_a_larger_limit_when_k_is_past_it() -> None:
-    lists = {"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdeft")}}
-    change = by_path(why(evidence(lists), 10, {"assembly.limit": 3}))["assembly.limit"].changes[0]
-    assert change.breakpoint is not None
-    assert (change.now, change.breakpoint.fails, change.breakpoint.succeeds) == (7, 6, 7)
-
-
 def test_a_variant_that_is_switched_off_stays_off() -> None:
     variants = (Variant("query"), Variant("other", "expansion"))
     subject = evidence({"vector": {"a": 0.9}, "lexical@1": {"t": 3.0}}, variants=variants)
@@ -463,21 +416,6 @@ def test_rescues_stand_by_how_little_they_disturb() -> None:
     overlaps = [round(rescue.side_effects.rbo, 2) for rescue in others]
     assert len(others) > 2 and overlaps == sorted(overlaps, reverse=True)
     assert list(others) == ordered(reversed(others))
-
-
-def test_page_and_table_show_what_gains_most_on_labelled_queries_first() -> None:
-    subject = evidence(TWO_LISTS)
-    labelled = LabelledSet({"q": evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}})}, {"q": {"a": 3}})
-    found = why(subject, 1, {"lists.lexical.weight": 0.5}, labelled=labelled)
-    gains = [round(rescue.labelled.gain, 4) for rescue in found.counterfactuals if rescue.labelled]
-    assert gains == sorted(gains, reverse=True) and gains[0] > gains[-1]
-    assert list(found.counterfactuals) == ordered(reversed(found.counterfactuals))
-    assert [row[0] for row in found.changes.rows] == [rescue.words for rescue in found.counterfactuals]
-    for rescue, row in zip(found.counterfactuals, found.changes.rows, strict=True):
-        assert rescue.labelled is not None
-        drawn = " ".join(counterfactual_html(rescue).split())
-        for words in (moved_text(rescue.side_effects), interval_text(rescue.labelled)):
-            assert " ".join(words.split()) in drawn and words in " ".join(map(str, row))
 
 
 def test_a_change_that_empties_the_results_is_no_fix() -> None:
@@ -513,19 +451,6 @@ def test_the_judge_and_gather_parameters_are_never_turned() -> None:
     paths = {spec.path for spec in searched_specs()}
     assert not [path for path in paths if path.startswith(("judge.", "query.", "expansion."))]
     assert {"fusion.k", "lists.vector.weight", "lists.vector.depth", "adjust.priority", "assembly.strategy"} <= paths
-
-
-def test_bisection_ends_at_neighbours() -> None:
-    point = bisected(lambda value: value >= 17, field_spec("fusion.k"), 3, 100)
-    assert (point.fails, point.succeeds) == (16, 17)
-    point = bisected(lambda value: value <= 0.25, field_spec("fusion.score_blend"), 0.5, 0.0)
-    assert point.succeeds <= 0.25 < point.fails and point.fails - point.succeeds <= 1e-9
-
-
-def test_an_unchecked_change_equals_a_checked_one() -> None:
-    config = configured()
-    for path, value in {"fusion.k": 7, "adjust.time_decay.half_life_days": 3.5, "lists.vector.ties": "dense"}.items():
-        assert changed(config, path, value) == configured({path: value})
 
 
 def test_an_unknown_memory_names_the_nearest() -> None:

@@ -16,11 +16,9 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling import agreement, pooling
 from cems_workbench.evaluation.labelling.agreement import (
-    Disagreement,
     Estimate,
     Verdict,
     adjudicate,
-    alpha_reading,
     choose_judgments,
     kappa_reading,
     label_table,
@@ -152,30 +150,6 @@ def test_without_a_shared_pair_or_a_second_grade_nothing_is_defined(judgments):
     assert [pair.kappa.value for pair in agreement.pairwise_kappa(table)] in ([], [None])
 
 
-def test_agreement_by_type_of_query():
-    grades = np.array([[0, 3, 0, 3, 0, 3], [0, 3, 0, 0, 3, 0]])
-    types = {"q000": "temporal", "q001": None}
-    found = agreement.alpha_by_type(judged(grades), types, SCALE, draws=50)
-    assert found["temporal"].value == pytest.approx(1.0)
-    assert found[""].value < 0
-    assert isinstance(found[""], Estimate)
-
-
-def test_disagreements_stand_widest_first():
-    judgments = [
-        Judgment("q", "m", 3, "Ann"),
-        Judgment("q", "m", 3, "Bo"),
-        Judgment("q", "n", 1, "Ann"),
-        Judgment("q", "n", 2, "Bo"),
-        Judgment("p", "m", 0, "Ann"),
-        Judgment("p", "m", 3, "Bo"),
-    ]
-    assert agreement.disagreements(judgments) == [
-        Disagreement("p", "m", {"Ann": 0, "Bo": 3}, 3),
-        Disagreement("q", "n", {"Ann": 1, "Bo": 2}, 1),
-    ]
-
-
 @pytest.mark.parametrize(
     ("kappa", "read"),
     [
@@ -187,15 +161,6 @@ def test_disagreements_stand_widest_first():
 )
 def test_a_kappa_is_read_by_landis_and_koch_and_so_are_the_ends_of_its_interval(kappa: Estimate, read: str) -> None:
     assert kappa_reading(kappa) == read
-
-
-def test_an_alpha_is_read_by_krippendorff() -> None:
-    assert [alpha_reading(Estimate(value, None, None, 9)) for value in (0.5, 0.667, 0.8)] == [
-        "unreliable",
-        "tentative",
-        "reliable",
-    ]
-    assert str(Estimate(0.5, 0.4, 0.6, 9)) == "0.50 (95 % interval 0.40 to 0.60)"
 
 
 LABELS = [

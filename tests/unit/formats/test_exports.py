@@ -816,16 +816,6 @@ def test_a_folder_of_notes_has_front_matter_paths_and_links(tmp_path):
     assert parsed.notes[2] == "links that lead to no note: 1"
 
 
-def test_a_note_beside_data_is_its_description(tmp_path):
-    note(tmp_path, "README.md", "# About")
-    note(tmp_path, "more/about.md", "Words.")
-    (tmp_path / "memories.jsonl").write_text(json.dumps({"id": "a", "content": "x"}))
-    [parsed] = read_path(tmp_path)
-    assert parsed.format == "memories-jsonl" and len(parsed.skipped) == 2
-    (tmp_path / ".obsidian").mkdir()
-    assert [memory.id for memory in read_path(tmp_path)[0].memories] == ["README", "more/about"]
-
-
 ONE, TWO = "Releases reach the cluster", "The rollback command"
 CHROMA_QUERY = {
     "ids": [["m01", "m07"]],
@@ -1042,25 +1032,6 @@ def test_sign_of_scores_is_that_of_all_answers_of_a_file(name, answers, sign, no
         read = [[row.score for row in answer.returned] for answer in recording.answers]
         assert read == [[sign * value for value in values] for values in answers], shape
         assert len(recording.doubts) == bool(note) and note in "".join(recording.doubts)
-
-
-def test_sign_of_a_query_log_is_that_of_its_answers_too(write) -> None:
-    lines = [{"query": f"q{n}", "time": "2026-11-29", "results": hits("distance", 0.8, 0.1)} for n in range(2)]
-    parsed = read(write("log.jsonl", "\n".join(map(json.dumps, lines))), "query-log")
-    assert [[row.score for row in answer.returned] for answer in parsed.answers] == [[0.8, 0.1]] * 2
-    assert "distance falls from the first to the last result in 2 of 2 answers" in parsed.notes[0]
-
-
-def test_one_score_is_read_of_all_rows_of_an_answer() -> None:
-    """lancedb 0.40.0, run on 2026-11-29: with return_score="all" a hybrid search has `_score` where a word is found."""
-    rows = [
-        {"id": "a", "text": "a", "_relevance_score": 0.032, "_score": 1.05, "_distance": 0.4},
-        {"id": "b", "text": "b", "_relevance_score": 0.016, "_score": None, "_distance": 0.2},
-    ]
-    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [0.032, 0.016]
-    # A score that one row lacks is no score of the answer.
-    rows = [{"id": "a", "score": 7.0, "_distance": 0.1}, {"id": "b", "score": None, "_distance": 0.3}]
-    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [-0.1, -0.3]
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,6 @@ def test_the_name_of_a_file_decides_only_where_its_contents_say_nothing_and_a_no
         detect(write("queries.jsonl", {"headline": 1}))
 
 
-def test_every_format_says_what_a_file_in_it_must_have():
-    assert [name for name, form in FORMATS.items() if not form.shape] == []
-
-
 def test_what_a_file_of_no_known_format_begins_with_is_said(write):
     for row, said in [
         ('{"id": "a", "content": "cut', "its first line is not JSON: Unterminated string starting at column 24"),
@@ -153,10 +149,6 @@ def test_a_directory_without_a_file_to_read_is_an_input_error(tmp_path, write):
     write("notes.txt", "words only")
     with pytest.raises(InputError, match="has no file to read"):
         read_path(tmp_path)
-
-
-def test_read_path_reads_a_file_too(write):
-    assert len(read_path(write("m.jsonl", MEMORY))) == 1
 
 
 def test_reading_reports_its_progress_and_can_be_cancelled(write):
@@ -346,19 +338,6 @@ def test_a_folder_without_anything_to_read_says_what_it_holds(tmp_path: Path) ->
         "data: is a directory of 2 .jsonl, 1 .md; import it by its own path; run.txt: is a TREC run, qid Q0 docno rank score tag: what a "
         "system answered. fidelity FILE reads it, import does not; setup.py: the format is not recognised; 212 .png: is no text, and in no "
         "known format"
-    )
-
-
-def test_many_entries_that_are_not_read_share_a_line_each_entry_counted(tmp_path: Path) -> None:
-    (tmp_path / "memories.jsonl").write_text(ONE_MEMORY)
-    for number in range(40):
-        (tmp_path / f"{number}.json").write_text(json.dumps({f"field {number}": 1}))
-        (tmp_path / f"{number}.log").write_text("words\n")
-    (tmp_path / "one.txt").write_text("words\n")
-    assert read_path(tmp_path)[0].skipped == (
-        "40 .log: the format is not recognised",
-        "40 .json, such as 0.json: the format is not recognised: its first object has field 0",
-        "one.txt: the format is not recognised",
     )
 
 

@@ -30,7 +30,7 @@ from cems_workbench.jobs.connecting import (
 )
 from cems_workbench.jobs.diagnosis import Check, diagnose, source_checks
 from cems_workbench.jobs.embedder_match import match_source
-from cems_workbench.jobs.store_status import age, ask_sources, snapshot_line
+from cems_workbench.jobs.store_status import ask_sources
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
@@ -66,16 +66,6 @@ def test_a_snapshot_is_searched_by_the_vectors_that_came(store: Store) -> None:
         assert float(np.linalg.norm(own)) == pytest.approx(1.0)
     assert store.sources.chunk_numbers({"a", "b"}) == {("b", 10): 0, ("b", 11): 1}
     assert [chunk.start for chunk in store.chunks.read(["b"])["b"]] == [0, 4]
-
-
-def test_a_report_counts_the_memories_of_another_source_that_it_replaced(store: Store) -> None:
-    first, second = Planted({"a": taken("a"), "b": taken("b")}), Planted({"b": taken("b", "another text")})
-    second.address = "https://planted/second"
-    assert not any("replaced" in line for line in take_snapshot(store, first, NOW).lines)
-    report = take_snapshot(store, second, NOW)
-    assert report.replaced == {first.address: 1}
-    assert any(f"the id of a memory of {first.address}" in line for line in report.lines)
-    assert not take_snapshot(store, second, NOW).replaced
 
 
 class Waiting:
@@ -415,16 +405,3 @@ def test_doctor_has_a_check_for_each_source_and_none_where_there_is_no_source(st
     with Store.open(path) as opened:
         opened.sources.forget(report.source_id)
     assert not [name for name in (each.name for each in diagnose(settings)) if name.startswith("source ")]
-
-
-def test_ages_are_told_in_the_largest_unit_that_tells_enough(store: Store) -> None:
-    passed = [timedelta(seconds=59), timedelta(minutes=119), timedelta(hours=47), timedelta(days=9)]
-    assert [age(each) for each in passed] == ["just now", "119 min ago", "47 h ago", "9 days ago"]
-    source = Planted({name: taken(name) for name in "abcd"})
-    take_snapshot(store, source, NOW)
-    source.memories = {name: taken(name, marker="2") for name in "abcd"}
-    source.fails_after = 2
-    with pytest.raises(SourceError):
-        take_snapshot(store, source, NOW + timedelta(hours=4))
-    (record,) = store.sources.read()
-    assert snapshot_line(record, NOW + timedelta(hours=5)) == "interrupted 60 min ago; the last complete one 5 h ago"

@@ -35,7 +35,7 @@ from cems_workbench.jobs.fidelity import (
     traced_recording,
 )
 from cems_workbench.jobs.importing import undo_import
-from cems_workbench.jobs.recorded_lists import list_map, with_lists, with_map, without_words
+from cems_workbench.jobs.recorded_lists import list_map, with_lists, with_map
 from cems_workbench.jobs.traces import add_input, inputs_of, read_traced, require_replayable, traced_path
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
@@ -474,21 +474,6 @@ def test_a_recorded_vector_score_is_on_the_scale_of_the_config() -> None:
     assert vector.hits[0].score == 0.5
 
 
-def test_lists_without_scores_keep_the_scores_of_ours() -> None:
-    ours = evidence({"vector": {"a": 0.9, "b": 0.8}})
-    recording = answered(vector=(("b", 0.0), ("a", 0.0), ("z", 0.0)))
-    found = with_lists(
-        ours, recording.answers[0], list_map(recording, BASE), "recorded", BASE, store_of({"z": Memory("z", "")})
-    )
-    (vector,) = [one for one in found.lists if one.source == "vector"]
-    assert [(hit.memory_id, hit.score) for hit in vector.hits] == [("b", 0.8), ("a", 0.9), ("z", 0.9)]
-
-
-def test_a_query_that_was_searched_by_vector_alone_has_no_list_by_words() -> None:
-    found = without_words(evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}}))
-    assert [one.source for one in found.lists if one.variant is not None] == ["vector"]
-
-
 HEAD = preset(BASE_PRESET).config
 THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
 
@@ -508,23 +493,12 @@ def test_settings_of_a_recording_are_laid_over_the_config_as_variables_of_cems()
     assert (setting.name, setting.warnings) == ("a, cems_head", ())
 
 
-def test_as_chosen_leaves_the_config_alone() -> None:
-    setting = setting_for(recorded(config={"relevance_threshold": "0.1"}, max_tokens=1200), HEAD, as_chosen=True)
-    assert setting.config == HEAD
-    assert setting.applied == ()
-
-
 def test_a_setting_that_no_parameter_has_is_a_warning_that_names_it() -> None:
     setting = setting_for(recorded(config={"relevance_treshold": "0.1", "score_gap_ratio": "much"}), HEAD)
     unknown, refused = setting.warnings
     assert unknown.startswith("a.json: config: CEMS_RELEVANCE_TRESHOLD: no parameter")
     assert "CEMS_RELEVANCE_THRESHOLD" in unknown
     assert refused.startswith("a.json: config: CEMS_SCORE_GAP_RATIO: 'much' is not allowed")
-
-
-def test_a_setting_cannot_set_another_one() -> None:
-    setting = setting_for(recorded(config={"x": "1'\nCEMS_RELEVANCE_THRESHOLD='0.9"}), HEAD)
-    assert setting.config.filter.min_score == HEAD.filter.min_score
 
 
 def test_a_recording_says_what_was_asked_and_when() -> None:
@@ -589,11 +563,6 @@ def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> 
     first = recorded(answers=[{"qid": "q1", "query": "x", "results": [], "lists": lists}])
     second = recorded(answers=[{"qid": "q1", "query": "x", "results": []}, {"qid": "q2", "query": "y", "results": []}])
     assert lexical_lists([second, first]) == {"x": {"lexical": ((("a", 0.5),),)}}
-
-
-def test_another_mode_than_the_one_that_is_computed_is_a_warning() -> None:
-    assert setting_for(recorded(mode="vector"), HEAD).warnings == ()
-    assert setting_for(recorded(mode="hybrid"), HEAD).warnings == ("answered in mode hybrid; this computes vector",)
 
 
 def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is() -> None:

@@ -20,7 +20,7 @@ from cems_workbench.pipeline import ModelScore, replay, scoring
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.rerank import account, model_key
+from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
@@ -150,18 +150,6 @@ def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
     assert not warned(rerank, "every score failed")
 
 
-def test_causes_are_what_the_errors_begin_with_and_the_panel_counts_the_same() -> None:
-    scores = {
-        "m01": ModelScore(None, error="bad reply: not JSON (text/html): the nanny of the finance team timed out"),
-        "m02": ModelScore(None, error="timeout: no reply within 30 s"),
-        "m03": ModelScore(math.nan),
-        "m04": ModelScore(None),
-    }
-    health = stage("rerank", evidence({"vector": falling(4)}, model=scores), REPLACE).fields.health
-    assert health.causes == {"bad reply": 1, "timeout": 1, "not finite": 1, "no score": 1}
-    assert account(scores.values()).causes == health.causes
-
-
 def test_an_order_that_neutral_scores_alone_have_made_is_called_no_reranking() -> None:
     subject = evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3)))
     assert warned(stage("rerank", subject, REPLACE), "every score failed: each candidate has the neutral 0.5")
@@ -196,12 +184,6 @@ def test_past_the_span_of_the_first_score_is_not_reranked() -> None:
     assert wider.needs == [ScoreNeed("rerank", "oracle", ("c",))]
 
 
-def test_a_span_of_a_score_that_is_not_positive_leaves_nobody_out() -> None:
-    subject = evidence({"vector": {"a": -0.1, "b": -0.9}}, model={"a": 0.4, "b": 0.5})
-    span = {"fusion.method": "combsum", "rerank.score_window": 0.0}
-    assert kept(stage("rerank", subject, {**REPLACE, **span})) == ["b", "a"]
-
-
 def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     """lowest reranked · own score / first such score: 0.4 · (1/63)/(1/63), 0.4 · 63/64."""
     subject = evidence({"vector": falling(4)}, model={"m01": 0.4, "m02": 0.8})
@@ -210,15 +192,6 @@ def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     assert [row.score for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
     assert column(rerank, "unit") == {"m02": 0.8, "m01": 0.4, "m03": None, "m04": None}
     assert column(rerank, "rank_before")["m03"] is None
-
-
-def test_the_tail_stays_below_a_negative_score() -> None:
-    """Negative cosines under combsum: the reranked a is 0.75 · −0.1 = −0.075, and no tail score may pass it."""
-    subject = evidence({"vector": {"a": -0.1, "b": -0.2, "c": -0.3}}, model={"a": 0.0})
-    changes = {"fusion.method": "combsum", "rerank.retrieval_score": "fused", "rerank.below_depth": "below"}
-    rerank = stage("rerank", subject, {**IDENTITY, **changes, "rerank.depth": 1})
-    assert kept(rerank) == ["a", "b", "c"]
-    assert [row.score for row in rerank.rows] == pytest.approx([-0.075] * 3)
 
 
 def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> None:

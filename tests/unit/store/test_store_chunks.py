@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from cems_workbench.errors import EmbedderMismatchError, InputError
+from cems_workbench.errors import EmbedderMismatchError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
@@ -86,13 +86,6 @@ def test_chunks_are_embedded_with_the_title_before_them(store, words, rows):
     assert all(text.startswith("Title. word") for text in words.texts)
 
 
-def test_short_memories_are_embedded_as_they_were_before_there_were_chunks(store, words, embedder, rows):
-    store.add(rows([Memory("m", SHORT, title="Title")]))
-    store.indexes.refresh(words)
-    assert words.texts == ["Title. alpha beta"]
-    assert store.indexes.open(words).vectors.ids() == ["m"]
-
-
 def test_cems_chunks_every_memory_without_its_title(store, embedder, rows):
     assert store.chunks.choose("cems")
     store.add(rows([Memory("m", SHORT, title="Title")]))
@@ -116,11 +109,6 @@ def test_another_rule_cuts_anew_and_embeds_what_changed(store, words, rows):
     assert (words.texts, report.embedded, report.removed) == ([LONG], 1, 3)
     assert store.chunks.statistics().chunks == 0
     assert len(store.indexes.open(words).vectors) == 2
-
-
-def test_an_unknown_rule_names_the_nearest(store):
-    with pytest.raises(InputError, match="did you mean cems"):
-        store.chunks.choose("cem")
 
 
 def test_an_embedder_that_reads_less_cuts_anew_and_makes_the_other_index_stale(store, words, rows):

@@ -359,13 +359,6 @@ def test_one_pair_is_forgotten_and_may_be_learned_again(store):
     assert store.corrections.learn([("bb", "word")], 5) == [("bb", "word")]
 
 
-def test_all_learned_pairs_are_forgotten_and_refusals_stay(store):
-    store.corrections.learn([("aa", "word"), ("bb", "word")], 5)
-    store.corrections.refuse("cc", "word")
-    assert store.corrections.forget_learned() == 2
-    assert [pair.typo for pair in store.corrections.read()] == ["cc"]
-
-
 @pytest.fixture(scope="module")
 def emptied(tmp_path_factory):
     """`emptied()`: one store for many examples, with every pair forgotten, since opening one takes longer than using it."""
@@ -415,9 +408,6 @@ def test_the_vocabulary_counts_the_memories_a_word_stands_in_as_it_is_written(st
     assert vocabulary.of_length(20, 10**9) == []
 
 
-TEXTS = ["The cat, the CAT's hat; a.b.c e-mail (ok) ﬁne", "Ünïcode naïve\u00a0café x" + "y" * 60, "", "cat\ncat C++ 12"]
-
-
 def test_words_of_what_changed_since_the_index_are_read_and_no_others(store, rows, embedder, monkeypatch):
     store.add(rows([Memory("a", "one two"), Memory("b", "two three"), Memory("c", "four")]))
     store.indexes.refresh(embedder)
@@ -425,13 +415,3 @@ def test_words_of_what_changed_since_the_index_are_read_and_no_others(store, row
     store.add(rows([Memory("a", "one five"), Memory("d", "three")]))
     monkeypatch.setattr(memories, "documents", lambda *_: pytest.fail("all memories are read"))
     assert dict(store.indexes.vocabulary()) == {"one": 1, "two": 1, "three": 2, "five": 1}
-
-
-def test_the_fresh_lexical_index_gives_the_same_words(store, rows, embedder):
-    store.add(rows([Memory(str(number), text, title=text[:5]) for number, text in enumerate(TEXTS)]))
-    counted = dict(store.indexes.vocabulary())
-    store.indexes.refresh(embedder)
-    assert store.indexes.open(embedder).lexical.words == counted
-    store.close()
-    with Store.open(store.path) as again:
-        assert dict(again.indexes.vocabulary()) == counted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from cems_workbench.tuning.calibration import (
     Logistic,
     Method,
     calibrate,
-    calibration_table,
     fitted,
     reliability,
     wilson,
@@ -39,7 +37,6 @@ from cems_workbench.tuning.learned import (
     stability,
     tally,
     tally_by_type,
-    values_around,
     wins_and_losses,
     within_one_error,
 )
@@ -48,7 +45,6 @@ from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, tune
-from cems_workbench.ui.evaluate.breakdown import reliability_figure
 from tests.unit.tuning.made_up_scores import Formula, tuned_to
 
 K, BLEND, VECTOR = "fusion.k=10:50:10", "fusion.score_blend=0:1:0.5", "lists.vector.weight=0.5:2.5:0.5"
@@ -144,15 +140,6 @@ def test_a_surface_has_the_mean_at_every_pair() -> None:
     assert response_surface(tuned, score, ("fusion.k", "fusion.score_blend"), most=2).mean.shape == (3, 3)
 
 
-def test_what_was_not_searched_has_no_response() -> None:
-    score = Formula(by_k)
-    tuned = tuned_to(score, (30,), K)
-    with pytest.raises(InputError, match=r"fusion\.score_blend was not searched; searched: fusion\.k"):
-        response_curve(tuned, score, "fusion.score_blend")
-    with pytest.raises(InputError, match="two different parameters"):
-        response_surface(tuned, score, ("fusion.k", "fusion.k"))
-
-
 def test_a_response_can_be_cancelled_and_counts_what_it_replays() -> None:
     score, heard = Formula(by_k), []
     tuned = tuned_to(score, (30,), K)
@@ -165,13 +152,6 @@ def test_a_response_can_be_cancelled_and_counts_what_it_replays() -> None:
     with pytest.raises(Cancelled):
         response_curve(tuned, score, "fusion.k", progress=stop)
     assert heard == [("fusion.k", 0, 5), ("fusion.k", 1, 5), ("fusion.k", 2, 5)]
-
-
-def test_the_proposals_own_value_stands_among_those_of_the_axis() -> None:
-    axis = parse_axis("fusion.k=10:50:10")
-    assert values_around(axis, 33, 3) == (10, 30, 33, 50)
-    assert values_around(axis, None, 2) == (10, 50, None)
-    assert values_around(parse_axis("fusion.k=40|20"), 60, 5) == (40, 20, 60)
 
 
 def test_within_one_standard_error_of_the_paired_differences() -> None:
@@ -196,14 +176,6 @@ def test_a_region_ends_at_the_last_step_that_stays_within() -> None:
     assert not found.at_low_edge and not found.at_high_edge and found.own == 60
     assert score.calls < 40, "not every one of 200 values is replayed"
     assert score.asked == {0, 1, 2, 3}, "the hold-out stays sealed"
-
-
-def test_a_region_that_reaches_the_end_of_the_range_says_so() -> None:
-    score = Formula(plateau)
-    one = region(tuned_to(score, (60,), "fusion.k=30:100:10"), score, "fusion.k")
-    assert (one.low, one.high, one.at_low_edge, one.at_high_edge) == (30, 70, True, False)
-    both = region(tuned_to(score, (50,), "fusion.k=30:70:10"), score, "fusion.k")
-    assert (both.low, both.high, both.at_low_edge, both.at_high_edge) == (30, 70, True, True)
 
 
 def test_a_loss_that_chance_explains_is_within_and_one_on_every_query_is_not() -> None:
@@ -231,13 +203,6 @@ def test_the_region_of_a_choice_is_every_choice_that_stays_within() -> None:
     found = region(tuned, score, "fusion.method")
     assert found.choices[0] == "rrf" and set(found.choices) == set(worth) & set(tuned.plan.space.axes[0].choices)
     assert found.low is None and not found.at_low_edge
-
-
-def test_a_proposal_beside_the_steps_has_a_region_too() -> None:
-    score = Formula(plateau)
-    tuned = tuned_to(score, (60,), "fusion.k=5:195:10", baseline=fusion_only({"fusion.k": 60}))
-    found = region(tuned, score, "fusion.k")
-    assert (found.own, found.low, found.high) == (60, 25, 65)
 
 
 def test_every_searched_parameter_has_a_region_and_what_the_curves_replayed_agrees() -> None:
@@ -369,17 +334,3 @@ def test_a_calibration_is_measured_on_groups_it_was_not_fitted_on(method: Method
 def test_too_few_queries_of_a_kind_are_refused_in_a_line() -> None:
     with pytest.raises(InputError, match="takes 5 of each"):
         calibrate(table(SCORES[:20], np.ones(20, dtype=bool)), GROUPS[:20], "vector")
-
-
-def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
-    found = calibrate(table(), GROUPS, "vector")
-    dots = reliability_figure(found).data[1]
-    assert list(dots.y) == [one.observed for one in found.bins] and len(found.table) == len(found.bins)
-    assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
-
-
-def test_a_threshold_is_an_assignment_and_its_absence_is_said() -> None:
-    found = calibrate(table(), GROUPS, "vector")
-    assert found.setting == f"abstain.vector={found.threshold:.6g}"
-    assert replace(found, threshold=None).without.startswith("no threshold: no score reaches a probability of 0.5")
-    assert [row[0] for row in calibration_table([found], "session").rows] == ["vector"]
