@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -125,21 +124,6 @@ def test_deprecated_method_names_its_replacement() -> None:
     with pytest.warns(FutureWarning, match=r"Report\.top is deprecated since 0\.2\.0 .* removed in 0\.4\.0: use Rep"):
         assert Report().top() == "best"
     assert "Deprecated since 0.2.0, removed in 0.4.0: use `Report.best`." in (Report.top.__doc__ or "")
-
-
-def test_marked_class_stays_a_class() -> None:
-    @experimental(since="0.1.0")
-    @dataclass(frozen=True, slots=True)
-    class Pair:
-        """Two numbers."""
-
-        first: int
-        second: int = 2
-
-    with pytest.warns(ExperimentalWarning, match="Pair is experimental"):
-        pair = Pair(1)
-    assert pair == Pair(1, 2) and isinstance(pair, Pair)
-    assert inspect.getdoc(Pair) == "Two numbers.\n\nExperimental since 0.1.0: may change in any version."
 
 
 @pytest.mark.parametrize("name", cw.__all__)

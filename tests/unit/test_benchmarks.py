@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from benchmarks.answers import compare, normalised
 from benchmarks.bench_decisive import differences, reached, reviewer
 from benchmarks.bench_presets import ndcg_at
-from benchmarks.deeper_pool import Row, by_score, places
+from benchmarks.deeper_pool import Row, places
 from benchmarks.fuzz import Readers, Wrong, inputs, outcome
 from benchmarks.planted import cause_of
 from benchmarks.planted_faults import Fault, Planted, Right
-from benchmarks.record import qmd
 from benchmarks.record.recording import asked, memories_of, milliseconds, written
 from benchmarks.sample_failures import replacements, wrong
 from benchmarks.tune_workbench import HEAD, with_again
@@ -31,7 +30,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.labelling.pooling import PooledPair, pool, top_first
 from cems_workbench.evaluation.labelling.queue import decisive_first
 from cems_workbench.formats.recorded_answers import read_recording
-from cems_workbench.pipeline import Evidence, ModelScore, evidence_from
+from cems_workbench.pipeline import evidence_from
 from cems_workbench.records import Relation
 
 
@@ -77,16 +76,6 @@ def test_on_made_up_rankings_decisive_first_needs_at_most_half_the_labels_of_top
         assert top[-1] == pytest.approx(first[-1], abs=1e-9)
         shares.append((reached(first), reached(top)))
     assert sum(first for first, _ in shares) <= 0.5 * sum(top for _, top in shares)
-
-
-def test_a_reranker_alone_orders_what_it_scored_and_leaves_out_what_failed() -> None:
-    scores = {
-        "low": ModelScore(-1.0),
-        "tied": ModelScore(2.0),
-        "best": ModelScore(2.0),
-        "lost": ModelScore(None, error="x"),
-    }
-    assert by_score(Evidence("q", {}, model_scores={"m": scores}), "m") == ["best", "tied", "low"]
 
 
 def test_a_place_changes_where_the_order_of_two_means_does() -> None:
@@ -198,15 +187,6 @@ def test_a_recording_is_read_as_that_of_another_system(tmp_path: Path) -> None:
     assert found.answered_at.year == 1970
 
 
-def test_an_id_that_no_file_name_can_hold_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = qmd.write_files([{"id": "a/b", "content": "x", "title": "T"}], tmp_path, titles=True)
-    assert (tmp_path / "0.md").read_text() == "# T\n\nx\n"
-    out = 'note\n[{"file": "qmd://memories/0.md", "score": 0.5}]'
-    monkeypatch.setattr(qmd, "run", lambda command, environment: out)
-    (answer,) = qmd.answers("qmd", [{"qid": "q", "query": "x"}], ids, 10, {})
-    assert answer["results"] == [{"id": "a/b", "score": 0.5}]
-
-
 def recorded(folder: Path, **answers: str) -> Path:
     for name, text in answers.items():
         path = folder / "commands" / f"{name}.txt"
@@ -244,12 +224,6 @@ RELATIONS = [
     Relation("a", "b", "related"),
 ]
 REPLACED = replacements(RELATIONS)
-
-
-def test_an_answer_below_what_it_supersedes_is_wrong() -> None:
-    grades = {"new": 3, "old": 0}
-    assert wrong(["old", "new"], grades, REPLACED)
-    assert not wrong(["new", "old"], grades, REPLACED)
 
 
 def test_an_answer_below_a_duplicate_that_answers_too_is_right() -> None:

@@ -175,26 +175,10 @@ def test_what_was_finished_before_a_resume_is_not_in_the_rate(clock: Clock) -> N
     assert lines.line() == "gathering: 102 of 129, one every 20 s, about 9 min left"
 
 
-def test_work_inside_other_work_is_not_named(clock: Clock) -> None:
-    lines = ProgressLines(clock)
-    for i in range(3):
-        lines.report("queries", i, 9)
-        lines.report("reranking", 1, 3)
-    assert (lines.line() or "").startswith("queries: 2 of 9")
-    lines.report("reranking", 2, 3)  # one query lasts longer than a line
-    assert (lines.line() or "").startswith("reranking: 2 of 3")
-
-
 def test_finished_work_is_not_named(clock: Clock) -> None:
     lines = ProgressLines(clock)
     lines.report("searching", 3, 3)
     assert lines.line() is None
-
-
-def test_work_of_unknown_size_is_named(clock: Clock) -> None:
-    lines = ProgressLines(clock)
-    lines.report("asking the source", 0, 0)
-    assert lines.line() == "asking the source …"
 
 
 def test_lines_come_while_the_work_says_nothing() -> None:
@@ -216,9 +200,3 @@ def test_a_command_says_lines_on_stderr_unless_it_prints_json(quiet, lines, caps
         time.sleep(0.3)
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines() == ["embedding memories: 3 of 9"] * lines
-
-
-def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar() as progress:
-        progress("embedding memories", 9, 9)
-    assert capsys.readouterr() == ("", "")

@@ -164,13 +164,6 @@ def test_cems_head_has_tiers_of_21_60_and_120_days() -> None:
     )
 
 
-def test_equal_configs_hash_equal_and_different_ones_differ() -> None:
-    one, same = PipelineConfig(), parse_config("version: 1\nname: cems\n")
-    other = with_values(one, {"fusion.k": 61})
-    assert one == same and hash(one) == hash(same)
-    assert one != other and len({one, same, other}) == 2
-
-
 def test_with_values_leaves_the_original_alone() -> None:
     config = PipelineConfig()
     changed = with_values(config, {"fusion.top_rank_bonus.rank1": 0.1, "lists.vector.depth": None})
@@ -185,12 +178,6 @@ def test_a_single_tier_can_be_set_by_its_path() -> None:
     assert with_values(PipelineConfig(), {"adjust.time_decay.tiers.session": 21}).adjust.time_decay.tiers == (
         ("session", 21.0),
     )
-
-
-def test_get_reads_a_dotted_path() -> None:
-    assert PipelineConfig().get("query.typo_correction.validate") is True
-    with pytest.raises(KeyError):
-        PipelineConfig().get("fusion.nope")
 
 
 SPECIFICATION = Path(__file__).resolve().parents[3] / "docs" / "internals" / "specification.md"
@@ -235,32 +222,3 @@ def test_every_preset_has_a_source_and_a_known_mistake() -> None:
 def test_what_a_file_leaves_out_is_as_in_the_default_preset() -> None:
     """So the page need not say what cems differs from."""
     assert difference(PipelineConfig(), preset("cems").config) == []
-
-
-def test_wrapped_lines_are_one_paragraph() -> None:
-    notes = "What it is.\nSource: a document that\nruns on. Still the source.\nKnown mistake: one; it\nstays."
-    assert paragraphs(notes) == [
-        "What it is.",
-        "Source: a document that runs on. Still the source.",
-        "Known mistake: one; it stays.",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "null"),
-        (True, "true"),
-        (0.5, "0.5"),
-        (60.0, "60"),
-        (("a", 1), "[a, 1]"),
-        ({"a": None}, "{a: null}"),
-        ({}, "{}"),
-    ],
-)
-def test_values_are_shown_as_in_the_file(value: object, text: str) -> None:
-    assert shown(value) == text
-
-
-def test_bands_are_shown_as_in_the_file() -> None:
-    assert shown(preset("cems").config.rerank.bands).startswith("[{max_rank: 3, retrieval: 0.75}, {max_rank: 10,")

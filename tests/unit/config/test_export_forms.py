@@ -233,12 +233,6 @@ def test_python_is_read_and_never_run(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_the_python_snippet_runs() -> None:
-    scope: dict[str, object] = {}
-    exec(export_config(preset("qmd").config, "python", CARD), scope)
-    assert scope["config"] == preset("qmd").config
-
-
 @pytest.mark.parametrize("form", ["yaml", "toml", "env", "reranker-env", "ace-env", "engram", "python"])
 def test_the_evidence_card_stands_at_the_head_as_comments(form: str) -> None:
     text = export_config(preset("cems").config, form, CARD)

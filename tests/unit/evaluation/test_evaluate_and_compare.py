@@ -10,7 +10,7 @@ from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_fi
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
+from cems_workbench.evaluation.ablation import ablations, cems_phases
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.comparison import compare
@@ -170,31 +170,6 @@ def test_a_loss_within_chance_is_none_where_a_p_is_named(batch: LabelledBatch) -
     for text in ("hit@5 p<0", "hit@5 p<1", "hit@5 p<x", "hit@5 p>0.05"):
         with pytest.raises(InputError):
             parse_no_loss(text)
-
-
-def test_each_stage_that_is_on_is_switched_off_once() -> None:
-    config = preset("cems").config
-    found = without_each_stage(config)
-    assert [one.name for one in found] == [
-        f"cems without {part}"
-        for part in (
-            "vector list",
-            "lexical list",
-            "top-rank bonus",
-            "score blend",
-            "filter",
-            "priority",
-            "time decay",
-            "pinned",
-            "project",
-            "clamp",
-            "token budget",
-            "MMR",
-        )
-    ]
-    assert all(one != config for one in found)
-    only_vector = with_values(config, {"lists.lexical.enabled": False})
-    assert not any("vector list" in one.name for one in without_each_stage(only_vector))
 
 
 def test_the_phases_of_the_cems_plan_add_up_to_the_plan_and_end_in_the_config_at_hand() -> None:

@@ -27,7 +27,6 @@ from cems_workbench.evaluation.evidence_file import (
     EvidenceFile,
     Header,
     is_evidence_file,
-    mismatch,
     read_evidence_file,
     read_header,
     replace_judgments,
@@ -147,11 +146,6 @@ def test_a_file_gathered_with_something_else_is_refused_with_the_reason_and_can_
     with pytest.raises(InputError, match=reason):
         EvidenceFile.resume(path, replace(HEADER, **other), ASKED)
     assert len(read_evidence_file(path).evidences) == 2
-
-
-def test_a_replay_parameter_may_differ() -> None:
-    other = dump_config(with_values(PipelineConfig(), {"fusion.k": 10, "name": "other"}))
-    assert mismatch(HEADER, replace(HEADER, config_yaml=other)) is None
 
 
 def test_a_file_of_another_query_set_is_refused(tmp_path: Path) -> None:
@@ -433,27 +427,6 @@ def test_portions_hold_the_evidence_that_was_written(whole: Path, monkeypatch: p
     assert list(read) == list(EVIDENCE)
     for qid, one in read.items():
         assert bundle_from(one) == bundle_from(EVIDENCE[qid])
-
-
-def test_a_portion_that_would_be_large_is_of_fewer_queries(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_file, "PORTION_BYTES", 20_000)
-    with EvidenceStream([whole]) as stream:
-        sizes = [len(portion.queries) for portion in stream.portions()]
-    assert sum(sizes) == len(STREAM_QUERIES)
-    assert max(sizes) < 20
-
-
-def test_a_file_whose_rows_are_in_another_order_is_read_alike(whole: Path, tmp_path: Path) -> None:
-    shuffled = tmp_path / "shuffled.evidence"
-    shuffled.write_bytes(whole.read_bytes())
-    with duckdb.connect(str(shuffled)) as database:
-        for table in ("evidence", "lists", "scores", "judgments"):
-            database.execute(f"CREATE TABLE kept AS FROM {table} ORDER BY hash(qid); DELETE FROM {table}")
-            database.execute(f"INSERT INTO {table} FROM kept; DROP TABLE kept")
-    with EvidenceStream([whole]) as one, EvidenceStream([shuffled]) as other:
-        assert one.content_hash == other.content_hash
-        ranked = [evaluate_stream(stream, [AS_LISTED], MEASURES).evaluations[0] for stream in (one, other)]
-    same(*ranked)
 
 
 def test_parts_of_a_set_are_measured_as_the_set(whole: Path, tmp_path: Path) -> None:

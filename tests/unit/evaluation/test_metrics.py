@@ -21,7 +21,7 @@ from cems_workbench.evaluation.comparison import compare, significance, signific
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.labelling.pooling import coverage, mean_judged
+from cems_workbench.evaluation.labelling.pooling import coverage
 from cems_workbench.evaluation.metrics import (
     GradedRankings,
     Measure,
@@ -48,7 +48,6 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, Query
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.ui.evaluate.compare import risk_figure
 
 RANKING = ["x", "a", "b", "y", "c"]
 GRADES = {"a": 3, "b": 1, "c": 2, "y": 0, "lost": 2}
@@ -118,13 +117,6 @@ def test_a_query_without_results_counts_0_and_one_without_anything_relevant_is_l
     assert means(np.array([[0.0], [math.nan]])).tolist() == [0.0]
 
 
-def test_no_query_at_all_has_no_mean() -> None:
-    found = graded([], [])
-    for measure in parse_measures("hit@5 nDCG@10 AP MRR Judged@10"):
-        assert measure.values(found).shape == (0,)
-    assert np.isnan(bootstrap(np.zeros((0, 2)))).all()
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -172,13 +164,6 @@ def test_bounds_of_what_is_not_judged() -> None:
     low, high = bounds(found, parse_measures("hit@1 P@3 recall@3 MRR"))
     assert low.tolist() == pytest.approx([0, 2 / 3, 2 / 4, 1 / 2])
     assert high.tolist() == pytest.approx([1, 1, 3 / 5, 1])
-
-
-def test_what_turns_out_relevant_further_down_can_lower_recall() -> None:
-    low, high = bounds(graded([["a", "x"]], [{"a": 1}]), parse_measures("AP nDCG"))
-    assert low[0] == high[0] == 1.0
-    low, high = bounds(graded([["x", "n", "y"]], [{"a": 1, "n": 0}]), parse_measures("recall@3"))
-    assert (low[0], high[0]) == (0.0, pytest.approx(2 / 3))
 
 
 def test_the_bootstrap_is_seeded_and_holds_the_mean() -> None:
@@ -293,14 +278,6 @@ def test_the_risk_coverage_curve_by_hand() -> None:
     coverage, risk = curve(TABLE, 1, 1)
     assert coverage.tolist() == pytest.approx([1 / 6, 2 / 6, 4 / 6, 1])
     assert risk.tolist() == pytest.approx([0, 1 / 2, 3 / 4, 4 / 6])
-
-
-def test_the_curve_is_drawn_of_every_config() -> None:
-    drawn = risk_figure({"base": curve(TABLE, 1, 1), "<b>": curve(TABLE, 5, 1)})
-    assert [list(line.x) for line in drawn.data] == [pytest.approx([1 / 6, 2 / 6, 4 / 6, 1])] * 2
-    assert list(drawn.data[0].y) == pytest.approx([0, 1 / 2, 3 / 4, 4 / 6])
-    assert drawn.data[1].name == "&lt;b&gt;"
-    assert drawn.data[0].hovertext[1] == "base<br>33% answered<br>50% of them failed"
 
 
 def test_a_judgment_wins_against_no_answer_and_what_nobody_said_counts_nowhere() -> None:
@@ -601,16 +578,6 @@ def test_each_config_has_the_share_of_its_first_k_that_is_judged() -> None:
     q, r = coverage(RANKINGS, {("q", "m1"), ("r", "m1")}, k=2)
     assert (q.qid, q.judged, q.unjudged) == ("q", {"a": 0.5, "b": 0.0}, ("m3", "m2", "m4"))
     assert (r.qid, r.judged, r.unjudged) == ("r", {"a": 1.0}, ())
-
-
-def test_fewer_results_than_k_are_all_there_is_to_judge() -> None:
-    (_, r) = coverage(RANKINGS, {("r", "m1")}, k=10)
-    assert r.judged == {"a": 1.0}
-
-
-def test_the_mean_of_a_config_is_over_the_queries_it_has_results_for() -> None:
-    assert mean_judged(coverage(RANKINGS, {("q", "m1"), ("r", "m1")}, k=2)) == {"a": 0.75, "b": 0.0}
-    assert mean_judged([]) == {}
 
 
 def test_k_is_at_least_one() -> None:

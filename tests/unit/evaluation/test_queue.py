@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -21,7 +20,7 @@ from cems_workbench.evaluation.labelling.pooling import (
     uncertain_first,
     without_judged,
 )
-from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue, pace
+from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.evaluation.log_sampling import distinct, sample
 from cems_workbench.formats.logs import Asking
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RecordedAnswer, Returned
@@ -160,15 +159,6 @@ def test_progress_counts_what_is_done_put_aside_and_left(store):
     assert (ann.seconds_per_label, ann.seconds_left) == (None, None)
 
 
-def test_the_pace_is_the_median_between_labels_without_pauses():
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    at = [0, 4, 10, 4000, 4006]
-    labels = [Judgment("q", f"m{n}", 1, judged_at=start + timedelta(seconds=second)) for n, second in enumerate(at)]
-    assert pace(labels) == 6
-    assert pace(labels[:1]) is None
-    assert pace([replace(label, judged_at=None) for label in labels]) is None
-
-
 def test_what_cannot_be_a_queue_is_refused(store):
     with pytest.raises(InputError, match="no pair"):
         make_queue("work", [], "top")
@@ -199,17 +189,6 @@ def test_decisive_first_is_put_in_order_anew_when_a_relevant_memory_is_found(sto
     assert place(work.next_card("Ann")) == ("r", "m4")
 
 
-def test_gain_that_was_known_before_a_decisive_queue_counts_too(store):
-    store.labels.give(Judgment("q", "m5", 3, "Bo"))
-    work = decisive_queue(store, ("q0", "q3", "q1", "r2", "r4"), RANKED)
-    assert place(work.next_card("Ann")) == ("r", "m4")
-
-
-def test_a_decisive_queue_without_its_rankings_keeps_its_order(store):
-    work = decisive_queue(store, ("q1", "q0"), {})
-    assert place(work.next_card("Ann")) == ("q", "m1")
-
-
 def test_the_rankings_of_a_queue_are_kept_without_deleted_memories_and_go_with_it(store):
     decisive_queue(store, ("q0",), RANKED)
     assert store.queues.rankings("work") == RANKED
@@ -217,14 +196,6 @@ def test_the_rankings_of_a_queue_are_kept_without_deleted_memories_and_go_with_i
     assert store.queues.rankings("work")["a"]["q"] == ("m1",)
     store.queues.remove("work")
     assert store.queues.rankings("work") == {}
-
-
-def test_progress_can_be_told_from_the_moment_a_card_was_dealt(store):
-    work = queue(store)
-    card, snapshot = work.deal("Ann")
-    grade(store, card, "Ann")
-    assert work.progress("Ann", snapshot).graded == 0
-    assert work.progress("Ann").graded == 1
 
 
 RANKINGS = {"a": {"q": ["m", "n", "o"], "r": ["m"]}, "b": {"q": ["n", "m", "p"], "r": ["m"]}}
@@ -384,14 +355,6 @@ def test_an_answer_that_was_not_recorded_is_no_empty_one():
     by_text = RecordedAnswer(1, "", "who?", None, (Returned(1, None, content="it is"),))
     assert [one.results for one in distinct([by_text])] == [None]
     assert [one.results for one in distinct([entry("who?")])] == [()]
-
-
-def test_of_entries_without_time_the_last_one_counts():
-    assert distinct([entry("a", None, ("m",)), entry("A", None, ("n",))])[0].results == ("n",)
-
-
-def test_the_most_frequent_come_first():
-    assert words(sample(LOG, "frequent", 2)) == ["deploy now", "who?"]
 
 
 def test_a_random_sample_depends_on_its_seed_and_prefers_the_frequent():

@@ -419,9 +419,3 @@ def test_that_there_is_no_answer_is_said_and_a_relevant_judgment_wins() -> None:
         queries, [status_evidence() for _ in queries], grades, RANKED_AS_LISTED, dict.fromkeys(grades, 1)
     )
     assert [(row.query.qid, row.status) for row in rows] == [("q3", "found"), ("q1", "no answer"), ("q2", "no answer")]
-
-
-def test_the_config_decides_what_is_in_the_results() -> None:
-    two = with_values(RANKED_AS_LISTED, {"assembly.limit": 2})
-    (row,) = query_statuses([Query("q1", "q")], [status_evidence()], {"q1": {"c": 3}}, two, {"q1": 1})
-    assert said(row) == ("missed", None, None)

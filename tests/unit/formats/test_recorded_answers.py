@@ -45,10 +45,6 @@ def test_a_recording_has_its_settings_its_moment_and_whole_answers() -> None:
     assert [(row.memory_id, row.score, row.content) for row in answer.returned] == [("a", 0.5, "x"), ("b", 0.25, None)]
 
 
-def test_an_empty_answer_is_an_answer() -> None:
-    assert ids(parse_recording(recorded(answers=[{"qid": "q1", "query": "q", "results": []}]))) == {"q1": []}
-
-
 def test_the_lists_of_a_recording_are_kept_as_they_are_ranked() -> None:
     answer = {"qid": "q1", "query": "q", "results": [], "lists": {"lexical": [[["b", 0.5], ["a", 0.1]]]}}
     assert parse_recording(recorded(answers=[answer])).answers[0].lists == {"lexical": ((("b", 0.5), ("a", 0.1)),)}
@@ -71,11 +67,6 @@ def lists_of(lists: Any) -> dict[str, tuple[RankedIds, ...]]:
 )
 def test_a_list_of_rows_has_one_meaning_in_every_form(rows: Any) -> None:
     assert lists_of({"x": rows}) == {"x": ((("a", 2.0), ("b", 1.0)),)}
-
-
-def test_numbered_lists_are_those_of_the_variants_and_bm25_is_a_name() -> None:
-    found = lists_of({"vector1": [["a", 1]], "vector2": [], "bm25": [["b", 1]], "keyword1": {"error": "too many"}})
-    assert found == {"vector": ((("a", 1.0),), ()), "bm25": ((("b", 1.0),),), "keyword": ((),)}
 
 
 def test_what_the_system_made_of_the_query_is_read() -> None:
@@ -264,11 +255,6 @@ def test_a_list_of_ids_and_scores_is_read(text: str) -> None:
     assert read(text) == [("a", 0.5), ("b", 0.25)]
 
 
-def test_ids_alone_are_read_also_with_blanks_in_them() -> None:
-    assert read("first one\nb\n7") == [("first one", None), ("b", None), ("7", None)]
-    assert read('["a", 7]') == [("a", None), ("7", None)]
-
-
 def test_a_run_is_ordered_by_rank_and_split_by_query() -> None:
     response = parse_response("q1 Q0 b 2 0.4 x\nq1 Q0 a 1 0.9 x\nq2 Q0 c 1 7 x")
     assert response.form == "TREC run"
@@ -432,10 +418,6 @@ def test_other_forms_of_a_run(text, words):
     assert recording.answers[0].query == words
     assert recording.doubts == (("the run is ordered by its scores; it has no ranks",) if words is None else ())
     assert not recording.errors
-
-
-def test_three_columns_are_a_run_where_the_last_counts_from_1():
-    assert order(parse_recording("q1\tm2\t1\nq1\tm1\t2\nq2\tm2\t1")) == {"q1": ["m2", "m1"], "q2": ["m2"]}
 
 
 @pytest.mark.parametrize(

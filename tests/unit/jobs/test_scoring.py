@@ -262,12 +262,6 @@ def test_a_person_goes_before_a_model_unless_one_kind_is_asked_for() -> None:
     assert agreed(judgments, "model").grades == {"q": {"a": 3, "b": 2}}
 
 
-def test_equal_grades_have_one_digest_in_whatever_order_they_were_given() -> None:
-    judgments = [Judgment("q1", "a", 1), Judgment("q1", "b", 2), Judgment("q2", "a", 0)]
-    assert agreed(judgments, None).digest == agreed(judgments[::-1], None).digest
-    assert agreed(judgments, None).digest != agreed(judgments[1:], None).digest
-
-
 def test_the_config_that_labels_were_planted_by_finds_all_of_them(evidence: EvidenceSet) -> None:
     on_file = labelled_file(evidence, None)
     measured, missing = evaluate_configs([("planted", PLANTED), ("plain", fusion_only())], lambda _: on_file, MEASURED)
@@ -300,14 +294,6 @@ def test_a_cache_gives_the_batch_and_the_evaluation_again_until_a_grade_changes(
     assert again.evaluation is once.evaluation
     (renamed,), _ = evaluate_configs([("b", PLANTED)], lambda _: first, MEASURED, cache=cache)
     assert renamed.evaluation.config.name == "b"
-
-
-def test_cost_holds_the_time_of_gathering_only_where_it_is_asked_for(evidence: EvidenceSet) -> None:
-    grades = agreed(evidence.judgments, None)
-    for timed in (True, False):
-        on = labelled(evidence, grades, timed=timed)
-        (row,), _ = evaluate_configs([("a", PLANTED)], lambda _, on=on: on, MEASURED)
-        assert (row.evaluation.cost.get("ms_per_query") is not None) == timed
 
 
 AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
@@ -405,14 +391,6 @@ def test_one_memory_with_the_data_is_enough(store: Store) -> None:
     )
     store.add(parsed([full, Memory("b", "two")]))
     assert [line.split(":")[0] for line in missing_data(READS_ALL, store)] == ["no relations"]
-
-
-def test_entities_need_links(store: Store) -> None:
-    store.add(parsed([Memory("a", "one")]))
-    (said,) = missing_data(preset("mem0_entities").config, store)
-    assert said.startswith("no entity links")
-    (store.path / "entities.jsonl").write_text('{"entity": "one", "memories": ["a"]}', encoding="utf-8")
-    assert missing_data(preset("mem0_entities").config, store) == []
 
 
 FOLDER = SAMPLE_DATA / "deeper_pool"

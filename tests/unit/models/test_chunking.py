@@ -89,10 +89,6 @@ def test_cems_chunk_that_begins_within_a_character_starts_at_that_character() ->
     assert second.start == CEMS_STEP // size if not CEMS_STEP % size else text[second.start] == "🦊"
 
 
-def test_cems_makes_no_chunk_of_blank_text() -> None:
-    assert cems_pieces(" \n ") == []
-
-
 def test_embedder_leaves_what_it_reads_whole() -> None:
     assert embedder_pieces([(None, numbered(10)), ("a title", numbered(7))], WordEmbedder()) == [[], []]
 
@@ -146,10 +142,6 @@ def test_a_short_memory_of_many_tokens_is_cut_too() -> None:
 
 def test_label_of_the_embedder_rule_names_the_embedder_and_its_limit() -> None:
     assert cutter("embedder", WordEmbedder()).label == "embedder/1: words, 10"
-
-
-def test_qmd_keeps_a_short_document_as_one_chunk() -> None:
-    assert qmd_pieces("short") == [Piece(0, "short")]
 
 
 def test_qmd_cuts_at_a_heading_near_the_end_of_the_window() -> None:

@@ -131,12 +131,6 @@ def test_text_that_no_json_can_carry_is_scored_all_the_same() -> None:
         assert plain(reranker(server.url).score("q \ud800", ["d \udfff", 'a "quoted"\x00\n'])) == [1.0, 1.0]
 
 
-def test_every_pair_says_how_long_it_took() -> None:
-    with serving(by_document({"good": said("1"), "bad": said("yes")})) as server:
-        scores = reranker(server.url).score("q", ["good", "bad"])
-    assert all(isinstance((score.detail or {})["seconds"], float) for score in scores)
-
-
 # What goes wrong
 
 
@@ -307,11 +301,6 @@ def test_a_server_that_is_no_ollama_is_a_model_error(reply: Reply) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_no_server_has_no_models() -> None:
-    with pytest.raises(ModelError, match="refused: Ollama at 127"):
-        models(nobody(), sleep=no_sleep)
-
-
 def embedding(*, length: int = 3, count: int | None = None) -> Answer:
     def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
         rows = [[float(len(text) + i) for i in range(length)] for text in body["input"]]
@@ -447,12 +436,6 @@ def test_without_a_key_none_is_sent() -> None:
     with serving(lambda *_: spoken("yes")) as server:
         OpenAiChat(server.url, "m", "  ").ask("s", "u")
         assert "authorization" not in server.asked[0][2]
-
-
-def test_text_in_parts_is_joined() -> None:
-    parts = [{"type": "text", "text": "forty-"}, {"type": "image"}, {"type": "text", "text": "two"}]
-    with serving(lambda *_: spoken(parts)) as server:
-        assert openai(server.url).ask("s", "u") == "forty-two"
 
 
 @BOTH

@@ -15,7 +15,6 @@ from model_server import CUT, HTML, Reply, no_sleep, nobody, sent, serving
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import CallError
 from cems_workbench.models.server_embedder import BATCH_SIZE, LLAMA_CPP_BATCH, OpenAiEmbedder, Wording
-from cems_workbench.settings import Settings
 
 KEY = "sk-very-secret-5678"
 
@@ -59,11 +58,6 @@ class TestVectors:
 
         with serving(answer) as server, serving(embedding) as plain:
             assert np.array_equal(embedder(server.url).encode(["ab", "c"]), embedder(plain.url).encode(["ab", "c"]))
-
-    def test_without_an_index_the_order_is_that_of_the_reply(self) -> None:
-        with serving(lambda *_: sent({"data": [{"embedding": [3, 4]}, {"embedding": [1, 0]}]})) as server:
-            found = embedder(server.url, dimension=2).encode(["first", "second"])
-        assert np.allclose(found, [[0.6, 0.8], [1, 0]])
 
     def test_queries_and_texts_are_worded_as_the_model_was_trained(self) -> None:
         wording = Wording("passage: ", "query: ", "mini-query")
@@ -169,13 +163,6 @@ class TestFailures:
             embedder(server.url).encode(["text"])
         assert told in str(caught.value)
         assert len(str(caught.value).splitlines()) == 1
-
-    def test_a_dimension_that_changes_between_batches_is_refused(self) -> None:
-        def answer(path: str, body: dict[str, Any], earlier: int) -> Reply:
-            return replying(*([1.0] * (3 if len(body["input"]) > 1 else 5) for _ in body["input"]))
-
-        with serving(answer) as server, pytest.raises(ModelError, match="length 5; 3 was expected"):
-            embedder(server.url).encode([f"text {i}" for i in range(BATCH_SIZE + 1)])
 
     @pytest.mark.parametrize(
         ("status", "said"),
@@ -285,10 +272,6 @@ class TestSecrets:
         for said in (told, caplog.text, repr(made), repr(vars(made)["_server"]), made.line, made.model_id):
             assert KEY not in said or not (with_key or KEY in place)
             assert "pa55word" not in said or "pa55word" not in place
-
-    def test_in_no_repr_of_the_settings(self) -> None:
-        settings = Settings(embedding_key=KEY, llm_key=KEY)
-        assert KEY not in repr(settings) and KEY not in str(settings)
 
     def test_a_key_that_no_header_carries_is_one_line_without_it(self) -> None:
         with serving(embedding) as server, pytest.raises(ModelError, match="characters that no key has") as caught:

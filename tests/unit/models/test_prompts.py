@@ -28,7 +28,6 @@ from cems_workbench.models.prompts import (
     lines,
     passage,
     read_understanding,
-    yes_or_no,
 )
 from cems_workbench.models.protocol import CAUSES, PairScore
 
@@ -264,10 +263,6 @@ def test_a_list_is_read_however_it_is_written(reply: str) -> None:
     assert lines(reply, 5) == TERMS
 
 
-def test_a_list_is_cut_to_what_is_wanted() -> None:
-    assert lines("a\nb\nc", 2) == ["a", "b"]
-
-
 def test_a_term_keeps_the_quotes_and_numbers_within_it() -> None:
     assert lines('- the "dark" theme\n- 3 days before\n- 2024. was good\n- don\'t', 9) == [
         'the "dark" theme',
@@ -373,11 +368,6 @@ def test_fields_are_read_as_json_or_as_lines(reply: str) -> None:
 )
 def test_a_decision_is_read(reply: str, answer: bool) -> None:
     assert decision(reply) is answer
-
-
-@pytest.mark.parametrize("value", [None, 2, 0.5, float("nan"), [], {}, "", "yes or no"])
-def test_what_says_neither_is_neither(value: Any) -> None:
-    assert yes_or_no(value) is (True if value == "yes or no" else None)
 
 
 PIECES = st.sampled_from(

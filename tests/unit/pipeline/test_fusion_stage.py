@@ -177,12 +177,6 @@ def test_score_blends_the_best_vector_or_lexical_score() -> None:
     assert rows["b"].score == pytest.approx(0.75 / 61 + 0.25 * 1.0, rel=1e-15)
 
 
-def test_a_memory_in_neither_vector_nor_lexical_blends_zero() -> None:
-    subject = evidence({"vector": {"a": 0.6}, "relations": {"r": 0.9}})
-    row = stage("fusion", subject, {"lists.relations.enabled": True, "fusion.score_blend": 0.5}).by_id["r"]
-    assert row.score == pytest.approx(0.5 * 0.5 / 61, rel=1e-15)
-
-
 def test_a_negative_cosine_blends_as_zero() -> None:
     row = stage("fusion", evidence({"vector": {"a": 0.5, "b": -0.4}}), {"fusion.score_blend": 1.0}).by_id["b"]
     assert row.best_list_score == 0.0
@@ -366,11 +360,6 @@ def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:
     assert (found.failed_share, found.cached_share) == pytest.approx((0.6, 0.2))
 
 
-def test_an_account_of_nothing_is_all_zeros() -> None:
-    found = account([])
-    assert (found.scores, found.failed_share, found.cached_share, found.seconds) == (0, 0.0, 0.0, None)
-
-
 def test_compressed_is_a_narrow_spread_and_not_one_of_zero() -> None:
     rows = [row(1, None, None, 0.50), row(2, None, None, 0.53)]
     assert unit_spread(rows) == pytest.approx(0.03)
@@ -524,11 +513,6 @@ def test_a_list_counts_the_words_that_its_engine_counted() -> None:
     counted = scores(evidence(lists, variants=(typed,), notes=notes), MEM0)
     assert counted["a"] == pytest.approx((0.5 + squashed(8.0, 2)) / 2, abs=1e-15)
     assert scores(evidence(lists, variants=(typed,)), MEM0)["a"] == pytest.approx((0.5 + squashed(8.0, 10)) / 2)
-
-
-def test_logistic_of_a_score_of_0_or_less_is_0() -> None:
-    lists = stage("lists", evidence({"lexical": {"a": 3.0, "b": 0.0, "c": -1.0}}), MEM0)
-    assert [lists.by_id[key].lists[0].normalized for key in "bc"] == [0.0, 0.0]
 
 
 ENGRAM_RECALL: dict[str, Any] = {

@@ -107,11 +107,6 @@ def test_the_limit_ends_the_results() -> None:
     assert result.skipped_for_budget == []
 
 
-def test_null_limits_are_off() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, memories={"a": text(10**6)})
-    assert len(trace(subject, ALONE).results) == 2
-
-
 def test_nothing_fits_is_a_warning_not_an_error() -> None:
     result = trace(evidence({"vector": {"a": 0.9}}), {**ALONE, "assembly.max_tokens": 0})
     assert result.results == []
@@ -148,12 +143,6 @@ def test_mmr_takes_the_best_of_each_session_first() -> None:
     assert kept(stage("assembly", subject, {**MMR, "assembly.mmr_lambda": 1.0})) == ["a", "c", "d", "b"]
 
 
-def test_memories_without_session_are_each_their_own() -> None:
-    memories = {key: {"content": key * 3} for key in "abc"}
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}, memories=memories)
-    assert kept(stage("assembly", subject, {**MMR, "assembly.limit": 2})) == ["a", "b"]
-
-
 def test_mmr_ties_fall_to_the_higher_score_then_to_the_id() -> None:
     """λ 0: every value is 0 until something is selected; the words are disjoint, so it stays 0."""
     memories = {key: {"content": key * 3} for key in "abcd"}
@@ -176,12 +165,6 @@ def test_mmr_keeps_the_scores_and_skips_what_does_not_fit() -> None:
 def test_auto_is_mmr_for_aggregation_queries(query: str, strategy: str) -> None:
     subject = evidence({"vector": {"a": 0.9}}, query=query)
     assert stage("assembly", subject, {"assembly.strategy": "auto"}).fields.strategy == strategy
-
-
-def test_auto_without_detectors_is_greedy() -> None:
-    subject = evidence({"vector": {"a": 0.9}}, query="how many concerts")
-    changes = {"assembly.strategy": "auto", "query.detectors.enabled": False}
-    assert stage("assembly", subject, changes).fields.strategy == "greedy"
 
 
 def test_plain_mmr_ignores_sessions_and_reads_underscores_as_letters() -> None:
@@ -555,16 +538,6 @@ def test_without_as_of_there_is_no_decay_and_a_warning() -> None:
     found = stage("adjust", subject, {**ADJUST_ALONE, "adjust.time_decay.mode": "hyperbolic"})
     assert found.by_id["a"].factors["time_decay"] == 1.0
     assert warned(found, "the evidence has no as_of")
-
-
-def test_priority_multiplies() -> None:
-    assert adjust({"priority": 1.6}, {"adjust.priority": True}).score == pytest.approx(0.8)
-    assert adjust({"priority": 1.6}, {}).score == 0.5
-
-
-def test_the_pinned_factor_is_for_pinned_memories_alone() -> None:
-    assert adjust({"pinned": True}, {"adjust.pinned_factor": 1.1}).factors == {"pinned": 1.1}
-    assert adjust({"pinned": False}, {"adjust.pinned_factor": 1.1}).factors == {}
 
 
 @pytest.mark.parametrize(

@@ -273,21 +273,9 @@ def test_the_saturating_scale_needs_raw_5_67(top: float, fires: bool) -> None:
     assert found.short_of_threshold == pytest.approx(0.0 if fires else 0.85 - top / (1 + top), abs=1e-15)
 
 
-def test_max_makes_every_first_hit_one() -> None:
-    assert probed([0.2, 0.1], "max").fires
-    near = probed([0.2, 0.19], "max")
-    assert (near.top, near.fires) == (1.0, False)
-    assert near.short_of_gap == pytest.approx(0.15 - 0.05)
-
-
 def test_the_gap_to_the_second_is_needed_too() -> None:
     assert not probed([2.0, 1.9], "raw").fires
     assert probed([2.0, 1.5], "raw").fires
-
-
-def test_with_one_hit_the_second_is_zero() -> None:
-    found = probed([1.0], "raw")
-    assert (found.second, found.fires) == (0.0, True)
 
 
 @pytest.mark.parametrize("scale", ["raw", "max", "saturating"])
@@ -343,11 +331,6 @@ def test_the_words_that_matched_are_shown_where_they_stand() -> None:
 def test_both_bounds_are_strict(domain: int, stopwords: int, conversational: bool) -> None:
     found = QueryFeatures(100, marks(stopwords), marks(domain))
     assert is_conversational(found, Conversational()) is conversational
-
-
-def test_code_makes_a_query_not_conversational() -> None:
-    assert is_conversational(features("is it up and working in the", TERMS), Conversational())
-    assert not is_conversational(features("is it up and working in `the`", TERMS), Conversational())
 
 
 @pytest.mark.parametrize("query", ["", "  ", "? - …"])

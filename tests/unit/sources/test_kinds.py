@@ -77,11 +77,6 @@ def test_a_kind_of_another_package_opens_its_addresses(plugin: None) -> None:
     assert address.display_name("planted") == "Planted"
 
 
-def test_a_scheme_of_ours_stays_ours(plugin: None) -> None:
-    kind = address.kind_of("chroma")
-    assert kind is not None and kind.name == "chroma"
-
-
 def test_a_failure_of_another_package_names_it(plugin: None) -> None:
     with pytest.raises(SourceError, match=r"planted of plugin 0\.1 failed: ZeroDivisionError: division"):
         connect.open_source(parse("planted://host/broken", {}))
@@ -120,18 +115,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(address, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"psycopg is not installed; pip install 'cems-workbench\[postgres\]'"):
         connect.open_source(parse("postgresql://host/db", {}))
-
-
-def test_display_names_are_those_of_the_products() -> None:
-    names = {kind: address.display_name(kind) for kind in ("cems", "mem0", "chroma", "qdrant", "table", "mysql")}
-    assert names == {
-        "cems": "CEMS",
-        "mem0": "mem0",
-        "chroma": "Chroma",
-        "qdrant": "Qdrant",
-        "table": None,
-        "mysql": None,
-    }
 
 
 def table(name: str, **columns: str) -> Table:

@@ -284,17 +284,6 @@ def test_a_changed_scale_keeps_the_meanings_of_its_set(scaled, tmp_path):
     assert [text[:7] for _, text in report.query_sets[0].scale.grades] == ["no", "yes", "Grade 2"]
 
 
-def test_grades_mean_what_they_mean_by_default_only_on_a_scale_that_ends_as_the_default():
-    assert [text.split(":")[0] for _, text in parse_scale("-1..3").grades] == [
-        "Grade -1",
-        "Not relevant",
-        "Related",
-        "Helpful",
-        "Answers the question, or is a necessary part of the answer",
-    ]
-    assert [text for _, text in parse_scale("1..10").grades] == [f"Grade {grade}" for grade in range(1, 11)]
-
-
 FRACTIONS = ["query,docid,rating", "one,m1,0.0", "one,m2,0.5", "two,m1,0.95", "two,m2,1.0", 'two,m3,"0,33"']
 
 

@@ -17,7 +17,7 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import Search, Trial, optimize, pareto_front, simplest_of_best, statistical_ties
+from cems_workbench.tuning.optimizer import Search, Trial, optimize, simplest_of_best, statistical_ties
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
 
@@ -135,11 +135,6 @@ def test_several_objectives_have_a_front_that_nothing_dominates() -> None:
     assert found.front
     for i in found.front:
         assert not ((points >= points[i]).all(axis=1) & (points > points[i]).any(axis=1)).any()
-
-
-def test_the_front_of_four_points() -> None:
-    points = np.array([[1.0, 0.0], [0.5, 0.5], [0.4, 0.5], [0.0, 1.0]])
-    assert pareto_front(points).tolist() == [True, True, False, True]
 
 
 def test_the_nearest_of_those_the_best_cannot_be_told_from_is_proposed() -> None:
