@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
@@ -62,7 +62,10 @@ def import_files(
                 if judge is None and (of_traces := trace_format(path, format)):
                     yield FileImport(path.name, import_traces(path, of_traces, store, progress, options, path.name))
                     continue
-                parsed = _named(formats.read(path, format, progress), path)
+                parsed = formats.read(path, format, progress)
+                # The name of the upload instead of its temporary path.
+                errors = tuple(replace(error, source=path.name) for error in parsed.errors)
+                parsed = replace(parsed, source=path.name, errors=errors)
                 parsed = parsed if judge is None else own_labels(parsed, judge)
                 yield FileImport(path.name, store.add(parsed, progress, options))
             except WorkbenchError as error:
@@ -152,12 +155,10 @@ def upload(name: str, content: bytes) -> Iterator[Path]:
 
 def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
     """This person's judgments, with their queries; judgments of a file without judges count as theirs. Others are reported."""
-    numbers = parsed.extra.get("rows", {})
-    rows = numbers.get("judgments") or range(1, len(parsed.judgments) + 1)
-    own, errors = dict[int, Judgment](), list(parsed.errors)
-    for row, judgment in zip(rows, parsed.judgments, strict=True):
+    own, errors = list[tuple[int, Judgment]](), list(parsed.errors)
+    for row, judgment in parsed.numbered("judgments"):
         if judgment.kind == HUMAN and judgment.judge in (judge, HUMAN):
-            own[row] = replace(judgment, judge=judge)
+            own.append((row, replace(judgment, judge=judge)))
         else:
             reason = f"the labels of {judgment.judge!r} are brought by an operator; yours are those of {judge!r}"
             errors.append(RowError(parsed.source, row, reason, "judge"))
@@ -166,19 +167,11 @@ def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
         for one in parsed.ungraded
         if one.judgment.kind == HUMAN and one.judgment.judge in (judge, HUMAN)
     ]
-    others: dict[str, Any] = dict.fromkeys(("memories", "relations", "chunks", "answers"), ())
+    others = ("memories", "relations", "chunks", "answers")
     left = [f"{len(getattr(parsed, name)):,} {name}" for name in others if getattr(parsed, name)]
     notes = [f"{' and '.join(left)} of the file were left out: an operator imports them"] if left else []
-    numbers = {name: of for name, of in numbers.items() if name not in others} | {"judgments": list(own)}
-    return replace(
-        parsed,
-        **others,
-        judgments=tuple(own.values()),
-        ungraded=tuple(ungraded),
-        errors=tuple(errors),
-        notes=(*parsed.notes, *notes),
-        extra={**parsed.extra, "rows": numbers},
-    )
+    kept = parsed.with_rows(**dict.fromkeys(others, ()), judgments=own)
+    return replace(kept, ungraded=tuple(ungraded), errors=tuple(errors), notes=(*parsed.notes, *notes))
 
 
 def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
@@ -197,9 +190,3 @@ def _order(path: Path, format: str) -> int:
         return FORMATS[formats.detect(path) if format == "auto" else format].order
     except WorkbenchError:
         return 0
-
-
-def _named(parsed: ParsedInput, path: Path) -> ParsedInput:
-    """The same rows with the name of the upload instead of its temporary path."""
-    errors = tuple(replace(error, source=path.name) for error in parsed.errors)
-    return replace(parsed, source=path.name, errors=errors)

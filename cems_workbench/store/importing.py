@@ -158,84 +158,290 @@ def import_input(
     Queries and judgments are in the same transaction, or with a team's database in a separate one after it. Raises what
     `progress` raises (Cancelled).
     """
-    parsed = stated_grades.with_stated_grades(parsed, options.grades)
-    problems: list[RowError] = []
-    rows = _rows(_distinct(parsed, "memories", attrgetter("id"), problems))
-    rule = database.read(text_rule)
-    put = _Put(options.when or datetime.now(UTC), options.query_set or set_name(parsed.source), options)
-    recorder, clashes = Recorder(parsed, options.recorded(), put.when), _Clashes(parsed, options.replace)
-    if parsed.answers and not options.replace:
+    of = _Import(stated_grades.with_stated_grades(parsed, options.grades), options, database.read(text_rule))
+    rows = _rows(_distinct(of.parsed, "memories", attrgetter("id"), of.problems))
+    if of.parsed.answers and not options.replace:
         # Before they are written: an answer belongs to its query, which may be another one in the store.
-        mark = database.read(recorder.mark)
-        parsed = team.persist(lambda: _without_others(parsed, team, mark, problems))
+        of.mark = database.read(of.recorder.mark)
+        team.persist(lambda: of.leave_others(team))
     *early, last = _batches(rows)
     before, done = RowCounts(), 0
     for batch in early:
         progress("importing memories", done, len(rows))
         # Outside the transaction: other processes wait only for the write.
-        staged = memories.staging(batch, rule=rule)
+        staged = memories.staging(batch, rule=of.rule)
         with database.transaction() as cursor:
-            language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
-            mark = recorder.mark(cursor)
-            counts = clashes.upsert(cursor, staged, mark)
+            counts = of.put_memories(cursor, staged)
             if counts.added or counts.updated:
-                recorder.keep(cursor, mark)
+                of.recorder.keep(cursor, of.mark)
                 bump_content_version(cursor)
         before, done = before + counts, done + len(batch)
-    staged = memories.staging(last, rule=rule)
+    staged = memories.staging(last, rule=of.rule)
     with database.transaction() as cursor:
-        mark = recorder.mark(cursor)
-        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule, mark, clashes)
+        of.put_own(cursor, rows, staged, before, progress)
         # In one database all rows of an input are committed together.
         session = team.beside(cursor)
         if session is not None:
-            return _finished(cursor, recorder, mark, clashes, _import_shared(session, own, put))
-        if not (own.parsed.queries or own.parsed.judgments or own.parsed.extra.get("pairs")):
-            return _finished(cursor, recorder, mark, clashes, own.report)
-        recorder.keep(cursor, mark)
+            return of.finished(cursor, of.put_shared(session))
+        if not (of.parsed.queries or of.parsed.judgments or of.parsed.extra.get("pairs")):
+            return of.finished(cursor, of.report)
+        of.recorder.keep(cursor, of.mark)
 
     def share() -> ImportReport:
         with team.transaction() as session:
-            return _import_shared(session, own, put)
+            return of.put_shared(session)
 
     try:
         report = team.persist(share)
     except StoreError as error:
         raise StoreError(f"{error}; memories are stored, queries and judgments are not: repeat the import") from None
     with database.transaction() as cursor:
-        return _finished(cursor, recorder, recorder.mark(cursor), clashes, report)
+        of.mark = of.recorder.mark(cursor)
+        return of.finished(cursor, report)
 
 
-def _finished(
-    cursor: duckdb.DuckDBPyConnection, recorder: Recorder, mark: Mark, clashes: _Clashes, report: ImportReport
-) -> ImportReport:
-    event = recorder.finish(cursor, mark, report.counts, report.changed)
-    notes, errors = (*clashes.summary(), *report.notes), _by_row(report.errors, clashes.errors())
-    return replace(report, event=event, clashes=len(clashes), notes=notes, errors=errors)
+class _Import:
+    """One input on its way into the store.
 
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """The target query set and the time of the import."""
-
-    when: datetime
-    name: str
-    options: ImportOptions
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """The result for the rows in the store's own tables; `parsed` is the input with the store's ids.
-
-    `known` are the judged memories that exist in the store, `problems` the rows skipped so far.
+    `parsed` has the store's ids after `put_own`; `known` are then the judged memories that exist in the store, `problems` the rows skipped
+    so far.
     """
 
-    parsed: ParsedInput
-    known: set[str]
-    report: ImportReport
-    problems: tuple[RowError, ...]
     mark: Mark
-    clashes: _Clashes
+    report: ImportReport
+    known: set[str]
+
+    def __init__(self, parsed: ParsedInput, options: ImportOptions, rule: TextRule) -> None:
+        self.parsed, self.options, self.rule = parsed, options, rule
+        self.when, self.name = options.when or datetime.now(UTC), options.query_set or set_name(parsed.source)
+        self.file = Path(parsed.source).name
+        self.recorder = Recorder(parsed, options.recorded(), self.when)
+        self.clashes, self.problems = _Clashes(parsed, options.replace), list[RowError]()
+
+    def leave_others(self, team: TeamTables) -> None:
+        """Leave out the answers to queries that have other words in the store."""
+        with team.reading() as session:
+            others = queries.would_replace(session, self.parsed.queries, self.mark)
+        other = {qid for qid, each in others.items() if not each.same_words}
+        for answer in self.parsed.answers:
+            if answer.qid in other:
+                self.problems.append(
+                    RowError(self.parsed.source, answer.row, _other_words(answer.qid, "answer"), "qid")
+                )
+        self.parsed = replace(
+            self.parsed, answers=tuple(answer for answer in self.parsed.answers if answer.qid not in other)
+        )
+
+    def put_memories(self, cursor: duckdb.DuckDBPyConnection, staged: pa.Table) -> RowCounts:
+        """Write staged memories."""
+        if self.parsed.memories:
+            language.detect_once(cursor, (searched_text(memory, self.rule) for memory in self.parsed.memories))
+        self.mark = self.recorder.mark(cursor)
+        return self.clashes.upsert(cursor, staged, self.mark) if staged.num_rows else RowCounts()
+
+    def put_own(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        rows: Sequence[Memory],
+        staged: pa.Table,
+        before: RowCounts,
+        progress: Progress,
+    ) -> None:
+        """Write the rest of the store's own tables; `staged` is left of `rows`, `before` counts what is committed of them."""
+        if rows:
+            progress("importing memories", before.total, len(rows))
+        put = self.put_memories(cursor, staged)
+        deleted, notes = set[str](), list[str]()
+        if rows:
+            progress("importing memories", len(rows), len(rows))
+            deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
+        if deleted:
+            notes = [f"{len(deleted)} of these memories were deleted here and stay deleted, e.g. {min(deleted)}"]
+        chunk_counts = self._put_chunks(cursor)
+        version = read_content_version(cursor)
+        if put.added or put.updated or chunk_counts.added or chunk_counts.updated:
+            version = bump_content_version(cursor)
+        relation_counts = self._put_relations(cursor)
+        # After the memories: answers refer to them by id.
+        parsed, answer_notes = recorded_answers.resolve(cursor, self.parsed, self.problems)
+        answer_counts = RowCounts()
+        if parsed.answers:
+            answer_counts = recorded_answers.put(cursor, self.name, self.file, parsed.answers, self.mark)
+        pairs = parsed.extra.get("pairs", ())
+        named = {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in pairs}
+        known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
+        files = [name for name in named - known if "/" in name or Path(name).suffix]
+        meant = memories.of_paths(cursor, files) if files else {}
+        self.known = known | {*meant.values()}
+        self.parsed = parsed = _renamed(parsed, "memory_id", {**_without_blanks(named, self.known), **meant})
+        self.report = ImportReport(
+            source=parsed.source,
+            format=parsed.format,
+            memories=before + put,
+            relations=relation_counts,
+            chunks=chunk_counts,
+            answers=answer_counts,
+            errors=_by_row(parsed.errors, self.problems),
+            notes=(*parsed.notes, *notes, *answer_notes, *envelope_notes(query.query for query in parsed.queries)),
+            content_version=version,
+        )
+
+    def _put_chunks(self, cursor: duckdb.DuckDBPyConnection) -> RowCounts:
+        rows: Numbered[Chunk] = _distinct(self.parsed, "chunks", attrgetter("memory_id", "seq"), self.problems)
+        if not rows:
+            return RowCounts()
+        known = memories.known_ids(cursor, list({chunk.memory_id for _, chunk in rows}))
+        for number, chunk in rows:
+            if chunk.memory_id not in known:
+                self.problems.append(_unknown(self.parsed.source, number, "document_id", chunk.memory_id))
+        # The chunks of a memory that stays as it is stay with it.
+        known -= self.clashes.of("memories")
+        given = [chunk for _, chunk in rows if chunk.memory_id in known]
+        counts, left = chunks.give(cursor, given, self.mark, replace=self.clashes.replace)
+        self.clashes.add("chunks", left)
+        return counts
+
+    def _put_relations(self, cursor: duckdb.DuckDBPyConnection) -> RowCounts:
+        rows: Numbered[Relation] = _distinct(
+            self.parsed, "relations", attrgetter("source_id", "target_id", "kind"), self.problems
+        )
+        if not rows:
+            return RowCounts()
+        known = memories.known_ids(cursor, [end for _, row in rows for end in (row.source_id, row.target_id)])
+        good = []
+        for number, relation in rows:
+            unknown = [end for end in ("source_id", "target_id") if getattr(relation, end) not in known]
+            if unknown:
+                self.problems.append(_unknown(self.parsed.source, number, unknown[0], getattr(relation, unknown[0])))
+            else:
+                good.append(relation)
+        return relations.upsert(cursor, good, by=self.mark) if good else RowCounts()
+
+    def put_shared(self, session: Session) -> ImportReport:
+        """Write queries and judgments, the team's tables; returns the whole report. It may be repeated."""
+        parsed, matched = query_matching.resolve_words(session, self.parsed, self.name, self.options.match)
+        problems = list(self.problems)
+        scale = scales.settled(session, self.name, self.options.stated or StatedScale()) if parsed.queries else None
+        if scale is not None:
+            parsed = without_unmade(parsed, self.known, self.name, scale, problems)
+        asked = _rows(_distinct(parsed, "queries", attrgetter("qid"), problems))
+        query_counts, changed = RowCounts(unchanged=len(parsed.extra.get("known", ()))), list[QuerySet]()
+        others = {} if self.clashes.replace else queries.would_replace(session, asked, self.mark)
+        self.clashes.add("queries", {qid: each.brought_by for qid, each in others.items() if each.contradicted})
+        if asked:
+            query_counts += queries.upsert(session, [query for query in asked if query.qid not in others], self.mark)
+            query_counts += RowCounts(unchanged=sum(not each.contradicted for each in others.values()))
+            # A query with the same words is in the set as the store has it; one with others is another query, unless the set has it.
+            members = [others[query.qid].query if query.qid in others else query for query in asked]
+            other = {qid for qid, each in others.items() if not each.same_words}
+            had = {query.qid for query, _ in query_sets.members(session, self.name)} if other else set()
+            of_set = [query for query in members if query.qid not in other - had]
+            if self.parsed.extra.get("queries_by_words") and not self.parsed.extra.get("is_set"):
+                # Such an input is without the queries that the store has; they stay in the set.
+                new = {query.qid for query in of_set}
+                earlier = query_sets.members(session, self.name)
+                of_set = [
+                    *(query for query, source in earlier if source == self.file and query.qid not in new),
+                    *of_set,
+                ]
+            if of_set:
+                matched += self._no_longer_in(session, of_set)
+                changed = self._put_in_sets(session, of_set, scale)
+            parsed = _without_judgments(parsed, other, problems)
+        elif self.options.stated is not None and parsed.judgments:
+            changed = self._rescaled(session, parsed, self.options.stated)
+        blank = [judgment.qid for judgment in parsed.judgments if judgment.qid != judgment.qid.strip()]
+        if blank:
+            there = queries.known_qids(session, [*blank, *map(str.strip, blank)])
+            parsed = _renamed(parsed, "qid", _without_blanks(blank, there))
+        judgment_counts, judgment_notes = import_judgments(session, parsed, self.known, problems, self.when, self.mark)
+        return replace(
+            self.report,
+            queries=query_counts,
+            judgments=judgment_counts,
+            errors=_by_row(parsed.errors, problems),
+            notes=(
+                *self.report.notes,
+                *matched,
+                *self._about_scales(session, parsed),
+                *self._queue_of_pairs(session, parsed),
+                *judgment_notes,
+                *_contradicted(session, parsed),
+            ),
+            query_sets=tuple(changed),
+            queue=(self.options.queue or "") if parsed.extra.get("pairs") else "",
+        )
+
+    def _rescaled(self, session: Session, parsed: ParsedInput, stated: StatedScale) -> list[QuerySet]:
+        """Give the set of judged queries that the store has the stated scale; returns the set if that changes it. Raises InputError."""
+        judged = {judgment.qid for judgment in parsed.judgments}
+        name = scales.judged_set(session, judged, self.options.query_set, stated)
+        before = query_sets.get(session, name)
+        after = scales.change(session, name, stated, self.when)
+        return [after] if before is None or before.digest != after.digest else []
+
+    def _put_in_sets(self, session: Session, asked: Sequence[Query], scale: GradeScale | None) -> list[QuerySet]:
+        """Put the queries into the set, and update the other sets that contain them; returns the changed sets."""
+        before = {each.name: each.digest for each in query_sets.latest(session)}
+        put = query_sets.put(session, self.name, {self.file: asked}, self.when, scale)
+        changed = (put, *query_sets.follow_queries(session, self.when))
+        return [each for each in changed if before.get(each.name) != each.digest]
+
+    def _no_longer_in(self, session: Session, members: Sequence[Query]) -> list[str]:
+        """A note on the queries that a set loses: those of the input before it that has the same file name, be it another file."""
+        kept = {query.qid for query in members}
+        gone = [
+            query.qid
+            for query, source in query_sets.members(session, self.name)
+            if source == self.file and query.qid not in kept
+        ]
+        if not gone:
+            return []
+        shown = ", ".join(gone[:NAMED]) + (" …" if gone[NAMED:] else "")
+        return [
+            f"query set {self.name} no longer has {len(gone)} queries of an earlier {self.file}, which this one replaces there: {shown}; "
+            "--query-set NAME puts a file into another set"
+        ]
+
+    def _about_scales(self, session: Session, parsed: ParsedInput) -> list[str]:
+        """The scale of each set of the judged queries if one was stated, and what to know of it."""
+        of_sets: dict[str, GradeScale] = {}
+        for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
+            of_sets |= each
+        stated = self.options.stated
+        said = [
+            f"query set {name}: grades {scale}, relevant from {scale.relevant_from}"
+            for name, scale in of_sets.items()
+            if stated is not None and (stated.scale is None or str(scale) == str(stated.scale))
+        ]
+        remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
+        return capped([*said, *remarks], "more notes on scales")
+
+    def _queue_of_pairs(self, session: Session, parsed: ParsedInput) -> list[str]:
+        """Make a labelling queue of the pairs without a judgment, if the import asks for one; a note on it, or on how to get it."""
+        pairs = list(dict.fromkeys(parsed.extra.get("pairs", ())))
+        qids = queries.known_qids(session, list({qid for qid, _ in pairs})) if pairs else set()
+        there = [pair for pair in pairs if pair[1] in self.known and pair[0] in qids]
+        there.sort(key=lambda pair: pair[0])  # a reviewer judges one query after the other
+        name = self.options.queue
+        if not pairs:
+            return [] if name is None else [f"--queue {name}: there is no pair without a judgment"]
+        gone = (
+            f"; {len(pairs) - len(there):,} name memories or queries that the store does not have"
+            if len(there) < len(pairs)
+            else ""
+        )
+        if name is None or not there:
+            way = "; --queue NAME makes a labelling queue of them" if there else ""
+            return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
+        queues.make(session, name, there, self.when, {"query_set": self.name, "source": self.file})
+        return [f"labelling queue {name}: {len(there):,} pairs without a judgment{gone}"]
+
+    def finished(self, cursor: duckdb.DuckDBPyConnection, report: ImportReport) -> ImportReport:
+        """Put the counts of the import on record; returns the report with what is known only now."""
+        event = self.recorder.finish(cursor, self.mark, report.counts, report.changed)
+        notes, errors = (*self.clashes.summary(), *report.notes), _by_row(report.errors, self.clashes.errors())
+        return replace(report, event=event, clashes=len(self.clashes), notes=notes, errors=errors)
 
 
 class _Clashes:
@@ -300,123 +506,8 @@ class _Clashes:
         ]
 
 
-def _without_others(parsed: ParsedInput, team: TeamTables, mark: Mark, problems: list[RowError]) -> ParsedInput:
-    """The input without answers to queries that have other words in the store."""
-    with team.reading() as session:
-        others = queries.would_replace(session, parsed.queries, mark)
-    other = {qid for qid, each in others.items() if not each.same_words}
-    left = [answer for answer in parsed.answers if answer.qid in other]
-    problems += [RowError(parsed.source, answer.row, _other_words(answer.qid, "answer"), "qid") for answer in left]
-    return replace(parsed, answers=tuple(answer for answer in parsed.answers if answer.qid not in other))
-
-
 def _other_words(qid: str, kind: str) -> str:
     return f"query {qid!r} has other words in the store, so its {kind} is left out; --replace takes it"
-
-
-def _import_own(
-    cursor: duckdb.DuckDBPyConnection,
-    parsed: ParsedInput,
-    rows: Sequence[Memory],
-    left: tuple[pa.Table, RowCounts],
-    problems: list[RowError],
-    progress: Progress,
-    name: str,
-    rule: TextRule,
-    mark: Mark,
-    clashes: _Clashes,
-) -> _Own:
-    """Write the remaining rows of the store's own tables: memories (the table in `left`, with the counts of the committed ones), chunks,
-    relations and answers."""
-    if parsed.memories:
-        language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
-    memory_counts, notes = _import_memories(cursor, rows, left, progress, mark, clashes)
-    chunk_counts = _import_chunks(cursor, parsed, problems, mark, clashes)
-    version = read_content_version(cursor)
-    changed_now = memory_counts.added + memory_counts.updated > left[1].added + left[1].updated
-    if changed_now or chunk_counts.added or chunk_counts.updated:
-        version = bump_content_version(cursor)
-    relation_counts = _import_relations(cursor, parsed, problems, mark)
-    # After the memories: answers refer to them by id.
-    parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
-    answer_counts = RowCounts()
-    if parsed.answers:
-        answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers, mark)
-    pairs = parsed.extra.get("pairs", ())
-    named = {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in pairs}
-    known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
-    files = [name for name in named - known if "/" in name or Path(name).suffix]
-    meant = memories.of_paths(cursor, files) if files else {}
-    known |= {*meant.values()}
-    parsed = _renamed(parsed, "memory_id", {**_without_blanks(named, known), **meant})
-    report = ImportReport(
-        source=parsed.source,
-        format=parsed.format,
-        memories=memory_counts,
-        relations=relation_counts,
-        chunks=chunk_counts,
-        answers=answer_counts,
-        errors=_by_row(parsed.errors, problems),
-        notes=(*parsed.notes, *notes, *answer_notes, *envelope_notes(query.query for query in parsed.queries)),
-        content_version=version,
-    )
-    return _Own(parsed, known, report, tuple(problems), mark, clashes)
-
-
-def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
-    """Write queries and judgments, the team's tables; returns the whole report."""
-    parsed, matched = query_matching.resolve_words(session, own.parsed, put.name, put.options.match)
-    problems = list(own.problems)
-    scale = scales.settled(session, put.name, put.options.stated or StatedScale()) if parsed.queries else None
-    if scale is not None:
-        parsed = without_unmade(parsed, own.known, put.name, scale, problems)
-    asked = _rows(_distinct(parsed, "queries", attrgetter("qid"), problems))
-    query_counts, changed = RowCounts(unchanged=len(parsed.extra.get("known", ()))), list[QuerySet]()
-    others = {} if own.clashes.replace else queries.would_replace(session, asked, own.mark)
-    own.clashes.add("queries", {qid: each.brought_by for qid, each in others.items() if each.contradicted})
-    if asked:
-        query_counts += queries.upsert(session, [query for query in asked if query.qid not in others], own.mark)
-        query_counts += RowCounts(unchanged=sum(not each.contradicted for each in others.values()))
-        # A query with the same words is in the set as the store has it; one with others is another query, unless the set has it.
-        members = [others[query.qid].query if query.qid in others else query for query in asked]
-        other = {qid for qid, each in others.items() if not each.same_words}
-        had = {query.qid for query, _ in query_sets.members(session, put.name)} if other else set()
-        of_set = [query for query in members if query.qid not in other - had]
-        if own.parsed.extra.get("queries_by_words") and not own.parsed.extra.get("is_set"):
-            # Such an input is without the queries that the store has; they stay in the set.
-            new, source = {query.qid for query in of_set}, Path(parsed.source).name
-            earlier = query_sets.members(session, put.name)
-            of_set = [
-                *(query for query, own_source in earlier if own_source == source and query.qid not in new),
-                *of_set,
-            ]
-        if of_set:
-            matched += _no_longer_in(session, parsed, of_set, put.name)
-            changed = _put_in_sets(session, parsed, of_set, put, scale)
-        parsed = _without_judgments(parsed, other, problems)
-    elif put.options.stated is not None and parsed.judgments:
-        changed = _rescaled(session, parsed, put.options.stated, put)
-    blank = [judgment.qid for judgment in parsed.judgments if judgment.qid != judgment.qid.strip()]
-    if blank:
-        there = queries.known_qids(session, [*blank, *map(str.strip, blank)])
-        parsed = _renamed(parsed, "qid", _without_blanks(blank, there))
-    judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when, own.mark)
-    return replace(
-        own.report,
-        queries=query_counts,
-        judgments=judgment_counts,
-        errors=_by_row(parsed.errors, problems),
-        notes=(
-            *own.report.notes,
-            *matched,
-            *_about_scales(session, parsed, put),
-            *_queue_of_pairs(session, parsed, own.known, put),
-            *judgment_notes,
-            *_contradicted(session, parsed),
-        ),
-        query_sets=tuple(changed),
-        queue=(put.options.queue or "") if parsed.extra.get("pairs") else "",
-    )
 
 
 def _without_blanks(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
@@ -434,40 +525,6 @@ def _renamed(parsed: ParsedInput, field: Literal["qid", "memory_id"], meant: Map
     )
     pairs = [(qid, meant.get(docid, docid)) for qid, docid in parsed.extra.get("pairs", ())]
     return replace(parsed, judgments=judgments, extra={**parsed.extra, "pairs": pairs})
-
-
-def _queue_of_pairs(session: Session, parsed: ParsedInput, known: Collection[str], put: _Put) -> list[str]:
-    """Make a labelling queue of the pairs without a judgment, if the import asks for one; a note on it, or on how to get it."""
-    pairs = list(dict.fromkeys(parsed.extra.get("pairs", ())))
-    qids = queries.known_qids(session, list({qid for qid, _ in pairs})) if pairs else set()
-    there = [pair for pair in pairs if pair[1] in known and pair[0] in qids]
-    there.sort(key=lambda pair: pair[0])  # a reviewer judges one query after the other
-    name = put.options.queue
-    if not pairs:
-        return [] if name is None else [f"--queue {name}: there is no pair without a judgment"]
-    gone = (
-        f"; {len(pairs) - len(there):,} name memories or queries that the store does not have"
-        if len(there) < len(pairs)
-        else ""
-    )
-    if name is None or not there:
-        way = "; --queue NAME makes a labelling queue of them" if there else ""
-        return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
-    queues.make(session, name, there, put.when, {"query_set": put.name, "source": Path(parsed.source).name})
-    return [f"labelling queue {name}: {len(there):,} pairs without a judgment{gone}"]
-
-
-def _no_longer_in(session: Session, parsed: ParsedInput, members: Sequence[Query], name: str) -> list[str]:
-    """A note on the queries that a set loses: those of the input before it that has the same file name, be it another file."""
-    source, kept = Path(parsed.source).name, {query.qid for query in members}
-    gone = [query.qid for query, own in query_sets.members(session, name) if own == source and query.qid not in kept]
-    if not gone:
-        return []
-    shown = ", ".join(gone[:NAMED]) + (" …" if gone[NAMED:] else "")
-    return [
-        f"query set {name} no longer has {len(gone)} queries of an earlier {source}, which this one replaces there: {shown}; "
-        "--query-set NAME puts a file into another set"
-    ]
 
 
 def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: list[RowError]) -> ParsedInput:
@@ -515,61 +572,6 @@ def set_name(source: str) -> str:
     return f"{folder}-{stem}" if folder and stem.isdigit() else stem
 
 
-def _rescaled(session: Session, parsed: ParsedInput, stated: StatedScale, put: _Put) -> list[QuerySet]:
-    """Give the set of judged queries that the store has the stated scale; returns the set if that changes it. Raises InputError."""
-    judged = {judgment.qid for judgment in parsed.judgments}
-    name = scales.judged_set(session, judged, put.options.query_set, stated)
-    before = query_sets.get(session, name)
-    after = scales.change(session, name, stated, put.when)
-    return [after] if before is None or before.digest != after.digest else []
-
-
-def _about_scales(session: Session, parsed: ParsedInput, put: _Put) -> list[str]:
-    """The scale of each set of the judged queries if one was stated, and what to know of it."""
-    of_sets: dict[str, GradeScale] = {}
-    for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
-        of_sets |= each
-    stated = put.options.stated
-    said = [
-        f"query set {name}: grades {scale}, relevant from {scale.relevant_from}"
-        for name, scale in of_sets.items()
-        if stated is not None and (stated.scale is None or str(scale) == str(stated.scale))
-    ]
-    remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
-    return capped([*said, *remarks], "more notes on scales")
-
-
-def _put_in_sets(
-    session: Session, parsed: ParsedInput, asked: Sequence[Query], to: _Put, scale: GradeScale | None
-) -> list[QuerySet]:
-    """Put the queries into the set, and update the other sets that contain them; returns the changed sets."""
-    before = {each.name: each.digest for each in query_sets.latest(session)}
-    put = query_sets.put(session, to.name, {Path(parsed.source).name: asked}, to.when, scale)
-    changed = (put, *query_sets.follow_queries(session, to.when))
-    return [each for each in changed if before.get(each.name) != each.digest]
-
-
-def _import_memories(
-    cursor: duckdb.DuckDBPyConnection,
-    rows: Sequence[Memory],
-    left: tuple[pa.Table, RowCounts],
-    progress: Progress,
-    mark: Mark,
-    clashes: _Clashes,
-) -> tuple[RowCounts, list[str]]:
-    if not rows:
-        return RowCounts(), []
-    last, before = left
-    progress("importing memories", before.total, len(rows))
-    counts = clashes.upsert(cursor, last, mark)
-    progress("importing memories", len(rows), len(rows))
-    deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
-    notes = (
-        [f"{len(deleted)} of these memories were deleted here and stay deleted, e.g. {min(deleted)}"] if deleted else []
-    )
-    return before + counts, notes
-
-
 def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
     """Slices limited in rows and characters, so that progress is visible and a batch fits in memory twice."""
     batches: list[Sequence[Memory]] = []
@@ -581,41 +583,6 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
             start, chars = position, 0
         chars += len(memory.content)
     return [*batches, rows[start:]]
-
-
-def _import_chunks(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark, clashes: _Clashes
-) -> RowCounts:
-    rows: Numbered[Chunk] = _distinct(parsed, "chunks", attrgetter("memory_id", "seq"), problems)
-    if not rows:
-        return RowCounts()
-    known = memories.known_ids(cursor, list({chunk.memory_id for _, chunk in rows}))
-    for number, chunk in rows:
-        if chunk.memory_id not in known:
-            problems.append(_unknown(parsed.source, number, "document_id", chunk.memory_id))
-    # The chunks of a memory that stays as it is stay with it.
-    known -= clashes.of("memories")
-    given = [chunk for _, chunk in rows if chunk.memory_id in known]
-    counts, left = chunks.give(cursor, given, mark, replace=clashes.replace)
-    clashes.add("chunks", left)
-    return counts
-
-
-def _import_relations(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], mark: Mark
-) -> RowCounts:
-    rows: Numbered[Relation] = _distinct(parsed, "relations", attrgetter("source_id", "target_id", "kind"), problems)
-    if not rows:
-        return RowCounts()
-    known = memories.known_ids(cursor, [end for _, row in rows for end in (row.source_id, row.target_id)])
-    good = []
-    for number, relation in rows:
-        unknown = [end for end in ("source_id", "target_id") if getattr(relation, end) not in known]
-        if unknown:
-            problems.append(_unknown(parsed.source, number, unknown[0], getattr(relation, unknown[0])))
-        else:
-            good.append(relation)
-    return relations.upsert(cursor, good, by=mark) if good else RowCounts()
 
 
 def _unknown(source: str, row: int, field: str, name: str) -> RowError:

@@ -21,7 +21,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.database import FILE_NAME, Database, read_commits
 from cems_workbench.store.duckdb_file import find_code, open_file, run_in_subprocess
-from cems_workbench.store.rows import COMMITS, SCHEMA
+from cems_workbench.store.rows import COMMITS, SCHEMA, column, scalar
 
 if TYPE_CHECKING:
     import duckdb
@@ -180,17 +180,18 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
 def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> None:
     wanted = [row[1] for row in database.execute(f"PRAGMA table_info('{table}')").fetchall()]
     database.register("rescued", part)
-    there = [row[0] for row in database.execute("DESCRIBE rescued").fetchall()]
+    there = column(database, "DESCRIBE rescued")
     # By name: the recovered table may have other columns, or another order.
     columns = ", ".join(f'"{name}"' for name in wanted if name in there)
     # The new store has no vectors; their records would report them as lost.
     kept = " WHERE NOT starts_with(key, 'vectors:')" if table == "workbench_meta" else ""
     # A flipped bit can produce a duplicate key.
     either = "INSERT OR REPLACE" if table == "workbench_meta" else "INSERT OR IGNORE"
-    keyed = database.execute(
+    keyed = scalar(
+        database,
         "SELECT count(*) FROM duckdb_constraints() WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
         [table],
-    ).fetchall()[0][0]
+    )
     database.execute(f'{either if keyed else "INSERT"} INTO "{table}" ({columns}) SELECT {columns} FROM rescued{kept}')
     database.unregister("rescued")
 
@@ -201,7 +202,7 @@ def _advance(database: duckdb.DuckDBPyConnection) -> None:
         "SELECT table_name, regexp_extract(column_default, 'nextval\\(''([a-z_]+)''', 1) AS sequence "
         "FROM duckdb_columns() WHERE column_name = 'id' AND sequence <> ''"
     ).fetchall():
-        highest = database.execute(f'SELECT coalesce(max(id), 0) FROM "{table}"').fetchall()[0][0]
+        highest = scalar(database, f'SELECT coalesce(max(id), 0) FROM "{table}"')
         # A sequence can only be advanced by calling it; the limit stops an id from a flipped bit.
         database.execute(f"SELECT max(nextval('{sequence}')) FROM range({min(int(highest), 10_000_000)})").fetchall()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from cems_workbench.store.rows import to_aware, to_naive
+from cems_workbench.store.rows import scalar, to_aware, to_naive
 
 if TYPE_CHECKING:
     import duckdb
@@ -144,7 +144,7 @@ def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
         "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
         f"coalesce(median(size), 0), coalesce(max(size), 0) {_LIVE}"
     ).fetchall()[0]
-    gone = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
+    gone = scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL")
     total, pinned, unread, undated, first, last, median, longest = row
     return Statistics(
         total,
@@ -172,7 +172,7 @@ def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[lis
         f"CREATE TEMP TABLE repeated AS SELECT list(id ORDER BY id) AS ids {_LIVE} AND hash(content) IN ({hashed}) "
         "GROUP BY sha256(content) HAVING count(*) > 1"
     )
-    total = cursor.execute("SELECT count(*) FROM repeated").fetchall()[0][0]
+    total = scalar(cursor, "SELECT count(*) FROM repeated")
     rows = cursor.execute(
         "SELECT m.content, d.ids FROM (FROM repeated ORDER BY len(ids) DESC, ids[1] LIMIT ?) AS d "
         "JOIN memories AS m ON m.id = d.ids[1] ORDER BY len(d.ids) DESC, d.ids[1]",
