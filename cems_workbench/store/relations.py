@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, SUPERSEDES, Relation
@@ -33,7 +33,7 @@ from cems_workbench.store.rows import (
     to_aware,
     to_naive,
 )
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -303,14 +303,10 @@ class Supersessions:
     @persistent
     def _undo(self, author: str) -> SupersessionDecision | None:
         with self._team.transaction(of=author) as session:
-            rows = session.rows(
-                f"SELECT {_COLUMNS} FROM supersession_decisions WHERE decided_by = ? AND undone_at IS NULL "
-                "ORDER BY decided_at DESC, newer_id, older_id LIMIT 1",
-                [author],
-            )
-            if not rows:
+            latest = "decided_by = ? AND undone_at IS NULL ORDER BY decided_at DESC, newer_id, older_id LIMIT 1"
+            last = next(iter(_decisions(session, latest, [author])), None)
+            if last is None:
                 return None
-            last = _decision(rows[0])
             session.change(
                 "UPDATE supersession_decisions SET undone_at = ? "
                 "WHERE newer_id = ? AND older_id = ? AND decided_by = ? AND decided_at = ?",
@@ -322,29 +318,23 @@ class Supersessions:
     def standing(self) -> list[SupersessionDecision]:
         """The decision that counts of each accepted or rejected pair, by its ids."""
         with self._team.reading() as session:
-            return list(_standing(session).values())
+            rows = _decisions(session, "undone_at IS NULL AND verdict <> 'skipped' ORDER BY decided_at, decided_by")
+        found = {one.pair: one for one in rows}  # of each pair the last
+        return [found[pair] for pair in sorted(found, key=sorted)]
 
     @persistent
     def skipped(self, author: str) -> list[SupersessionDecision]:
         """The pairs that this person skipped, not undone, oldest first."""
-        rows = rows_of(
-            self._team,
-            f"SELECT {_COLUMNS} FROM supersession_decisions WHERE decided_by = ? AND verdict = 'skipped' "
-            "AND undone_at IS NULL ORDER BY decided_at, newer_id, older_id",
-            [author],
-        )
-        return [_decision(row) for row in rows]
+        own = "decided_by = ? AND verdict = 'skipped' AND undone_at IS NULL ORDER BY decided_at, newer_id, older_id"
+        with self._team.reading() as session:
+            return _decisions(session, own, [author])
 
     @persistent
     def history(self, one: str, other: str) -> list[SupersessionDecision]:
         """Every decision on two memories in either direction, undone ones too, oldest first."""
-        rows = rows_of(
-            self._team,
-            f"SELECT {_COLUMNS} FROM supersession_decisions WHERE (newer_id = ? AND older_id = ?) "
-            "OR (newer_id = ? AND older_id = ?) ORDER BY decided_at, decided_by",
-            [one, other, other, one],
-        )
-        return [_decision(row) for row in rows]
+        of_both = "newer_id IN (?, ?) AND older_id IN (?, ?) AND newer_id <> older_id ORDER BY decided_at, decided_by"
+        with self._team.reading() as session:
+            return _decisions(session, of_both, [one, other, one, other])
 
     def apply(self, pairs: Sequence[frozenset[str]] | None = None) -> int:
         """Make the store's edges agree with the decisions on `pairs` (None: all pairs); returns the number of changed edges.
@@ -381,13 +371,12 @@ class Supersessions:
         return {frozenset(row) for row in rows}
 
 
-def _standing(session: Session) -> dict[frozenset[str], SupersessionDecision]:
-    rows = session.rows(
-        f"SELECT {_COLUMNS} FROM supersession_decisions WHERE undone_at IS NULL AND verdict <> 'skipped' "
-        "ORDER BY decided_at, decided_by"
-    )
-    found = {one.pair: one for one in map(_decision, rows)}  # of each pair the last
-    return dict(sorted(found.items(), key=lambda item: sorted(item[0])))
+def _decisions(session: Session, which: str, values: Sequence[Any] = ()) -> list[SupersessionDecision]:
+    rows = session.rows(f"SELECT {_COLUMNS} FROM supersession_decisions WHERE {which}", values)
+    return [
+        SupersessionDecision(newer, older, verdict, author, moment.replace(tzinfo=UTC), why)
+        for newer, older, verdict, author, moment, why in rows
+    ]
 
 
 def _remove(cursor: duckdb.DuckDBPyConnection, pairs: set[frozenset[str]], kept: Sequence[Relation]) -> int:
@@ -397,15 +386,7 @@ def _remove(cursor: duckdb.DuckDBPyConnection, pairs: set[frozenset[str]], kept:
     ).fetchall()
     wanted = {(edge.source_id, edge.target_id) for edge in kept}
     gone = [row for row in rows if frozenset(row) in pairs and row not in wanted]
-    for source, target in gone:
-        cursor.execute(
-            "DELETE FROM relations WHERE source_id = ? AND target_id = ? AND kind = ?", [source, target, SUPERSEDES]
-        )
+    one = "DELETE FROM relations WHERE source_id = ? AND target_id = ? AND kind = ?"
+    for edge in gone:
+        cursor.execute(one, [*edge, SUPERSEDES])
     return len(gone)
-
-
-def _decision(row: Row) -> SupersessionDecision:
-    newer, older, verdict, author, decided_at, why = row
-    moment = to_aware(decided_at)
-    assert moment is not None  # the column is NOT NULL
-    return SupersessionDecision(newer, older, verdict, author, moment, why)
