@@ -6,7 +6,7 @@ The card is a fragment, so that a key press reruns only the card. Keys press the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -138,11 +138,18 @@ def mark_words(text: str, query: str, language: str = ENGLISH) -> list[tuple[str
     """The text in parts, each with whether it is a query word (ignoring case); stop words only if the query has no others."""
     asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= MIN_MARKED_CHARS}
     wanted = asked - stop_words(language) or asked
-    parts, end = [], 0
-    for match in _WORD.finditer(text):
-        if match[0].casefold() in wanted:
-            parts += [(text[end : match.start()], False), (match[0], True)]
-            end = match.end()
+    return in_parts(text, [match.span() for match in _WORD.finditer(text) if match[0].casefold() in wanted])
+
+
+def in_parts(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, bool]]:
+    """The text in parts, each with whether it is marked; overlapping spans are one, those beyond the text are cut."""
+    parts: list[tuple[str, bool]] = []
+    end = 0
+    for first, last in sorted(spans):
+        start, stop = max(first, end), min(last, len(text))
+        if start < stop:
+            parts += [(text[end:start], False), (text[start:stop], True)]
+            end = stop
     return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
 
 

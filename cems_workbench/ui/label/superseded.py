@@ -25,7 +25,7 @@ from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
-from cems_workbench.ui.label.card import draw_help, draw_lost_connection, progress_bar, with_key
+from cems_workbench.ui.label.card import draw_help, draw_lost_connection, in_parts, progress_bar, with_key
 
 MOST = 500
 """Pairs of a review, best first."""
@@ -163,15 +163,8 @@ def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) ->
 
 
 def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[str, bool]]:
-    """The text in parts, each with whether it is marked; overlapping spans are one, those beyond the text are cut."""
-    parts: list[tuple[str, bool]] = []
-    end = 0
-    for span in sorted(span for span in spans if span.field == field):
-        start, stop = max(span.start, end), min(span.end, len(text))
-        if start < stop:
-            parts += [(text[end:start], False), (text[start:stop], True)]
-            end = stop
-    return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
+    """The text in parts, each with whether a span of this field marks it."""
+    return in_parts(text, [(span.start, span.end) for span in spans if span.field == field])
 
 
 def _draw_answers(edge: ProposedEdge, resources: Resources, name: str) -> None:

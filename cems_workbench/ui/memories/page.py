@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -47,9 +48,9 @@ def draw_deleted(resources: Resources, _: DeltaGenerator) -> None:
     text, button = st.columns([4, 1], vertical_alignment="bottom")
     shown = f" The latest {MAX_ROWS:,} are shown." if total > len(deleted) else ""
     text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
-    label, help = f"Restore {len(marked)}" if marked else "Restore", "Restore the selected memories."
-    common: dict[str, Any] = {"on_click": state.restore, "args": (resources, *marked), "disabled": not marked}
-    button.button(label, key="memories:restore", icon=":material/undo:", width="stretch", help=help, **common)
+    label, restore = f"Restore {len(marked)}" if marked else "Restore", partial(state.restore, resources, *marked)
+    icon, off, help = ":material/undo:", not marked, "Restore the selected memories."
+    button.button(label, "memories:restore", help, restore, icon=icon, disabled=off, width="stretch")
     draw_table(deleted, DELETED, key=key, on_select="rerun", selection_mode="multi-row", most=14)
 
 
@@ -181,8 +182,8 @@ def _summary(matching: int, total: int, number: int) -> None:
     shown = f" · {first:,}–{last:,} shown" if matching > PAGE_SIZE else ""
     with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
         st.html(html.render("memories/hint.html", text=counted + shown), width="content")
-        common: dict[str, Any] = {"on_click": clear_filters, "disabled": matching == total, "type": "tertiary"}
-        st.button("Clear filters", key="memories:clear", help="Show all memories again.", **common)
+        off, help = matching == total, "Show all memories again."
+        st.button("Clear filters", "memories:clear", help, clear_filters, type="tertiary", disabled=off)
     if not matching:
         widgets.empty("No memory matches", "Use fewer words, or clear the filters.")
 

@@ -210,13 +210,13 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
                 next(one for one in found.summaries if one.measure == row.measure)
                 for found in (ranking.here, ranking.there)
             )
-            for name, count, one in (
-                ("in the workbench", len(ranking.here.qids), here),
-                (ranking.export.as_read, len(ranking.there.qids), there),
+            change = (row.difference, interval_words(row.low, row.high), row.p)
+            for name, count, one, against in (
+                ("in the workbench", len(ranking.here.qids), here, (None,) * 3),
+                (ranking.export.as_read, len(ranking.there.qids), there, change),
             ):
-                change = (row.difference, interval_words(row.low, row.high), row.p) if one is there else (None,) * 3
                 mean = with_interval(one.mean, one.low, one.high)
-                rows.append((name, f"{ranking.queries} ({count})", str(row.measure), mean, *change))
+                rows.append((name, f"{ranking.queries} ({count})", str(row.measure), mean, *against))
     names = ("ranking", "queries", "measure", "mean", "difference", "95 % interval", "p")
     form = {"difference": "%+.3f", "p": "%.4f"}
     draw_values(names, rows, key="tune:as_read", help=RANKINGS_HELP, format=form, most=8, width="content")
