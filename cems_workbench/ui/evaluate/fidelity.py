@@ -335,7 +335,8 @@ def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
 
 def _queries(measured: MeasuredFidelity) -> None:
     """Draw the differing queries, failing ones first; a click opens one in Inspect with its recorded answer."""
-    st.caption(plain(" · ".join(measured.lines)))
+    if measured.lines:
+        st.caption(plain(" · ".join(measured.lines)))
     if not measured.differences:
         st.success("All queries match the recorded order and scores.", icon=":material/check:")
         return

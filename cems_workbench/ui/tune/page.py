@@ -101,19 +101,20 @@ def draw_lists(data: TuningData) -> None:
             one.queries,
             one.agreement,
             f"{one.low:.3f}–{one.high:.3f}",
-            f"{one.read:.0%}",
-            f"{one.shared:.0%}",
+            100 * one.read,
+            100 * one.shared,
             one.lead,
         )
         for one in trust
     ]
     names = ("list", "queries", "agreement", "95 % interval", "read", "shared", "lead")
-    draw_values(names, rows, key="tune:trust", help=TRUST_HELP, format={"lead": "%.2f"}, width="content")
+    draw_values(names, rows, key="tune:trust", help=TRUST_HELP, format=TRUST_FORMATS, width="content")
     st.caption(
         "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
     )
 
 
+TRUST_FORMATS = {"read": "%.0f %%", "shared": "%.0f %%", "lead": "%.2f"}
 TRUST_HELP = {
     "queries": "Queries for which it returned results",
     "agreement": "nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
