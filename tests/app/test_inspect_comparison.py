@@ -425,6 +425,9 @@ def test_an_unknown_link_is_one_line_and_the_page_opens_as_usual(open_page: Open
     assert "state" not in page.query_params
     page = search(page)
     assert said(page) == []
+    for values in ({}, {"query": 3, "config": "[", "as_of": "yesterday", "off": "x", "places": [], "preset": None}):
+        fresh = opened_link(open_page, session.resources().store.links.save(values))
+        assert "See why a memory was found" in html(fresh, "wb-empty") and said(fresh)
 
 
 def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missing(open_page: OpenPage) -> None:
@@ -453,14 +456,6 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
         "Of this link unknown or not allowed in this version, and ignored: fusion.gone, gap.ratio.",
         "Of this link the followed memory no-such-memory is no longer in this store.",
     ]
-
-
-def test_a_link_that_holds_nothing_of_use_opens_the_page(open_page: OpenPage) -> None:
-    open_page()
-    for values in ({}, {"query": 3, "config": "[", "as_of": "yesterday", "off": "x", "places": [], "preset": None}):
-        fresh = opened_link(open_page, session.resources().store.links.save(values))
-        assert "See why a memory was found" in html(fresh, "wb-empty")
-        assert said(fresh)
 
 
 @pytest.mark.parametrize(

@@ -405,18 +405,13 @@ def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[
         path.unlink(missing_ok=True)
 
 
-def test_the_settings_name_the_preset_the_app_opens_with(
+def test_the_settings_name_the_preset_the_app_opens_with_or_workbench_stands_in(
     open_page: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "ace_b")
     page = open_page()
     assert config_of(page) == preset("ace_b").config
     assert page.sidebar.selectbox[0].value == "ace_b"
-
-
-def test_an_unknown_preset_is_named_with_the_known_ones_and_workbench_stands_in(
-    open_page: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "cmes")
     page = open_page()
     assert state_of(page).preset == "workbench"

@@ -91,10 +91,6 @@ class Window:
             self.page.goto(path if path.startswith("http") else f"{self.url}/{path}")
         self.settled()
 
-    def reload(self) -> None:
-        """Load the same address again, as a new session."""
-        self.open(self.page.url)
-
     def switch(self, name: str) -> None:
         """Go to another page of the app within the session."""
         with self.rerun():

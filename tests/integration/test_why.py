@@ -384,12 +384,6 @@ def test_without_an_edge_near_memories_that_differ_say_otherwise(
     assert "1200" in [other.memory.title[start:end] for start, end in other.title_spans]
 
 
-def test_a_claim_without_a_memory_says_so(resources: Resources) -> None:
-    found = blame_answer("You play the cello in an amateur orchestra.", resources, BLAMED_BY)
-    assert not found.claims[0].memories
-    assert found.sentence == "No memory supports this: “You play the cello in an amateur orchestra.”"
-
-
 def test_a_note_with_the_same_words_does_not_support_a_claim(resources: Resources) -> None:
     """Issue 66, 2026-11-29: an on-call note with "noticing" and "July" was said to support it too."""
     (claim,) = blame_answer("Notice for ours must be out by the end of July.", resources, BLAMED_BY).claims
@@ -410,6 +404,7 @@ def test_a_note_with_the_same_words_does_not_support_a_claim(resources: Resource
             "Cannot tell whether a memory supports this: “You may force-push to main.”; "
             "the closest is m250: “force-push” is negated in one of the two",
         ),
+        ("You play the cello in an orchestra.", "No memory supports this: “You play the cello in an orchestra.”"),
     ],
 )
 def test_a_near_miss_is_named_with_what_differs(resources: Resources, text: str, sentence: str) -> None:
