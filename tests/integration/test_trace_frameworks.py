@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.trace import Tracer
 
 from cems_trace.opentelemetry import JsonLinesExporter
 from cems_workbench import trace
@@ -173,10 +174,14 @@ def test_llama_index(tmp_path: Path) -> None:
     ]
 
 
-def test_opentelemetry_exporter_writes_the_tree_and_what_concerns_retrieval(tmp_path: Path) -> None:
+def tracer_to(path: Path, texts: bool = True) -> Tracer:
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(tmp_path / "trace.jsonl")))
-    tracer = provider.get_tracer("test")
+    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(path, texts=texts)))
+    return provider.get_tracer("test")
+
+
+def test_opentelemetry_exporter_writes_the_tree_and_what_concerns_retrieval(tmp_path: Path) -> None:
+    tracer = tracer_to(tmp_path / "trace.jsonl")
     with (
         pytest.raises(ValueError, match="late"),
         tracer.start_as_current_span("GET /answer", attributes={"http.request.header.authorization": "secret"}),
@@ -201,9 +206,7 @@ def test_opentelemetry_exporter_writes_the_tree_and_what_concerns_retrieval(tmp_
 
 
 def test_opentelemetry_exporter_leaves_texts_out(tmp_path: Path) -> None:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(tmp_path / "trace.jsonl", texts=False)))
-    tracer = provider.get_tracer("test")
+    tracer = tracer_to(tmp_path / "trace.jsonl", texts=False)
     given = {"input.value": '["text of m0"]', "input.mime_type": "application/json"}
     with tracer.start_as_current_span("lambda", attributes=given):
         tracer.start_span(
@@ -220,10 +223,8 @@ def test_opentelemetry_exporter_leaves_texts_out(tmp_path: Path) -> None:
 
 def test_opentelemetry_exporter_says_how_many_attributes_were_dropped(tmp_path: Path) -> None:
     """opentelemetry-sdk 1.45.2, run on 2026-11-29: a span keeps its last 128 attributes."""
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(tmp_path / "trace.jsonl")))
     given = {"input.value": "q", **{f"retrieval.documents.{n}.document.id": f"m{n}" for n in range(130)}}
-    span = provider.get_tracer("test").start_span("search", attributes=given)
+    span = tracer_to(tmp_path / "trace.jsonl").start_span("search", attributes=given)
     span.set_attribute("output.value", "[]")
     span.set_attribute("openinference.span.kind", "RETRIEVER")
     span.end()

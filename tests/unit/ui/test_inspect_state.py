@@ -142,21 +142,12 @@ def test_a_drag_of_one_slider_is_one_step() -> None:
     assert history.undone(settings[-1])[1] == START
 
 
-def test_a_drag_to_and_fro_leaves_nothing_to_undo() -> None:
-    history = History().after(START, at_k(30), "fusion.k", 0.0).after(at_k(30), START, "fusion.k", 0.5)
-    assert history.past == ()
-
-
-def test_the_same_slider_moved_later_is_a_step_of_its_own() -> None:
-    history = History().after(START, at_k(30), "fusion.k", 0.0)
-    history = history.after(at_k(30), at_k(20), "fusion.k", DRAG_S + 0.1)
-    assert history.past == (START, at_k(30))
-
-
-def test_another_parameter_or_an_apply_is_a_step_of_its_own_at_once() -> None:
-    history = History().after(START, at_k(30), "fusion.k", 0.0).after(at_k(30), at_k(20), None, 0.1)
-    history = history.after(at_k(20), START, "filter.min_score", 0.2)
-    assert history.past == (START, at_k(30), at_k(20))
+def test_moved_to_and_fro_there_is_nothing_to_undo_and_later_or_another_move_is_a_step_of_its_own() -> None:
+    once = History().after(START, at_k(30), "fusion.k", 0.0)
+    assert once.after(at_k(30), START, "fusion.k", 0.5).past == ()
+    assert once.after(at_k(30), at_k(20), "fusion.k", DRAG_S + 0.1).past == (START, at_k(30))
+    applied = once.after(at_k(30), at_k(20), None, 0.1)
+    assert applied.after(at_k(20), START, "filter.min_score", 0.2).past == (START, at_k(30), at_k(20))
 
 
 def test_a_slider_moved_right_after_an_undo_does_not_join_the_step_before() -> None:
