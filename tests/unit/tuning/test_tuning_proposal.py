@@ -19,6 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.jobs import tuning as job
 from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.jobs.tuning import (
     ByJudgments,
@@ -202,7 +203,7 @@ def test_gains_looks_stability_and_card_are_those_of_the_result(evidence: Path, 
     result = with_stability(searched(evidence, "nDCG@10", "hit@1"), silent)
     sealed = text_of(tuning_report(result, MOMENT))
     assert f"{len(result.planned.sealed)} queries are sealed; they were not looked at" in sealed
-    result = open_holdout(result, LooksFile(tmp_path / "looks.json"))
+    result = job.open_holdout(result, LooksFile(tmp_path / "looks.json"))
     said = text_of(tuning_report(result, MOMENT))
     tuned = result.tuned
     assert tuned.validation is not None and tuned.holdout is not None
