@@ -74,8 +74,7 @@ def follow(page: AppTest, memory_id: str) -> AppTest:
     """Follow a memory."""
     box = page.selectbox(key="inspect:follow")
     label = next(option for option in box.options if option.split("  ")[0] == memory_id)
-    page = box.select_index(box.options.index(label)).run()
-    return page
+    return box.select_index(box.options.index(label)).run()
 
 
 def configured(page: AppTest, changes: dict[str, Any], name: str = "cems") -> AppTest:

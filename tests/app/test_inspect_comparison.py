@@ -58,8 +58,7 @@ MOVED = {"fusion.score_blend": 1.0}
 def pin(page: AppTest) -> AppTest:
     """Press the button in the popover; AppTest has no hands to open it."""
     page.session_state["inspect:baseline:False"] = True
-    page = page.run().button(key="inspect:pin").click().run()
-    return page
+    return page.run().button(key="inspect:pin").click().run()
 
 
 def moved(page: AppTest, changes: dict[str, Any] = MOVED) -> AppTest:

@@ -339,8 +339,7 @@ def test_a_typed_form_is_searched_beside_those_that_were_typed(open_page: OpenPa
 
 def type_in(page: AppTest, text: str) -> AppTest:
     page.text_input(key="inspect:expansion:typed").set_value(text)
-    page = next(button for button in page.button if button.label == "Search this too").click().run()
-    return page
+    return next(button for button in page.button if button.label == "Search this too").click().run()
 
 
 def test_a_list_that_is_exact_says_that_nothing_was_missed(open_page: OpenPage) -> None:

@@ -56,8 +56,7 @@ def open_tool(page: AppTest, query: str = FAILING, **state: object) -> AppTest:
 
 
 def pick(page: AppTest, memory_id: str) -> AppTest:
-    page = page.button(key=f"inspect:why:pick:{memory_id}").click().run()
-    return page
+    return page.button(key=f"inspect:why:pick:{memory_id}").click().run()
 
 
 def wanted(qid: str) -> tuple[str, str]:
@@ -248,8 +247,7 @@ def opened(open_page: OpenPage, name: str, changes: dict[str, Any] | None = None
 
 
 def chosen(page: AppTest, path: str) -> AppTest:
-    page = page.selectbox(key="inspect:sensitivity:path").set_value(path).run()
-    return page
+    return page.selectbox(key="inspect:sensitivity:path").set_value(path).run()
 
 
 def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_its_results(open_page: OpenPage) -> None:
