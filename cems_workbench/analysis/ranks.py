@@ -192,10 +192,10 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
 def _best_in_lists(trace: Trace, memory_id: str) -> tuple[int | None, float | None, str]:
     """Best rank of the memory in a list, of those that keep it if any does, with the score and the list.
 
-    None for one that only dates or counts have, in lists that rank what others return.
+    None for one that only dates or counts have, in lists that rank what others return, and for one that a later stage of a trace added.
     """
-    entries = trace.stage(LISTS).by_id[memory_id].lists
-    entry = min(entries, key=lambda entry: (not entry.kept, entry.rank), default=None)
+    row = trace.stage(LISTS).by_id.get(memory_id)
+    entry = min(row.lists if row else (), key=lambda entry: (not entry.kept, entry.rank), default=None)
     if entry is None:
         return None, None, ""
     return entry.rank, entry.raw if entry.normalized is None else entry.normalized, entry.list

@@ -311,7 +311,7 @@ def test_without_judgments_it_is_said_everywhere_and_only_lists_and_fusion_may_c
     assert any("no judgments are used here" in info.value for info in unlabelled.info)
     assert "Reliability of each list" in " ".join(element.value for element in unlabelled.markdown)
     trust = unlabelled.dataframe[0].value
-    assert set(trust["list"]) == {"vector", "lexical"} and (trust["read"] == "100%").all()
+    assert set(trust["list"]) == {"vector", "lexical"} and (trust["read"] == 100).all()
     offered = unlabelled.multiselect(key="tune:paths").options
     assert not [option for option in offered if option.startswith(("Rerank", "Adjust"))]
     assert "no judgments to seal" in captions(unlabelled)

@@ -140,7 +140,7 @@ def test_proposals_are_written_filled_in_and_become_edges_under_a_name(
     known = without_edges(store)
     out = tmp_path / "pairs.csv"
     finished = command("supersessions", "--out", out, "--show", 20, "--store", store)
-    assert finished.code == 0 and "pairs of" in finished.out
+    assert finished.code == 0 and "compared pairs" in finished.out
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 20 and sum((row["newer"], row["older"]) in known for row in rows) >= 10
