@@ -307,3 +307,25 @@ def test_an_id_that_is_not_there_names_the_nearest_and_evidence_without_a_list_s
         applied(absence("m312", resources), replace(evidence, lists=()), config, request)
     with pytest.raises(InputError, match="m312: the store has such a memory"):
         presence(Memory("m312", "a text"), resources)
+
+
+def test_a_note_of_another_project_is_not_found_where_the_search_is_restricted(resources: Resources) -> None:
+    config, request = quick("workbench"), REQUESTS[2]
+    evidence = gather_lists(request, config, resources)
+    elsewhere = new_memory("postgres upgrade", resources, project="ostrow/tidemark")
+    found = applied(presence(elsewhere, resources), evidence, config, request)
+    assert found.rank == (None, None) and "no list would find it" in found.sentence and found.others() == []
+    inside = applied(presence(replace(elsewhere, project="harbor/api"), resources), evidence, config, request)
+    assert inside.rank[1] is not None and inside.left(10)[0].memory_id in inside.sentence
+
+
+def test_what_comes_in_the_place_of_the_first_result(resources: Resources) -> None:
+    config, request = quick("cems"), REQUESTS[1]
+    evidence = gather_lists(request, config, resources)
+    results = [row.memory_id for row in replay(evidence, config).results]
+    found = applied(absence(results[0], resources), evidence, config, request)
+    after = [row.memory_id for row in found.after.results]
+    came = [key for key in after if key not in results]
+    assert len(results) == len(after) == 10 and len(came) == 1 and results[0] not in after
+    assert [one.memory_id for one in found.came(10)] == came and found.left(10) == []
+    assert f"{came[0]} comes into the first 10" in found.sentence and found.approximated == ()
