@@ -54,7 +54,12 @@ def copied(tree: Path, to: Path) -> Path:
 
 def tried(tree: Path, row: dict[str, str], *, check: bool) -> bool:
     """Whether a test saw the mutation, or with `check` whether its text is found; prints a line."""
-    files = [file for top in ("cems_workbench", "plugins") for file in (tree / top).rglob("*") if file.suffix in (".py", ".html")]
+    files = [
+        file
+        for top in ("cems_workbench", "plugins")
+        for file in (tree / top).rglob("*")
+        if file.suffix in (".py", ".html")
+    ]
     texts = {file: text for file in files if row["find"] in (text := file.read_text(encoding="utf-8"))}
     if not texts or check:
         print(f"{len(texts) or 'absent':>8}  {row['behaviour']}", flush=True)

@@ -1,6 +1,7 @@
 """`python -m cems_workbench`, and `cems-workbench`: the command is answered by a server that an earlier one left behind, or runs here."""
 
 import gc
+import os
 import sys
 
 from cems_workbench.serve.client import answer
@@ -28,6 +29,8 @@ def main() -> None:
     gc.set_threshold(
         20_000, 50, 50
     )  # imports and evidence are many objects and no garbage: a tenth of a start was looking for it
+    # Plugins of pydantic are looked for in every installed package, which takes long, and there is nothing here that they would see.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from cems_workbench.cli import main as run
 
     if sys.argv[1:2] and sys.argv[1] in WITH_ARROW:

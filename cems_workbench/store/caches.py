@@ -51,12 +51,13 @@ class PairScores:
         """The cached scores of exactly these texts, None if missing."""
         keys = [text_sha(text) for text in texts]
         # Earlier versions cached 0.5, "uncertain", for an empty reply.
-        rows = self._database.rows(
-            "SELECT text_sha, score, detail FROM score_cache "
-            "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
-            'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
-            [self._model, self._query, keys],
-        )
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT text_sha, score, detail FROM score_cache "
+                "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
+                'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
+                [self._model, self._query, keys],
+            ).fetchall()
         scores = {
             key: PairScore(score, detail=None if detail is None else json.loads(detail)) for key, score, detail in rows
         }

@@ -73,7 +73,6 @@ class Breakpoint:
         return (self.below + self.above) / 2
 
 
-
 @dataclass(frozen=True)
 class Sweep:
     """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is the result of null, if allowed.
