@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -254,3 +255,14 @@ def test_search_uses_the_indexes_from_before_and_says_so(store: Store) -> None:
     embedder.go.set()
     session.join(20)
     assert resources.indexes is not before and not resources.behind
+
+
+def test_current_indexes_lack_nothing_while_a_thread_holds_them(store: Store) -> None:
+    """Abstain of Inspect once lost its columns: evidence of current indexes was not kept."""
+    embedder, servers = HashEmbedder(), Servers("", "", "", None, None, None)
+    store.add(parsed([Memory("old", "what was there")]))
+    Resources(store, embedder, servers).refresh()
+    resources = Resources(store, embedder, servers)
+    with resources.changing(), ThreadPoolExecutor(1) as page:
+        assert page.submit(lambda: resources.indexes).result(20).vectors
+    assert not resources.behind

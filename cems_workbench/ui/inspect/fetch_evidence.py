@@ -337,35 +337,32 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     return None
 
 
-def judged_signals(context: InspectContext) -> SignalTable | None:
-    """Abstain signals of the judged queries under the current config; None until they are gathered."""
-    resources, config = context.resources, switched_off(context.trace.config)
-    queries, grades = judged_queries(resources)
-    if not queries or not evidence_memory().has(queries, context.trace.config, resources):
+def judged_signals(context: InspectContext, key: str) -> SignalTable | None:
+    """Abstain signals under the current config of the queries that `offer_labelled` gives, called with `key`; None if it gives none."""
+    if offer_labelled(context, key) is None:
         return None
-    relevant_from = _relevant_from(queries, resources)
-    asked = (evidence_memory().key(context.trace.config, resources), config, queries, grades, relevant_from)
+    asked, (_, _, evidences) = st.session_state[LABELLED]
+    _, queries, grades, relevant_from = asked
+    config = switched_off(context.trace.config)
 
     def make() -> SignalTable:
-        evidences = evidence_of(queries, context.trace.config, resources)
-        batch = LabelledBatch(queries, {query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
-        return signal_table(batch, config, relevant_from)
+        return signal_table(LabelledBatch(queries, evidences, grades), config, relevant_from)
 
-    return kept(SIGNALS_SEEN, asked, make)
+    return kept(SIGNALS_SEEN, (asked, config), make)
 
 
 def _build(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet:
     """The labelled set of these queries, gathered if that is missing; kept by gather parameters, queries and judgments.
 
-    Beside it is kept which live system returned the lists, and when.
+    Beside it are kept which live system returned the lists, and when, and the evidence by qid.
     """
     config, resources = context.trace.config, context.resources
     relevant_from = _relevant_from(queries, resources)
 
-    def make() -> tuple[LabelledSet, str]:
+    def make() -> tuple[LabelledSet, str, Mapping[str, Evidence]]:
         evidences = evidence_of(queries, config, resources)
         named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
-        return LabelledSet(named, grades, relevant_from), provenance(*(one.notes for one in evidences))
+        return LabelledSet(named, grades, relevant_from), provenance(*(one.notes for one in evidences)), named
 
     return kept(LABELLED, (evidence_memory().key(config, resources), queries, grades, relevant_from), make)[0]
 

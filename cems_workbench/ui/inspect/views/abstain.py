@@ -14,7 +14,7 @@ from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.ui.inspect.context import InspectContext, View
-from cems_workbench.ui.inspect.fetch_evidence import judged_signals, offer_labelled
+from cems_workbench.ui.inspect.fetch_evidence import judged_signals
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.kit.charts import GREY, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
@@ -55,7 +55,7 @@ def draw(context: InspectContext) -> None:
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
     st.markdown(decision(trace, signals))
-    judged = judged_signals(context) if offer_labelled(context, "inspect:abstain:judged") is not None else None
+    judged = judged_signals(context, "inspect:abstain:judged")
     if judged is not None and not judged.unanswerable.any():
         st.info(
             "No query of this store is marked as without an answer, so thresholds cannot be calibrated. Mark some on Label (key X), or "
